@@ -1,0 +1,2 @@
+//! The `tremor` binary.
+fn main() {}
