@@ -1,1 +1,3 @@
 //! The ABI.
+
+pub mod document;

@@ -1,0 +1,174 @@
+//! The 16-byte node: the only building block of a document.
+
+use abi_stable::StableAbi;
+
+/// What a [`Node`] is. An open set: a transparent number with constants, so that a later minor of
+/// the ABI can add kinds without changing a layout.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
+pub struct NodeKind(pub u8);
+
+impl NodeKind {
+    /// `null`.
+    pub const NULL: Self = Self(0);
+    /// A truth value; the payload is 0 or 1.
+    pub const BOOL: Self = Self(1);
+    /// A signed integer; the payload is its two's complement.
+    pub const I64: Self = Self(2);
+    /// An unsigned integer above `i64::MAX`; smaller ones are [`NodeKind::I64`].
+    pub const U64: Self = Self(3);
+    /// A float; the payload is its IEEE 754 bits.
+    pub const F64: Self = Self(4);
+    /// UTF-8 text; `len` is its length in bytes, the payload its offset in the document's bytes.
+    pub const STRING: Self = Self(5);
+    /// Binary data, laid out as [`NodeKind::STRING`].
+    pub const BYTES: Self = Self(6);
+    /// `len` elements follow; the payload is the number of nodes of the whole subtree, this one
+    /// included.
+    pub const ARRAY: Self = Self(7);
+    /// `len` pairs follow, each a [`NodeKind::STRING`] key node and the value's subtree; the
+    /// payload is as for [`NodeKind::ARRAY`].
+    pub const OBJECT: Self = Self(8);
+}
+
+/// One value, or the head of one, in a document: 16 bytes, no pointers.
+///
+/// # Memory layout
+/// ```text
+///  0        1..4          4..8        8..16
+/// +--------+-------------+-----------+---------------------------------------------+
+/// | kind   | fingerprint | len: u32  | payload: u64                                |
+/// +--------+-------------+-----------+---------------------------------------------+
+/// ```
+/// `len` and `payload` are as [`NodeKind`] says. The fingerprint is that of an object's key
+/// ([`Node::key`]) and zero everywhere else: a lookup compares kind, fingerprint and length as one
+/// 64-bit word before it touches the key's bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Node {
+    head: u32,
+    len: u32,
+    payload: u64,
+}
+
+impl Node {
+    const fn new(kind: NodeKind, fingerprint: u32, len: u32, payload: u64) -> Self {
+        Self { head: kind.0 as u32 | (fingerprint << 8), len, payload }
+    }
+
+    /// `null`.
+    #[inline]
+    pub const fn null() -> Self {
+        Self::new(NodeKind::NULL, 0, 0, 0)
+    }
+
+    /// A truth value.
+    #[inline]
+    pub const fn bool(value: bool) -> Self {
+        Self::new(NodeKind::BOOL, 0, 0, value as u64)
+    }
+
+    /// A signed integer.
+    #[inline]
+    #[allow(clippy::cast_sign_loss)] // kept as two's complement
+    pub const fn i64(value: i64) -> Self {
+        Self::new(NodeKind::I64, 0, 0, value as u64)
+    }
+
+    /// An unsigned integer: an [`NodeKind::I64`] where it fits one, so that equal numbers have
+    /// equal nodes.
+    #[inline]
+    pub const fn u64(value: u64) -> Self {
+        let kind = if value > i64::MAX as u64 { NodeKind::U64 } else { NodeKind::I64 };
+        Self::new(kind, 0, 0, value)
+    }
+
+    /// A float.
+    #[inline]
+    pub const fn f64(value: f64) -> Self {
+        Self::new(NodeKind::F64, 0, 0, value.to_bits())
+    }
+
+    /// Text of `len` bytes at `offset`.
+    #[inline]
+    pub const fn string(offset: u64, len: u32) -> Self {
+        Self::new(NodeKind::STRING, 0, len, offset)
+    }
+
+    /// An object's key: text of `len` bytes at `offset` with the fingerprint of its bytes.
+    #[inline]
+    pub const fn key(offset: u64, len: u32, fingerprint: u32) -> Self {
+        Self::new(NodeKind::STRING, fingerprint, len, offset)
+    }
+
+    /// Binary data of `len` bytes at `offset`.
+    #[inline]
+    pub const fn bytes(offset: u64, len: u32) -> Self {
+        Self::new(NodeKind::BYTES, 0, len, offset)
+    }
+
+    /// The head of an array of `len` elements whose subtree has `span` nodes, this one included.
+    #[inline]
+    pub const fn array(len: u32, span: u64) -> Self {
+        Self::new(NodeKind::ARRAY, 0, len, span)
+    }
+
+    /// The head of an object of `len` pairs whose subtree has `span` nodes, this one included.
+    #[inline]
+    pub const fn object(len: u32, span: u64) -> Self {
+        Self::new(NodeKind::OBJECT, 0, len, span)
+    }
+
+    /// What this node is.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the low byte is the kind
+    pub const fn kind(&self) -> NodeKind {
+        NodeKind(self.head as u8)
+    }
+
+    /// The fingerprint of a key; zero for everything else.
+    #[inline]
+    pub const fn fingerprint(&self) -> u32 {
+        self.head >> 8
+    }
+
+    /// Bytes of a string, elements of an array, pairs of an object.
+    #[inline]
+    pub const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether [`Node::len`] is zero.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The payload as it lies there; see [`NodeKind`].
+    #[inline]
+    pub const fn payload(&self) -> u64 {
+        self.payload
+    }
+
+    /// How many nodes this value takes, itself included. Bad data can make it wrong: a reader
+    /// checks it against the document.
+    #[inline]
+    pub const fn span(&self) -> u64 {
+        if self.kind().0 >= NodeKind::ARRAY.0 { self.payload } else { 1 }
+    }
+
+    /// Kind, fingerprint and length in one word: what a lookup compares first.
+    #[inline]
+    pub const fn word(&self) -> u64 {
+        self.head as u64 | ((self.len as u64) << 32)
+    }
+}
+
+/// The 24-bit fingerprint of an object's key: its first, middle and last byte. Part of the ABI.
+#[inline]
+pub const fn fingerprint(key: &[u8]) -> u32 {
+    match key.len() {
+        0 => 0,
+        n => key[0] as u32 | ((key[n / 2] as u32) << 8) | ((key[n - 1] as u32) << 16),
+    }
+}
