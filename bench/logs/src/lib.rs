@@ -33,7 +33,7 @@ impl Generator {
         Self { random: Random::new(seed) }
     }
 
-    /// Appends the next event to `out`: one JSON object and a line feed, 400 to 900 bytes.
+    /// Appends the next event to `out`: one JSON object and a line feed, 400 to 1,100 bytes.
     pub fn append_line(&mut self, out: &mut Vec<u8>) {
         event::append(&mut self.random, out);
         out.push(b'\n');

@@ -23,19 +23,21 @@ impl Random {
     }
 
     /// A number from 0 to `bound` exclusive. Its bias, `bound` in 2^32, shows in no log line.
-    pub(crate) const fn below(&mut self, bound: u32) -> u32 {
-        // The high half of a 32-by-32-bit product is below `bound`, so the cast keeps all of it.
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        let product = (self.next() >> 32) * u64::from(bound);
+        // The upper half of the product is below `bound`, which a `u32` holds.
         #[allow(clippy::cast_possible_truncation)]
-        let number = ((self.next() >> 32) * bound as u64 >> 32) as u32;
+        let number = (product >> 32) as u32;
         number
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) const fn between(&mut self, low: u32, high: u32) -> u32 {
+    pub(crate) fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below(high - low + 1)
     }
 
     pub(crate) fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        // The longest list has 64 entries.
         let count = u32::try_from(choices.len()).unwrap_or(u32::MAX);
         choices[self.below(count) as usize]
     }
