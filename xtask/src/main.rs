@@ -8,6 +8,8 @@ mod generate_logs;
 mod project;
 mod tidy;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -29,12 +31,19 @@ enum Command {
     GenerateLogs(generate_logs::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
 

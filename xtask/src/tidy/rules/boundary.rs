@@ -15,7 +15,9 @@ const HOMES: [Home; 2] = [
         paths: &[
             "tremor-pdk/abi/",
             "tremor-pdk/src/ffi/",
-            "tremor-pdk/src/ffi.rs",
+            // What the export macro expands to names it, through a re-export.
+            "tremor-pdk/src/export.rs",
+            "tremor-pdk/src/lib.rs",
             "runtime/src/plugin/",
         ],
     },

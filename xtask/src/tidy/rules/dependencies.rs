@@ -8,11 +8,13 @@ use crate::tidy::repository::Repository;
 
 const KIT: &str = "tremor-pdk";
 const RUNTIME: &str = "tremor-runtime";
-const PLUGINS: &str = "connectors-plugins/";
+const PLUGINS: [&str; 2] = ["connectors-plugins/", "examples/"];
 
 pub(super) fn plugin_depends_on_the_pdk_alone(repository: &Repository) -> Vec<Violation> {
-    let plugins =
-        repository.packages.iter().filter(|package| package.manifest.starts_with(PLUGINS));
+    let plugins = repository
+        .packages
+        .iter()
+        .filter(|package| PLUGINS.iter().any(|folder| package.manifest.starts_with(folder)));
     plugins
         .flat_map(|plugin| {
             plugin.ours.iter().filter(|name| *name != KIT).map(|name| {

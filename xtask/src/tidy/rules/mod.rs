@@ -8,6 +8,7 @@ mod figures;
 mod file_length;
 mod links;
 mod machine_paths;
+mod quotes;
 mod safety;
 mod unfinished;
 mod unsafe_files;
@@ -15,7 +16,7 @@ mod unsafe_files;
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 13] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 14] = [
     boundary::crates_in_their_modules,
     crate_docs::crate_has_docs,
     decisions::record_has_its_headings,
@@ -26,6 +27,7 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 13] = [
     file_length::source_is_short,
     links::link_resolves,
     machine_paths::path_is_no_machines_own,
+    quotes::shown_plugin_is_compiled,
     safety::unsafe_says_why,
     unfinished::nothing_is_left_to_do,
     unsafe_files::unsafe_is_confined,
