@@ -90,9 +90,16 @@ impl File {
     pub(super) fn is_test(&self, line: usize) -> bool {
         let in_folder = self.path.starts_with("tests/") || self.path.contains("/tests/");
         let is_module = self.path.ends_with("/tests.rs");
-        in_folder
-            || is_module
-            || self.lines().any(|(start, text)| start <= line && text.trim() == "#[cfg(test)]")
+        in_folder || is_module || self.test_module().is_some_and(|start| start <= line)
+    }
+
+    /// The line at which the test module of a source file starts.
+    fn test_module(&self) -> Option<usize> {
+        let mut lines = self.lines().zip(self.text.lines().skip(1));
+        let found = lines.find(|((_, text), next)| {
+            text.trim() == "#[cfg(test)]" && next.starts_with("mod ") && next.contains('{')
+        });
+        found.map(|((line, _), _)| line)
     }
 }
 
@@ -141,5 +148,11 @@ mod tests {
         let repository = Repository::of(&[("src/a.rs", "fn a() {}\n#[cfg(test)]\nmod tests {}")]);
         assert!(!repository.files[0].is_test(1));
         assert!(repository.files[0].is_test(3));
+    }
+
+    #[test]
+    fn a_test_module_in_a_file_of_its_own_makes_no_test_of_its_parent() {
+        let repository = Repository::of(&[("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {}")]);
+        assert!(!repository.files[0].is_test(3));
     }
 }
