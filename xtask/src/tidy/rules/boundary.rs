@@ -12,14 +12,7 @@ struct Home {
 const HOMES: [Home; 2] = [
     Home {
         crates: &["abi_stable"],
-        paths: &[
-            "tremor-pdk/abi/",
-            "tremor-pdk/src/ffi/",
-            // What the export macro expands to names it, through a re-export.
-            "tremor-pdk/src/export.rs",
-            "tremor-pdk/src/lib.rs",
-            "runtime/src/plugin/",
-        ],
+        paths: &["tremor-pdk/abi/", "tremor-pdk/src/ffi/", "runtime/src/plugin/"],
     },
     Home {
         crates: &["async_std", "async_io"],
