@@ -96,11 +96,7 @@ pub mod prelude {
 pub mod __private {
     pub use crate::{
         export::{ArtefactText, metadata},
-        ffi::{artefact, root_module},
+        ffi::{LibHeader, RVec, RootModuleResult, artefact, header, root_module},
     };
-    pub use abi_stable::{self, std_types::RVec};
-    pub use tremor_abi::{
-        metadata::Record,
-        module::{ArtefactRef, PluginModuleRef},
-    };
+    pub use tremor_abi::{metadata::Record, module::ArtefactRef};
 }

@@ -1,7 +1,8 @@
 //! The root module and its artefacts.
 
 use abi_stable::{
-    prefix_type::PrefixTypeTrait,
+    library::{CheckTypeLayout, LibHeader, RootModuleError, RootModuleResult},
+    prefix_type::{PrefixRefTrait, PrefixTypeTrait},
     std_types::{RResult, RStr, RString, RVec},
 };
 use tremor_abi::{
@@ -21,9 +22,25 @@ use crate::{Connector, Error, Host, Result, driver::ConnectorDriver};
 
 /// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
 /// as long as the process, as libraries do.
-pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> PluginModuleRef {
-    install_hook();
-    PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
+pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModuleResult {
+    let module = guard("the root module", || {
+        install_hook();
+        PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
+    });
+    match module {
+        // SAFETY: the host takes the erased reference for one to `PluginModule` again, which
+        // `header` promises.
+        Ok(module) => RResult::ROk(unsafe { module.to_prefix_ref().cast() }),
+        Err(_) => RResult::RErr(RootModuleError::Unwound),
+    }
+}
+
+/// What a library exports, under the name that abi_stable looks for, so that its root module is
+/// found.
+pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHeader {
+    // SAFETY: whatever this module's `root_module` returns is a `PluginModuleRef`, and the export
+    // macro, the only caller, hands over a function that calls it and nothing else.
+    unsafe { LibHeader::from_constructor::<PluginModuleRef>(root_module, CheckTypeLayout::Yes) }
 }
 
 /// The artefact of a connector.
