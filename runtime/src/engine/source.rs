@@ -8,7 +8,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    abi::batch::{Pool, Rejected},
+    abi::batch::Rejected,
     dynamic::DynSource,
     Batch, Error, ErrorKind, Limit, Pull,
 };
@@ -114,7 +114,7 @@ impl Session<'_> {
         let timer = executor::sleep_until(until.unwrap_or_else(Instant::now));
         let mut timer = std::pin::pin!(timer);
         poll_fn(|context| {
-            if !self.side.control.is_running() {
+            if self.side.control.has_reached(Phase::Draining) {
                 return Poll::Ready(Step::Draining);
             }
             if until.is_none() {
@@ -170,21 +170,18 @@ impl Session<'_> {
     /// Nothing more is pulled: what was held back goes out, and the source hears of everything
     /// that is still under way.
     async fn finish(&mut self) -> Result<End, Error> {
-        let mut batch = Batch::from_pool(&self.side.router.pool);
         for position in 0..self.side.preprocessors.len() {
-            let (done, rest) = self.side.preprocessors.split_at_mut(position);
-            let _ = done;
-            let Some((preprocessor, later)) = rest.split_first_mut() else { break };
-            let mut held_back = Batch::from_pool(&self.side.router.pool);
-            let mut rejected = preprocessor.finish(&mut held_back);
-            for preprocessor in later {
-                rejected.extend(preprocessor.process(&mut held_back));
+            let mut batch = Batch::from_pool(&self.side.router.pool);
+            let mut rejected = Vec::new();
+            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate() {
+                rejected.extend(match later {
+                    0 => preprocessor.finish(&mut batch),
+                    _ => preprocessor.process(&mut batch),
+                });
             }
-            self.stamp(&mut held_back);
-            self.decode_and_route(held_back, rejected).await;
+            self.stamp(&mut batch);
+            self.decode_and_route(batch, rejected).await;
         }
-        batch.set_limit(self.side.limit);
-        drop(batch);
         self.side.router.close();
         while self.outstanding > 0 {
             let control = &self.side.control;
@@ -267,7 +264,3 @@ fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
     })
 }
 
-/// The pool that a flow's batches come from.
-pub(crate) fn pool() -> Pool {
-    Pool::new(64)
-}
