@@ -1,0 +1,9 @@
+//! Codecs: raw messages to documents and back.
+
+mod buffer;
+mod duplicates;
+mod error;
+pub mod json;
+
+pub use buffer::{Bytes, Nodes, Span};
+pub use error::{Error, ErrorKind};
