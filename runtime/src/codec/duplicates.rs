@@ -1,8 +1,8 @@
-//! Duplicate keys: of the pairs that share a key, the last one stays, at its own place.
+//! Duplicate keys: of the pairs that share a key the last one stays, at its own place.
 //!
 //! Finding that there are none must cost next to nothing, because there are none in nearly every
-//! object. Each open object has a 64-bit [`Filter`]; only keys that it cannot tell apart are
-//! compared, once the message is complete. Removing pairs is the rare case and a pass of its own.
+//! object. Each open object has a [`Filter`]; only keys that it cannot tell apart are compared,
+//! once the message is complete. Removing pairs is the rare case and a pass of its own.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,28 @@ use tremor_abi::document::{Node, NodeKind};
 
 use super::buffer::Nodes;
 
-/// Above this many pairs a 64-bit filter says nothing; the object's keys are sorted instead.
+/// Above this many pairs a filter says too little; the object's keys are sorted instead.
 const CROWDED: u32 = 32;
 
-/// The keys seen in one open object, as one bit for each of 64 classes.
+/// The keys seen in one open object: a Bloom filter of two words, one bit in each for a key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filter {
-    seen: u64,
-    crowded: bool,
+    first: u64,
+    second: u64,
+}
+
+impl Filter {
+    /// Notes a key, given as its node's [`Node::word`]; true if it may have come before.
+    #[inline]
+    pub(super) fn insert(&mut self, word: u64) -> bool {
+        // Fibonacci hashing: the product's top bits depend on the fingerprint and the length.
+        let hash = word.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (first, second) = (1 << (hash >> 58), 1 << (hash >> 52 & 63));
+        let seen = self.first & first != 0 && self.second & second != 0;
+        self.first |= first;
+        self.second |= second;
+        seen
+    }
 }
 
 /// Finds and removes duplicate keys; kept from message to message for its buffers.
@@ -27,40 +41,34 @@ pub(super) struct Duplicates {
     sorted: Vec<(u64, u32)>,
 }
 
-#[derive(Debug)]
+/// Where a key may come twice; positions are indices of nodes.
+#[derive(Clone, Copy, Debug)]
 enum Suspect {
-    /// This key may equal an earlier one of this object.
     Key { head: u32, key: u32 },
-    /// Any two keys of this object may be equal.
     Object { head: u32 },
 }
 
 impl Duplicates {
-    /// Forgets the suspects of a message that did not decode.
+    /// Starts the object of so many pairs whose node is at `head`.
     #[inline]
-    pub(super) fn clear(&mut self) {
-        self.suspects.clear();
-    }
-
-    /// The filter for the object of so many pairs whose node is at `head`.
-    #[inline]
-    pub(super) fn open(&mut self, head: u32, pairs: u32) -> Filter {
-        let crowded = pairs > CROWDED;
-        if crowded {
+    pub(super) fn open(&mut self, head: u32, pairs: u32) {
+        if pairs > CROWDED {
             self.suspects.push(Suspect::Object { head });
         }
-        Filter { seen: 0, crowded }
     }
 
-    /// Notes the key node at `key`, whose [`Node::word`] is `word`, of the object at `head`.
-    #[inline]
-    pub(super) fn key(&mut self, filter: &mut Filter, head: u32, key: u32, word: u64) {
-        // Fibonacci hashing: the product's top bits depend on the fingerprint and the length.
-        let class = 1 << (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58);
-        if filter.seen & class != 0 && !filter.crowded {
+    /// Notes that the key at `key` may equal an earlier one of the object of so many pairs at
+    /// `head`.
+    #[cold]
+    pub(super) fn suspect(&mut self, head: u32, pairs: u32, key: u32) {
+        if pairs <= CROWDED {
             self.suspects.push(Suspect::Key { head, key });
         }
-        filter.seen |= class;
+    }
+
+    /// Forgets the suspects of a message that did not decode.
+    pub(super) fn clear(&mut self) {
+        self.suspects.clear();
     }
 
     /// Removes what has to go from the complete document that starts at `root` and reaches to
@@ -71,13 +79,11 @@ impl Duplicates {
             return;
         }
         let Self { suspects, sorted } = self;
-        let found = suspects.drain(..).fold(false, |found, suspect| {
-            found
-                || match suspect {
-                    Suspect::Key { head, key } => repeats(bytes, nodes, head, key),
-                    Suspect::Object { head } => any(bytes, nodes, head, sorted),
-                }
+        let found = suspects.iter().any(|suspect| match *suspect {
+            Suspect::Key { head, key } => repeats(bytes, nodes, head as usize, key as usize),
+            Suspect::Object { head } => any_repeats(bytes, nodes, head as usize, sorted),
         });
+        suspects.clear();
         if found {
             remove(bytes, nodes, root as usize);
         }
@@ -91,7 +97,7 @@ fn text<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
 }
 
 /// The positions of the keys of the object at `head`.
-fn keys(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> {
+fn positions(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> {
     let mut at = head + 1;
     (0..nodes[head].len()).map(move |_| {
         let key = at;
@@ -100,20 +106,21 @@ fn keys(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-fn repeats(bytes: &[u8], nodes: &[Node], head: u32, key: u32) -> bool {
-    let key = key as usize;
+/// Whether the key at `key` comes earlier in the object at `head`.
+fn repeats(bytes: &[u8], nodes: &[Node], head: usize, key: usize) -> bool {
     let sought = &nodes[key];
-    keys(nodes, head as usize)
+    positions(nodes, head)
         .take_while(|other| *other < key)
         .map(|other| &nodes[other])
         .any(|other| other.word() == sought.word() && text(bytes, other) == text(bytes, sought))
 }
 
-fn any(bytes: &[u8], nodes: &[Node], head: u32, sorted: &mut Vec<(u64, u32)>) -> bool {
+/// Whether any key of the object at `head` comes twice.
+fn any_repeats(bytes: &[u8], nodes: &[Node], head: usize, sorted: &mut Vec<(u64, u32)>) -> bool {
     let at = |key: u32| text(bytes, &nodes[key as usize]);
     sorted.clear();
     #[allow(clippy::cast_possible_truncation)] // a batch's nodes are counted in 32 bits
-    sorted.extend(keys(nodes, head as usize).map(|key| (nodes[key].word(), key as u32)));
+    sorted.extend(positions(nodes, head).map(|key| (nodes[key].word(), key as u32)));
     sorted.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| at(a.1).cmp(at(b.1))));
     sorted.windows(2).any(|pair| pair[0].0 == pair[1].0 && at(pair[0].1) == at(pair[1].1))
 }
@@ -130,7 +137,7 @@ fn remove(bytes: &[u8], nodes: &mut Nodes, root: usize) {
         }
         let mut places = HashMap::with_capacity(node.len() as usize);
         let mut pairs = node.len();
-        for key in keys(document, head) {
+        for key in positions(document, head) {
             if let Some(earlier) = places.insert(text(bytes, &document[key]), key) {
                 let value = earlier + 1;
                 gone[earlier..value + index(document[value].span())].fill(1);

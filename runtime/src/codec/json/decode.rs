@@ -1,7 +1,9 @@
 //! JSON text to nodes: simd-json's parser, and one pass over its tape.
 
+use std::mem::MaybeUninit;
+
 use simd_json::{Buffers, INPUT_PADDING, Node as TapeNode, StaticNode, Tape, fill_tape_padded};
-use tremor_abi::document::{Node, fingerprint};
+use tremor_abi::document::{Node, NodeKind, fingerprint};
 
 use super::explain::{self, Failure};
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
@@ -22,20 +24,9 @@ pub struct Decoder {
     buffers: Buffers,
     /// Empty between messages, which is what makes its lifetime meaningless.
     tape: Tape<'static>,
-    open: Vec<Open>,
+    open: Vec<Container>,
     duplicates: Duplicates,
     options: DecodeOptions,
-}
-
-/// A container whose end has not been reached.
-#[derive(Clone, Copy)]
-struct Open {
-    /// Where its node is.
-    head: u32,
-    /// Elements or pairs still to come.
-    remaining: u32,
-    is_object: bool,
-    filter: Filter,
 }
 
 impl Decoder {
@@ -91,7 +82,10 @@ impl Decoder {
         let parsed = fill_tape_padded(&mut bytes[start..], len, &mut self.buffers, &mut tape);
         let copied = parsed.map_err(Failure::Syntax).and_then(|()| {
             let root = buffer::next_index(nodes, tape.0.len())?;
-            copy(&tape.0, base, nodes, &mut self.open, &mut self.duplicates);
+            nodes.reserve(tape.0.len());
+            let slots = unsafe { std::slice::from_raw_parts_mut(nodes.as_mut_ptr().add(nodes.len()).cast::<MaybeUninit<Node>>(), tape.0.len())};
+            copy(&tape.0, slots, root, base, &mut self.open, &mut self.duplicates);
+            unsafe { nodes.set_len(nodes.len() + tape.0.len()) };
             Ok(root)
         });
         self.tape = tape.reset();
@@ -108,59 +102,97 @@ fn pad(bytes: &mut Bytes, end: usize) {
     }
 }
 
-/// Appends the nodes of a complete tape, whose strings lie in the buffer at address `base`.
+/// An array or object of the tape whose entries are being copied.
+#[derive(Clone, Copy)]
+struct Container {
+    is_object: bool,
+    /// The index of its node.
+    head: u32,
+    /// Elements or pairs, all of them and those still to come.
+    len: u32,
+    left: u32,
+    /// The keys so far.
+    filter: Filter,
+}
+
+/// Writes the node of each tape entry into the slot beside it. The first slot is node `root`, and
+/// the tape's strings lie in the buffer at address `base`.
 #[allow(clippy::cast_possible_truncation)] // lengths and counts come from messages below 4 GiB
+#[inline(never)]
 fn copy(
     tape: &[TapeNode<'_>],
+    slots: &mut [MaybeUninit<Node>],
+    root: u32,
     base: usize,
-    nodes: &mut Nodes,
-    open: &mut Vec<Open>,
+    open: &mut Vec<Container>,
     duplicates: &mut Duplicates,
 ) {
-    nodes.reserve(tape.len());
+    let end = root + slots.len() as u32;
+    let mut entries = tape.iter().zip(slots);
+    let mut now =
+        Container { is_object: false, head: root, len: 1, left: 1, filter: Filter::default() };
     open.clear();
-    let mut tape = tape.iter();
-    let mut now = Open { head: 0, remaining: 1, is_object: false, filter: Filter::default() };
     loop {
-        while now.remaining > 0 {
-            now.remaining -= 1;
-            if now.is_object {
-                let Some(TapeNode::String(key)) = tape.next() else { return };
+        // Until the container ends or another one begins: two tight loops.
+        let mut inner = None;
+        if now.is_object {
+            while now.left > 0 {
+                now.left -= 1;
+                let Some((TapeNode::String(key), slot)) = entries.next() else { return };
                 let offset = (key.as_ptr().addr() - base) as u64;
                 let node = Node::key(offset, key.len() as u32, fingerprint(key.as_bytes()));
-                duplicates.key(&mut now.filter, now.head, nodes.len() as u32, node.word());
-                nodes.push(node);
+                slot.write(node);
+                if now.filter.insert(node.word()) {
+                    duplicates.suspect(now.head, now.len, end - 1 - entries.len() as u32);
+                }
+                let Some((entry, slot)) = entries.next() else { return };
+                let (node, container) = value(entry, base);
+                slot.write(node);
+                if container {
+                    inner = Some(node);
+                    break;
+                }
             }
-            let (is_object, len, count) = match tape.next() {
-                Some(TapeNode::String(text)) => {
-                    let offset = (text.as_ptr().addr() - base) as u64;
-                    nodes.push(Node::string(offset, text.len() as u32));
-                    continue;
+        } else {
+            while now.left > 0 {
+                now.left -= 1;
+                let Some((entry, slot)) = entries.next() else { return };
+                let (node, container) = value(entry, base);
+                slot.write(node);
+                if container {
+                    inner = Some(node);
+                    break;
                 }
-                Some(TapeNode::Static(value)) => {
-                    nodes.push(scalar(*value));
-                    continue;
-                }
-                Some(TapeNode::Array { len, count }) => (false, *len as u32, *count as u64),
-                Some(TapeNode::Object { len, count }) => (true, *len as u32, *count as u64),
-                None => return,
-            };
-            let head = nodes.len() as u32;
-            open.push(now);
-            now = Open { head, remaining: len, is_object, filter: Filter::default() };
-            if is_object {
-                now.filter = duplicates.open(head, len);
-                nodes.push(Node::object(len, count + 1));
-            } else {
-                nodes.push(Node::array(len, count + 1));
             }
         }
-        let Some(outer) = open.pop() else { return };
-        now = outer;
+        if let Some(node) = inner {
+            open.push(now);
+            let head = end - 1 - entries.len() as u32;
+            let is_object = node.kind() == NodeKind::OBJECT;
+            if is_object { duplicates.open(head, node.len()); }
+            now = Container { is_object, head, len: node.len(), left: node.len(), filter: Filter::default() };
+        } else {
+            let Some(outer) = open.pop() else { return };
+            now = outer;
+        }
     }
 }
 
-#[inline]
+/// The node of an entry, and whether more entries belong to it.
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation)]
+fn value(entry: &TapeNode<'_>, base: usize) -> (Node, bool) {
+    match entry {
+        TapeNode::String(text) => {
+            (Node::string((text.as_ptr().addr() - base) as u64, text.len() as u32), false)
+        }
+        TapeNode::Static(value) => (scalar(*value), false),
+        TapeNode::Array { len, count } => (Node::array(*len as u32, *count as u64 + 1), true),
+        TapeNode::Object { len, count } => (Node::object(*len as u32, *count as u64 + 1), true),
+    }
+}
+
+#[inline(always)]
 fn scalar(value: StaticNode) -> Node {
     match value {
         StaticNode::Null => Node::null(),
