@@ -1,3 +1,4 @@
 //! The ABI.
 
 pub mod document;
+pub mod value;
