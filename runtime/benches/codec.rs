@@ -11,7 +11,7 @@ fn main() {
     let mut spans = Vec::new();
     for l in &lines { spans.push(Span { start: raw.len() as u32, len: l.len() as u32 }); raw.extend_from_slice(l); }
     let n = lines.len() as f64;
-    let reps = 300;
+    let reps: usize = std::env::var("REPS").ok().map_or(10, |r| r.parse().unwrap());
     let mut best: std::collections::BTreeMap<&str, f64> = Default::default();
     let mut buffers = simd_json::Buffers::new(1024);
     let mut dec = json::Decoder::new(json::DecodeOptions { max_depth: 1024, big_integers_as_floats: false });
@@ -23,7 +23,7 @@ fn main() {
     let mut vout: Vec<u8> = Vec::new();
     let mut work = vec![0u8; raw.len()];
     let which = std::env::var("ONLY").ok();
-    let rounds: usize = std::env::var("ROUNDS").ok().map_or(25, |r| r.parse().unwrap());
+    let rounds: usize = std::env::var("ROUNDS").ok().map_or(500, |r| r.parse().unwrap());
     macro_rules! bench { ($name:expr, $b:block) => {
         if which.as_deref().is_none_or(|w| w == $name) {
         let t = Instant::now();

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use simd_json::{Buffers, INPUT_PADDING, Node as TapeNode, StaticNode, Tape, fill_tape_padded};
-use tremor_abi::document::{Node, NodeKind, fingerprint};
+use tremor_abi::document::{Node, fingerprint};
 
 use super::explain::{self, Failure};
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
@@ -104,15 +104,13 @@ fn pad(bytes: &mut Bytes, end: usize) {
 
 /// An array or object of the tape whose entries are being copied.
 #[derive(Clone, Copy)]
-struct Container {
-    is_object: bool,
+pub(super) struct Container {
     /// The index of its node.
     head: u32,
-    /// Elements or pairs, all of them and those still to come.
-    len: u32,
+    /// Elements or pairs still to come.
     left: u32,
-    /// The keys so far.
-    filter: Filter,
+    /// The keys so far, if it is an object.
+    keys: Option<Filter>,
 }
 
 /// Writes the node of each tape entry into the slot beside it. The first slot is node `root`, and
@@ -129,66 +127,45 @@ fn copy(
 ) {
     let end = root + slots.len() as u32;
     let mut entries = tape.iter().zip(slots);
-    let mut now =
-        Container { is_object: false, head: root, len: 1, left: 1, filter: Filter::default() };
+    let mut now = Container { head: root, left: 1, keys: None };
     open.clear();
     loop {
-        // Until the container ends or another one begins: two tight loops.
-        let mut inner = None;
-        if now.is_object {
-            while now.left > 0 {
-                now.left -= 1;
+        while now.left > 0 {
+            now.left -= 1;
+            if let Some(keys) = &mut now.keys {
                 let Some((TapeNode::String(key), slot)) = entries.next() else { return };
                 let offset = (key.as_ptr().addr() - base) as u64;
                 let node = Node::key(offset, key.len() as u32, fingerprint(key.as_bytes()));
                 slot.write(node);
-                if now.filter.insert(node.word()) {
-                    duplicates.suspect(now.head, now.len, end - 1 - entries.len() as u32);
-                }
-                let Some((entry, slot)) = entries.next() else { return };
-                let (node, container) = value(entry, base);
-                slot.write(node);
-                if container {
-                    inner = Some(node);
-                    break;
+                if keys.insert(node.word()) {
+                    duplicates.suspect(now.head, end - 1 - entries.len() as u32);
                 }
             }
-        } else {
-            while now.left > 0 {
-                now.left -= 1;
-                let Some((entry, slot)) = entries.next() else { return };
-                let (node, container) = value(entry, base);
-                slot.write(node);
-                if container {
-                    inner = Some(node);
-                    break;
+            let Some((value, slot)) = entries.next() else { return };
+            let (node, keys) = match value {
+                TapeNode::String(text) => {
+                    let offset = (text.as_ptr().addr() - base) as u64;
+                    slot.write(Node::string(offset, text.len() as u32));
+                    continue;
                 }
-            }
-        }
-        if let Some(node) = inner {
+                TapeNode::Static(value) => {
+                    slot.write(scalar(*value));
+                    continue;
+                }
+                TapeNode::Array { len, count } => {
+                    (Node::array(*len as u32, *count as u64 + 1), None)
+                }
+                TapeNode::Object { len, count } => {
+                    (Node::object(*len as u32, *count as u64 + 1), Some(Filter::default()))
+                }
+            };
+            slot.write(node);
             open.push(now);
             let head = end - 1 - entries.len() as u32;
-            let is_object = node.kind() == NodeKind::OBJECT;
-            if is_object { duplicates.open(head, node.len()); }
-            now = Container { is_object, head, len: node.len(), left: node.len(), filter: Filter::default() };
-        } else {
-            let Some(outer) = open.pop() else { return };
-            now = outer;
+            now = Container { head, left: node.len(), keys };
         }
-    }
-}
-
-/// The node of an entry, and whether more entries belong to it.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)]
-fn value(entry: &TapeNode<'_>, base: usize) -> (Node, bool) {
-    match entry {
-        TapeNode::String(text) => {
-            (Node::string((text.as_ptr().addr() - base) as u64, text.len() as u32), false)
-        }
-        TapeNode::Static(value) => (scalar(*value), false),
-        TapeNode::Array { len, count } => (Node::array(*len as u32, *count as u64 + 1), true),
-        TapeNode::Object { len, count } => (Node::object(*len as u32, *count as u64 + 1), true),
+        let Some(outer) = open.pop() else { return };
+        now = outer;
     }
 }
 
