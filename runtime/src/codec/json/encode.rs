@@ -61,17 +61,16 @@ fn document(
             now.remaining -= 1;
             if now.is_object {
                 let key = nodes.next().ok_or_else(forged)?;
-                if key.kind() != NodeKind::STRING {
+                if key.kind() != NodeKind::STRING || !out.string(data(bytes, key), key.len() as usize, b':') {
                     return Err(forged());
                 }
-                let (start, len) = range(bytes, key)?;
-                out.string(bytes, start, len, b':');
             }
             let node = nodes.next().ok_or_else(forged)?;
             match node.kind() {
                 NodeKind::STRING => {
-                    let (start, len) = range(bytes, node)?;
-                    out.string(bytes, start, len, b',');
+                    if !out.string(data(bytes, node), node.len() as usize, b',') {
+                        return Err(forged());
+                    }
                 }
                 NodeKind::OBJECT => {
                     out.byte(b'{');
@@ -83,12 +82,14 @@ fn document(
                     open.push(now);
                     now = Open { remaining: node.len(), is_object: false };
                 }
+                #[allow(clippy::cast_possible_truncation)]
+                NodeKind::I64 if node.payload() < 10 => out.word(&[b'0' + node.payload() as u8], b','),
                 #[allow(clippy::cast_possible_wrap)]
                 NodeKind::I64 => out.integer(node.payload() as i64, b','),
                 NodeKind::U64 => out.integer(node.payload(), b','),
-                NodeKind::BOOL if node.payload() == 0 => out.text(b"false", b','),
-                NodeKind::BOOL => out.text(b"true", b','),
-                NodeKind::NULL => out.text(b"null", b','),
+                NodeKind::BOOL if node.payload() == 0 => out.word(b"false", b','),
+                NodeKind::BOOL => out.word(b"true", b','),
+                NodeKind::NULL => out.word(b"null", b','),
                 NodeKind::F64 => out.float(f64::from_bits(node.payload()), b','),
                 _ => return Err(forged()),
             }
@@ -103,11 +104,8 @@ fn document(
     Ok(())
 }
 
-fn range(bytes: &[u8], node: &Node) -> Result<(usize, usize), Error> {
-    let start = usize::try_from(node.payload()).map_err(|_| forged())?;
-    let len = node.len() as usize;
-    match start.checked_add(len) {
-        Some(end) if end <= bytes.len() => Ok((start, len)),
-        _ => Err(forged()),
-    }
+/// The document's bytes from where a string or bytes node starts.
+#[inline]
+fn data<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
+    usize::try_from(node.payload()).ok().and_then(|start| bytes.get(start..)).unwrap_or_default()
 }

@@ -115,7 +115,19 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Appends the text and the byte behind it.
+    /// Appends a word and the byte behind it.
+    #[inline]
+    pub(super) fn word<const N: usize>(&mut self, word: &[u8; N], behind: u8) {
+        self.reserve(N + 1);
+        // SAFETY: room was just made.
+        unsafe {
+            self.at.cast::<[u8; N]>().write(*word);
+            self.at = self.at.add(N);
+            self.put(behind);
+        }
+    }
+
+    /// Appends text that needs no escape and the byte behind it.
     #[inline]
     pub(super) fn text(&mut self, text: &[u8], behind: u8) {
         self.reserve(text.len() + 1);
@@ -139,42 +151,71 @@ impl<'o> Output<'o> {
         self.text(zmij::Buffer::new().format_finite(value).as_bytes(), behind);
     }
 
-    /// Appends `haystack[start..start + len]` in quotes and with escapes, and the byte behind it.
-    /// The haystack's bytes beyond the string are read, not written: the more there are, the
-    /// fewer special cases.
-    ///
-    /// # Panics
-    /// If the range is outside the haystack.
+    /// Appends the first `len` bytes of `haystack` in quotes and with escapes, and the byte behind
+    /// it; false, and nothing written, if the haystack is shorter. What the haystack holds beyond
+    /// is read, not written: the more there is, the fewer special cases.
     #[inline]
-    pub(super) fn string(&mut self, haystack: &[u8], start: usize, len: usize, behind: u8) {
-        let end = start + len;
-        assert!(end <= haystack.len());
+    pub(super) fn string(&mut self, haystack: &[u8], len: usize, behind: u8) -> bool {
+        if len > haystack.len() {
+            return false;
+        }
         self.reserve(len + STRING_SLACK);
         // SAFETY: room was just made.
         unsafe { self.put(b'"') };
-        let mut from = start;
-        while from < end {
-            let left = (end - from).min(BLOCK);
-            let dirty = match haystack.get(from..from + BLOCK).and_then(|b| b.first_chunk()) {
-                Some(block) => self.block(block),
-                None => self.block(&escape::padded(&haystack[from..end])),
+        let mut rest = haystack;
+        let mut left = len;
+        loop {
+            let Some(block) = rest.first_chunk() else {
+                self.escaped(&rest[..left]);
+                break;
             };
-            let dirty = dirty & (u32::MAX >> (BLOCK - left));
-            let clean = if dirty == 0 { left } else { dirty.trailing_zeros() as usize };
-            // SAFETY: `block` has stored BLOCK bytes, and `clean` is at most that.
-            self.at = unsafe { self.at.add(clean) };
-            from += clean;
-            if dirty != 0 {
-                self.append(escape::of(haystack[from]));
-                from += 1;
-                self.reserve(end - from + STRING_SLACK);
+            let dirty = self.block(block);
+            if left <= BLOCK {
+                if u64::from(dirty) & ((1 << left) - 1) != 0 {
+                    self.escaped(&rest[..left]);
+                    break;
+                }
+                // SAFETY: `block` has stored that many bytes and more.
+                self.at = unsafe { self.at.add(left) };
+                break;
             }
+            if dirty != 0 {
+                self.escaped(&rest[..left]);
+                break;
+            }
+            // SAFETY: `block` has stored that many bytes.
+            self.at = unsafe { self.at.add(BLOCK) };
+            rest = &rest[BLOCK..];
+            left -= BLOCK;
         }
         // SAFETY: the slack was kept.
         unsafe {
-            self.put(b'"');
-            self.put(behind);
+            self.at.cast::<[u8; 2]>().write([b'"', behind]);
+            self.at = self.at.add(2);
         }
+        true
+    }
+
+    /// Appends text with escapes, keeping the slack behind it.
+    #[inline(never)]
+    fn escaped(&mut self, mut text: &[u8]) {
+        while !text.is_empty() {
+            self.reserve(text.len() + STRING_SLACK);
+            let left = text.len().min(BLOCK);
+            let dirty = match text.first_chunk() {
+                Some(block) => self.block(block),
+                None => self.block(&escape::padded(text)),
+            };
+            let clean = left.min(dirty.trailing_zeros() as usize);
+            // SAFETY: `block` has stored BLOCK bytes, and `clean` is at most that.
+            self.at = unsafe { self.at.add(clean) };
+            text = &text[clean..];
+            if let (true, [byte, rest @ ..]) = (clean < left, text) {
+                self.append(escape::of(*byte));
+                text = rest;
+            }
+        }
+        self.reserve(STRING_SLACK);
     }
 
     /// Stores a whole block without moving on; which of its bytes need an escape.
