@@ -108,7 +108,7 @@ impl ConnectorTask {
             let error = within(&mut budget, fault.error)?;
             let wait = backoff.next();
             tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
-            if self.gives_up_within(wait).await {
+            if ends_within(wait, &self.control, self.ends_with()).await {
                 return Err(error);
             }
         }
@@ -175,7 +175,7 @@ impl ConnectorTask {
             }
             let wait = backoff.next();
             tracing::warn!(component = %self.name, %error, attempt, ?wait, "not connected");
-            if self.gives_up_within(wait).await {
+            if ends_within(wait, &self.control, self.ends_with()).await {
                 return Ok(false);
             }
             attempt += 1;
@@ -185,18 +185,6 @@ impl ConnectorTask {
     /// A connector with a sink goes on while the flow drains: something may still arrive.
     fn ends_with(&self) -> Phase {
         if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
-    }
-
-    /// Waits; whether the flow ended meanwhile.
-    async fn gives_up_within(&self, wait: Duration) -> bool {
-        let mut timer = std::pin::pin!(executor::sleep(wait));
-        poll_fn(|context| {
-            if self.control.poll_phase(context, self.ends_with()).is_ready() {
-                return Poll::Ready(true);
-            }
-            timer.as_mut().poll(context).map(|()| false)
-        })
-        .await
     }
 
     /// Runs source and sink as long as the connection lasts.
@@ -328,4 +316,16 @@ fn is_about_the_peer(kind: ErrorKind) -> bool {
             | ErrorKind::TIMEOUT
             | ErrorKind::FULL
     )
+}
+
+/// Waits; whether the flow reached `phase` meanwhile.
+async fn ends_within(wait: Duration, control: &Control, phase: Phase) -> bool {
+    let mut timer = std::pin::pin!(executor::sleep(wait));
+    poll_fn(|context| {
+        if control.poll_phase(context, phase).is_ready() {
+            return Poll::Ready(true);
+        }
+        timer.as_mut().poll(context).map(|()| false)
+    })
+    .await
 }

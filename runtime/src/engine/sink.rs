@@ -113,13 +113,14 @@ impl SinkSide {
                 item.token.settle();
                 return Ok(());
             }
+            let control = &self.control;
             let deliver = poll_fn(|context| {
                 if let Poll::Ready(result) = sink.poll_deliver(context, &mut outgoing) {
                     return Poll::Ready(Some(result));
                 }
-                self.poll_end(connection, context).map(|()| None)
+                poll_end(control, connection, context).map(|()| None)
             });
-            let result = match deliver.await {
+            let result: Result<(), Error> = match deliver.await {
                 Some(Ok(delivery)) => match self.account(item, delivery).await {
                     None => return Ok(()),
                     Some((rest, error)) => {
@@ -143,7 +144,7 @@ impl SinkSide {
                     attempts += 1;
                     let wait = backoff.next();
                     tracing::warn!(component = %self.router.name, %error, ?wait, "not delivered");
-                    if self.wait(wait, connection).await.is_err() {
+                    if !waits(wait, &self.control, connection).await {
                         self.pending.push_front(item);
                         return Err(End::Interrupted);
                     }
@@ -154,25 +155,6 @@ impl SinkSide {
                 }
             }
         }
-    }
-
-    fn poll_end(&self, connection: &Connection, context: &Context<'_>) -> Poll<()> {
-        if self.control.poll_phase(context, Phase::Stopped).is_ready() {
-            return Poll::Ready(());
-        }
-        connection.poll_broken(context)
-    }
-
-    /// Waits; fails where the connection ends before that.
-    async fn wait(&self, wait: Duration, connection: &Connection) -> Result<(), ()> {
-        let mut timer = std::pin::pin!(executor::sleep(wait));
-        poll_fn(|context| {
-            if timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Ok(()));
-            }
-            self.poll_end(connection, context).map(Err)
-        })
-        .await
     }
 
     /// What the sink gets: encoded messages, or the values as they are.
@@ -229,4 +211,24 @@ impl SinkSide {
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
     }
+}
+
+/// Ready when the sink of this connection is to end where it is.
+fn poll_end(control: &Control, connection: &Connection, context: &Context<'_>) -> Poll<()> {
+    if control.poll_phase(context, Phase::Stopped).is_ready() {
+        return Poll::Ready(());
+    }
+    connection.poll_broken(context)
+}
+
+/// Waits; `false` where the sink is to end before that.
+async fn waits(wait: Duration, control: &Control, connection: &Connection) -> bool {
+    let mut timer = std::pin::pin!(executor::sleep(wait));
+    poll_fn(|context| {
+        if timer.as_mut().poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        poll_end(control, connection, context).map(|()| false)
+    })
+    .await
 }

@@ -1,0 +1,69 @@
+//! Scratch.
+#![allow(missing_docs, clippy::all, clippy::pedantic)]
+use std::hint::black_box;
+use std::time::Instant;
+use simd_json::prelude::*;
+use tremor_runtime::codec::{json, Bytes, Nodes, Span};
+fn main() {
+    let text = std::fs::read(std::env::var("CODEC_DATA").unwrap()).unwrap();
+    let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').filter(|l| !l.is_empty()).collect();
+    let mut raw = Vec::new();
+    let mut spans = Vec::new();
+    for l in &lines { spans.push(Span { start: raw.len() as u32, len: l.len() as u32 }); raw.extend_from_slice(l); }
+    let n = lines.len() as f64;
+    let reps: usize = std::env::var("REPS").ok().map_or(10, |r| r.parse().unwrap());
+    let mut best: std::collections::BTreeMap<&str, f64> = Default::default();
+    let mut buffers = simd_json::Buffers::new(1024);
+    let mut dec = json::Decoder::new(json::DecodeOptions { max_depth: 1024, big_integers_as_floats: false });
+    let mut enc = json::Encoder::new();
+    let mut bytes: Bytes = Bytes::new();
+    let mut nodes: Nodes = Nodes::new();
+    let mut roots = Vec::new();
+    let mut out: Bytes = Bytes::new();
+    let mut vout: Vec<u8> = Vec::new();
+    let mut work = vec![0u8; raw.len()];
+    let which = std::env::var("ONLY").ok();
+    let rounds: usize = std::env::var("ROUNDS").ok().map_or(500, |r| r.parse().unwrap());
+    macro_rules! bench { ($name:expr, $b:block) => {
+        if which.as_deref().is_none_or(|w| w == $name) {
+        let t = Instant::now();
+        for _ in 0..reps { $b }
+        let ns = t.elapsed().as_nanos() as f64 / reps as f64 / n;
+        let e = best.entry($name).or_insert(f64::MAX); if ns < *e { *e = ns; } }
+    } }
+    for _ in 0..rounds {
+        bench!("0 padded fill", {
+            bytes.clear(); bytes.extend_from_copy_slice(&raw); bytes.resize(raw.len() + 64, 0);
+            let mut tape = simd_json::Tape(Vec::new());
+            for s in &spans { 
+                let mut t = std::mem::replace(&mut tape, simd_json::Tape(Vec::new())).reset();
+                simd_json::fill_tape_padded(&mut bytes[s.start as usize..], s.len as usize, &mut buffers, &mut t).unwrap(); tape = t.reset(); }
+        });
+        bench!("1 tape parse", {
+            work.copy_from_slice(&raw);
+            for s in &spans { let t = simd_json::to_tape_with_buffers(&mut work[s.start as usize..(s.start + s.len) as usize], &mut buffers).unwrap(); black_box(&t); }
+        });
+        bench!("2 tape parse+write", {
+            work.copy_from_slice(&raw); vout.clear();
+            for s in &spans { let t = simd_json::to_tape_with_buffers(&mut work[s.start as usize..(s.start + s.len) as usize], &mut buffers).unwrap(); t.as_value().write(&mut vout).unwrap(); }
+            black_box(&vout);
+        });
+        bench!("3 ours parse", {
+            bytes.clear(); bytes.extend_from_copy_slice(&raw); nodes.clear();
+            for s in &spans { black_box(dec.decode(&mut bytes, *s, &mut nodes).unwrap()); }
+        });
+        bench!("4 ours parse+write", {
+            bytes.clear(); bytes.extend_from_copy_slice(&raw); nodes.clear(); out.clear(); roots.clear();
+            for s in &spans { roots.push(dec.decode(&mut bytes, *s, &mut nodes).unwrap()); }
+            for r in &roots { enc.encode(&bytes, &nodes, *r, &mut out).unwrap(); }
+            black_box(&out);
+        });
+        bench!("5 ours write", {
+            out.clear();
+            for r in &roots { enc.encode(&bytes, &nodes, *r, &mut out).unwrap(); }
+            black_box(&out);
+        });
+    }
+    if which.is_none() { assert_eq!(&out[..], &vout[..]); }
+    for (k, v) in best { println!("{k:24} {v:8.0} ns"); }
+}
