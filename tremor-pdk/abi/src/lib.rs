@@ -2,3 +2,6 @@
 
 pub mod document;
 pub mod value;
+
+#[cfg(test)]
+mod layout;
