@@ -9,15 +9,16 @@ use crate::{
     value::{Array, Bytes, Object, Str, Value},
 };
 
-macro_rules! layouts {
-    ($($type:ty => $size:literal, $align:literal;)*) => {
-        &[$((stringify!($type), (size_of::<$type>(), align_of::<$type>()), ($size, $align)),)*]
-    };
+macro_rules! assert_layouts {
+    ($($type:ty => $size:literal, $align:literal;)*) => {$(
+        assert_eq!(size_of::<$type>(), $size, "the size of {}", stringify!($type));
+        assert_eq!(align_of::<$type>(), $align, "the alignment of {}", stringify!($type));
+    )*};
 }
 
 #[test]
 fn sizes_and_alignments_are_fixed() {
-    let layouts: &[(&str, (usize, usize), (usize, usize))] = layouts! {
+    assert_layouts! {
         NodeKind => 1, 1;
         Node => 16, 8;
         Str<'_> => 24, 8;
@@ -25,9 +26,6 @@ fn sizes_and_alignments_are_fixed() {
         Array<'_> => 16, 8;
         Object<'_> => 16, 8;
         Value<'_> => 32, 8;
-    };
-    for (name, found, expected) in layouts {
-        assert_eq!(found, expected, "{name}");
     }
 }
 

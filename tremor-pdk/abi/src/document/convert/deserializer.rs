@@ -85,8 +85,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             Shape::Bytes(data) => visitor.visit_borrowed_bytes(data),
             Shape::Array(array) => self.seq(array.iter(), visitor),
             Shape::Object(object) => {
-                let entries = object.iter();
-                visitor.visit_map(Entries { entries, value: None, depth: self.inside()? })
+                let left = object.iter();
+                visitor.visit_map(Entries { left, value: None, depth: self.inside()? })
             }
         }
     }
@@ -170,7 +170,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 }
 
 struct Entries<'de> {
-    entries: ObjectIter<'de>,
+    left: ObjectIter<'de>,
     value: Option<ValueRef<'de>>,
     depth: usize,
 }
@@ -182,7 +182,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        let Some((key, value)) = self.left.next() else { return Ok(None) };
         self.value = Some(value);
         seed.deserialize(KeyReader(key)).map(Some)
     }
@@ -193,7 +193,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.entries.size_hint().1
+        self.left.size_hint().1
     }
 }
 

@@ -24,7 +24,7 @@ struct Config {
     ratio: f32,
     tuple: (i8, char),
     shapes: Vec<Shape>,
-    by_number: BTreeMap<u16, ()>,
+    by_number: BTreeMap<u16, Option<u8>>,
     free: Value<'static>,
     #[serde(default)]
     missing: u8,
@@ -41,7 +41,7 @@ fn config() -> Config {
             Shape::Pair(-2, "x".into()),
             Shape::Named { wide: u64::MAX, absent: None },
         ],
-        by_number: BTreeMap::from([(5, ())]),
+        by_number: BTreeMap::from([(5, None)]),
         free: literal!({ "any": [null, 1.5] }),
         missing: 0,
     }

@@ -6,7 +6,7 @@ use abi_stable::std_types::RVec;
 use proptest::prelude::*;
 
 use crate::{
-    document::{Document, Node, NodeKind, WriteError, Writer, validate, write},
+    document::{Document, Node, NodeKind, ObjectRef, WriteError, Writer, validate, write},
     value::{Object, Value},
 };
 
@@ -17,7 +17,9 @@ fn written(steps: &[Step]) -> Result<String, WriteError> {
     write("what was there before", &mut bytes, &mut nodes)?;
     let before = (bytes.clone(), nodes.clone());
     let mut writer = Writer::new(&mut bytes, &mut nodes);
-    steps.iter().for_each(|step| step(&mut writer));
+    for step in steps {
+        step(&mut writer);
+    }
     let result = writer.finish();
     if result.is_err() {
         assert_eq!((bytes.clone(), nodes.clone()), before, "nothing is left behind");
@@ -102,7 +104,9 @@ proptest! {
         for (key, elements) in &entries {
             writer.key(key);
             writer.begin_array();
-            elements.iter().for_each(|element| writer.u64(u64::from(*element)));
+            for element in elements {
+                writer.u64(u64::from(*element));
+            }
             writer.end_array();
         }
         writer.end_object();
@@ -125,6 +129,6 @@ fn a_hundred_thousand_keys_are_no_quadratic_work() {
     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
     let root = write(&many, &mut bytes, &mut nodes).expect("a large object");
     let view = Document::new(&bytes, &nodes).root(root);
-    assert_eq!(view.as_object().map(|object| object.len()), Some(100_000));
+    assert_eq!(view.as_object().map(ObjectRef::len), Some(100_000));
     assert_eq!(view, view.to_value());
 }
