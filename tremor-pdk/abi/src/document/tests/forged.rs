@@ -61,12 +61,9 @@ proptest! {
         nodes in prop::collection::vec(any_node(), 0..24),
         root in 0_u32..3,
     ) {
-        let is_valid = validate(&bytes, &nodes, root).is_ok();
         let view = Document::new(&bytes, &nodes).root(root);
         exhaust(view);
-        if is_valid {
-            // SAFETY: it has just been validated.
-            let trusted = unsafe { Document::trusted(&bytes, &nodes) }.root(root);
+        if let Ok(trusted) = Document::validated(&bytes, &nodes, root) {
             exhaust(trusted);
             prop_assert_eq!(trusted, view);
         }
