@@ -15,13 +15,11 @@
 
 mod compare;
 mod containers;
-mod deserializer;
+mod convert;
 mod display;
 mod duplicates;
-mod key;
+mod error;
 mod node;
-mod serialize;
-mod serializer;
 mod shape;
 mod subtree;
 mod validate;
@@ -30,14 +28,15 @@ mod writer;
 
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
-    deserializer::{ReadError, read},
+    convert::{ReadError, read, write},
     duplicates::{KeyFilter, resolve_duplicates},
+    error::WriteError,
     node::{Node, NodeKind, fingerprint},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},
     view::{Key, ValueRef},
-    writer::{WriteError, Writer, write},
+    writer::Writer,
 };
 
 pub(crate) use self::shape::BYTES;

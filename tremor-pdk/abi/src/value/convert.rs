@@ -217,11 +217,11 @@ macro_rules! eq {
 
 eq! {
     bool, |view, other| view.as_bool() == Some(*other);
-    i32, |view, other| view == Value::from(*other);
-    i64, |view, other| view == Value::from(*other);
-    u32, |view, other| view == Value::from(*other);
-    u64, |view, other| view == Value::from(*other);
-    f64, |view, other| view == Value::from(*other);
+    i32, |view, other| view == Value::from(*other).view();
+    i64, |view, other| view == Value::from(*other).view();
+    u32, |view, other| view == Value::from(*other).view();
+    u64, |view, other| view == Value::from(*other).view();
+    f64, |view, other| view == Value::from(*other).view();
     &str, |view, other| view.as_str() == Some(*other);
     String, |view, other| view.as_str() == Some(other.as_str());
 }

@@ -60,13 +60,13 @@ impl<'v> Value<'v> {
                 Some(_) => Ok(()),
                 None => self.set_path(&path, value).map(drop),
             },
-            Change::Merge(path, patch) => {
+            Change::Merge(path, changes) => {
                 if let Some(place) = self.get_path_mut(&path) {
-                    place.merge(patch);
+                    place.merge(changes);
                     return Ok(());
                 }
                 let mut value = Value::Null;
-                value.merge(patch);
+                value.merge(changes);
                 self.set_path(&path, value).map(drop)
             }
             Change::Remove(path) => {

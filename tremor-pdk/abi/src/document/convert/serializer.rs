@@ -2,9 +2,22 @@
 
 use std::fmt;
 
+use abi_stable::std_types::RVec;
 use serde::ser::{self, Serialize};
 
-use super::{NodeKind, WriteError, Writer};
+use crate::document::{Node, NodeKind, WriteError, Writer};
+
+/// Appends anything that serialises to the buffers of a document, as [`Writer`] does, and returns
+/// the index of its root node.
+pub fn write<T: Serialize + ?Sized>(
+    value: &T,
+    bytes: &mut RVec<u8>,
+    nodes: &mut RVec<Node>,
+) -> Result<u32, WriteError> {
+    let mut writer = Writer::new(bytes, nodes);
+    value.serialize(&mut writer)?;
+    writer.finish()
+}
 
 impl ser::Error for WriteError {
     fn custom<T: fmt::Display>(message: T) -> Self {
@@ -292,7 +305,7 @@ impl ser::SerializeMap for Open<'_, '_> {
     type Error = WriteError;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), WriteError> {
-        key.serialize(super::key::KeyWriter(self.writer))
+        key.serialize(super::key_writer::KeyWriter(self.writer))
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), WriteError> {

@@ -2,7 +2,7 @@
 
 use serde::ser::{Error, Impossible, Serialize, Serializer};
 
-use super::{WriteError, Writer};
+use crate::document::{WriteError, Writer};
 
 /// Writes what it is given as a key, if it is text or has an obvious form as text.
 pub(super) struct KeyWriter<'w, 'b>(pub(super) &'w mut Writer<'b>);

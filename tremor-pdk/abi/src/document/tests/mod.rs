@@ -1,3 +1,10 @@
+//! What documents and values promise together.
+
+mod forged;
+mod order;
+mod serde;
+mod writer;
+
 use super::*;
 use crate::value::{Array, Object, Value};
 use abi_stable::std_types::RVec;

@@ -10,7 +10,8 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-use super::{ArrayIter, MAX_DEPTH, ObjectIter, Shape, ValueRef};
+use super::key_reader::KeyReader;
+use crate::document::{ArrayIter, MAX_DEPTH, ObjectIter, Shape, ValueRef};
 
 /// Why a value is not what a type expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl de::Error for ReadError {
 }
 
 /// Any type that deserialises, out of a view. Text and binary data can be borrowed from what the
-/// view shows. Enums are represented as [`write`](super::write) represents them.
+/// view shows. Enums are represented as [`write`](crate::document::write) represents them.
 pub fn read<'de, T: Deserialize<'de>>(value: ValueRef<'de>) -> Result<T, ReadError> {
     T::deserialize(Reader { value, depth: MAX_DEPTH })
 }
@@ -84,8 +85,8 @@ impl<'de> Deserializer<'de> for Reader<'de> {
             Shape::Bytes(data) => visitor.visit_borrowed_bytes(data),
             Shape::Array(array) => self.seq(array.iter(), visitor),
             Shape::Object(object) => {
-                let entries = object.iter();
-                visitor.visit_map(Entries { entries, value: None, depth: self.inside()? })
+                let left = object.iter();
+                visitor.visit_map(Entries { left, value: None, depth: self.inside()? })
             }
         }
     }
@@ -169,7 +170,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 }
 
 struct Entries<'de> {
-    entries: ObjectIter<'de>,
+    left: ObjectIter<'de>,
     value: Option<ValueRef<'de>>,
     depth: usize,
 }
@@ -181,9 +182,9 @@ impl<'de> MapAccess<'de> for Entries<'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        let Some((key, value)) = self.left.next() else { return Ok(None) };
         self.value = Some(value);
-        seed.deserialize(BorrowedStrDeserializer::new(key)).map(Some)
+        seed.deserialize(KeyReader(key)).map(Some)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {
@@ -192,7 +193,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     }
 
     fn size_hint(&self) -> Option<usize> {
-        self.entries.size_hint().1
+        self.left.size_hint().1
     }
 }
 

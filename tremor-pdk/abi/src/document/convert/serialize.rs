@@ -2,7 +2,7 @@
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
-use super::{MAX_DEPTH, Shape, ValueRef};
+use crate::document::{MAX_DEPTH, Shape, ValueRef};
 
 /// A value that may hold containers `depth` levels deep; what lies deeper is `null`.
 struct Nested<'a>(ValueRef<'a>, usize);
