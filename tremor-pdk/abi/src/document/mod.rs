@@ -1,5 +1,51 @@
-//! Documents: the flat, position-independent form of a value.
+//! Documents: the flat, position-independent form of values, and the one way to read values.
+//!
+//! A document is two buffers: all text and binary data in one, and a tree of 16-byte [`Node`]s in
+//! depth-first order in the other, which refer to the first by offset. There is no pointer in it, so
+//! it can be copied, pooled, queued and written to disk as it is, and dropping it costs nothing.
+//! Many values can share one pair of buffers; each is known by the index of its root node.
+//!
+//! - [`Writer`] makes documents, from calls, from a [`ValueRef`] or from anything that serialises.
+//! - [`Document`] and [`ValueRef`] read them; a `ValueRef` views a [`Value`](crate::value::Value)
+//!   in the same way.
+//! - [`validate`] checks a document that somebody else made.
+//!
+//! Reading is checked always: whatever the buffers hold, a view ends in `None`, `null` or an empty
+//! container, never in a panic, a loop without end or a read out of bounds.
 
+mod compare;
+mod containers;
+mod deserializer;
+mod display;
+mod duplicates;
+mod key;
 mod node;
+mod serialize;
+mod serializer;
+mod shape;
+mod subtree;
+mod validate;
+mod view;
+mod writer;
 
-pub use node::{Node, NodeKind, fingerprint};
+pub use self::{
+    containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
+    deserializer::{ReadError, read},
+    duplicates::{KeyFilter, resolve_duplicates},
+    node::{Node, NodeKind, fingerprint},
+    shape::Shape,
+    subtree::Document,
+    validate::{Invalid, Reason, validate},
+    view::{Key, ValueRef},
+    writer::{WriteError, Writer, write},
+};
+
+pub(crate) use self::shape::BYTES;
+
+/// How deep arrays and objects may lie in each other: what the recursive readers follow before
+/// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every
+/// recursion within a small part of a thread's stack.
+pub const MAX_DEPTH: usize = 512;
+
+#[cfg(test)]
+pub(crate) mod tests;
