@@ -251,6 +251,8 @@ impl Report {
         let mut diagnostics = self.found;
         // The sort is stable: what concerns one place stays in the order it was found in.
         diagnostics.sort_by_key(|diagnostic| diagnostic.at.map(|at| (at.line, at.column)));
+        // What an alias repeats is wrong in one place all the same.
+        diagnostics.dedup_by(|one, other| one.at == other.at && one.message == other.message);
         if failed { Err(Error { diagnostics, left_out: self.left_out }) } else { Ok(diagnostics) }
     }
 }
@@ -300,10 +302,10 @@ mod tests {
     #[test]
     fn a_flood_of_errors_is_cut() {
         let mut report = Report::new(source("a"));
-        for _ in 0..60 {
-            report.push(report.error(Span::START, "again"));
+        for number in 0..60 {
+            report.push(report.error(Span::START, format!("wrong {number}")));
         }
-        let error = report.finish().unwrap_err();
+        let error = report.finish().expect_err("errors");
         assert_eq!((error.diagnostics().len(), error.left_out()), (50, 10));
         assert!(error.to_string().ends_with("\nand 10 more errors\n"));
     }

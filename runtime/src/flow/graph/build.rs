@@ -35,7 +35,7 @@ pub(crate) fn build(draft: &Draft, report: &mut Report) -> Graph {
     if !draft.has_links {
         report.push(
             report
-                .error(Span::START, "the flow has no links, so no event would ever go anywhere")
+                .error(draft.links_at, "the flow has no links, so no event would ever go anywhere")
                 .help("add `links:` with at least one entry such as `- input -> output`"),
         );
         return Graph::default();
@@ -86,7 +86,11 @@ fn resolve<'l>(
     let mut target = |end: &End| {
         let found = names.get(end.name.as_str()).copied();
         if found.is_none() && !draft.faulty.contains(&end.name) {
-            report_dangling(end, names, report);
+            let faulty = draft.faulty.iter().map(String::as_str);
+            let mut known: Vec<_> = names.keys().copied().chain(faulty).collect();
+            known.sort_unstable();
+            known.dedup();
+            report_dangling(end, &known, report);
         }
         found
     };
@@ -108,11 +112,9 @@ fn resolve<'l>(
     Some(Resolved { link, from: from?, to: to? })
 }
 
-fn report_dangling(end: &End, names: &HashMap<&str, Target>, report: &mut Report) {
+fn report_dangling(end: &End, known: &[&str], report: &mut Report) {
     let name = quote(&end.name);
-    let mut known: Vec<_> = names.keys().copied().collect();
-    known.sort_unstable();
-    let all = (!known.is_empty()).then(|| format!("this flow has {}", list(&known)));
+    let all = (!known.is_empty()).then(|| format!("this flow has {}", list(known)));
     report.push(
         report
             .error(end.at, format!("no connector or pipeline is named {name}"))

@@ -29,7 +29,9 @@ impl<'n> Fields<'n> {
             );
             return None;
         };
-        report_repeated_keys_of(entries, report, |key| format!("{} twice in {what}", quote(key)));
+        report_repeated_keys_of(entries, report, |key| {
+            format!("key {} stands twice in {what}", quote(key))
+        });
         for Entry { key, at, .. } in entries {
             if !known.contains(&key.as_str()) {
                 report.push(
