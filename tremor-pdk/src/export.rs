@@ -113,10 +113,19 @@ macro_rules! export {
                 artefacts
             }
 
-            #[$crate::__private::abi_stable::export_root_module]
             fn root_module() -> $crate::__private::PluginModuleRef {
                 $crate::__private::root_module(artefacts)
             }
+
+            extern "C" fn construct() -> $crate::__private::RootModuleResult {
+                $crate::__private::construct(root_module)
+            }
+
+            /// What a host looks for first. The name is the one that abi_stable gives it; its own
+            /// attribute would make every plugin depend on abi_stable.
+            #[export_name = "_1as_0lib_1header_0root_bmodule_bloader"]
+            pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
+                $crate::__private::header(construct);
         }
     };
 }

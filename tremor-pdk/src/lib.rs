@@ -96,9 +96,12 @@ pub mod prelude {
 pub mod __private {
     pub use crate::{
         export::{ArtefactText, metadata},
-        ffi::{artefact, root_module},
+        ffi::{artefact, construct, header, root_module},
     };
-    pub use abi_stable::{self, std_types::RVec};
+    pub use abi_stable::{
+        library::{LibHeader, RootModuleResult},
+        std_types::RVec,
+    };
     pub use tremor_abi::{
         metadata::Record,
         module::{ArtefactRef, PluginModuleRef},

@@ -8,7 +8,7 @@ mod module;
 mod stream;
 
 pub(crate) use self::guard::guard;
-pub use self::module::{artefact, root_module};
+pub use self::module::{artefact, construct, header, root_module};
 
 use std::future::Future;
 

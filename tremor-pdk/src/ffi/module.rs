@@ -1,6 +1,7 @@
 //! The root module and its artefacts.
 
 use abi_stable::{
+    library::{self, CheckTypeLayout, LibHeader, RootModuleResult},
     prefix_type::PrefixTypeTrait,
     std_types::{RResult, RStr, RString, RVec},
 };
@@ -18,6 +19,18 @@ use super::{
     guard::{guard, install_hook},
 };
 use crate::{Connector, Error, Host, Result, driver::ConnectorDriver};
+
+/// What a host finds first in a library: how to check it, and how to get at its root module.
+pub const fn header(construct: extern "C" fn() -> RootModuleResult) -> LibHeader {
+    // SAFETY: the export macro passes a call of `construct` below, which gives a
+    // `PluginModuleRef`.
+    unsafe { LibHeader::from_constructor::<PluginModuleRef>(construct, CheckTypeLayout::Yes) }
+}
+
+/// Makes the root module. A panic in it is a result.
+pub fn construct(root_module: fn() -> PluginModuleRef) -> RootModuleResult {
+    library::__call_root_module_loader(root_module)
+}
 
 /// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
 /// as long as the process, as libraries do.
