@@ -59,6 +59,9 @@ pub mod dynamic;
 mod export;
 mod ffi;
 mod oneshot;
+mod runs;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
@@ -74,7 +77,8 @@ pub use self::{
         Source,
     },
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
-    host::{Counter, Gauge, Histogram, Host, LogLevel},
+    host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
+    runs::raw_runs,
 };
 pub use {schemars, serde};
 
