@@ -1,1 +1,3 @@
 //! The event processor.
+
+pub mod plugin;
