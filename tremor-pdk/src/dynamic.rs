@@ -41,9 +41,12 @@ pub trait DynConnector: Send {
 /// A [`Source`](crate::Source) as a trait object.
 pub trait DynSource: Send {
     /// Polls a pull. While it is pending the events of `batch` may live with the source; when it
-    /// is ready they are in `batch`. Any other call to the source gives a pending pull up; what
-    /// it had put into the batch comes with the next one.
+    /// is ready they are in `batch`. Before anything else is called while it is pending, it is
+    /// given up.
     fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>>;
+    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then. Does
+    /// nothing where none is pending.
+    fn give_up(&mut self, batch: &mut Batch);
     /// See [`Source::is_transactional`](crate::Source::is_transactional).
     fn is_transactional(&self) -> bool;
     /// See [`Source::ack`](crate::Source::ack).

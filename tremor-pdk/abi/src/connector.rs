@@ -6,6 +6,9 @@
 //! connection; what must survive it lives in the connector. All calls to one object come one after
 //! the other, from any thread of the host.
 
+// What the macro generates trips over a lint that is younger than it.
+#![allow(non_local_definitions)]
+
 use abi_stable::{
     StableAbi, sabi_trait,
     std_types::{RBox, ROption, RResult, RStr, RVec},
@@ -166,9 +169,8 @@ pub trait RawConnector: Send + 'static {
 /// A source: fills batches.
 ///
 /// `poll_pull` is polled with the same batch until it is ready. While it is pending the events of
-/// the batch may live with the plugin; when it is ready they are in `batch`. A pending pull is
-/// given up, and pulled anew later, whenever another call to the source comes; what it had put
-/// into the batch stays there.
+/// the batch may live with the plugin; when it is ready they are in `batch`. Before the host calls
+/// anything else while a pull is pending, it gives the pull up.
 #[sabi_trait]
 pub trait RawSource: Send + 'static {
     /// Adds what there is to `batch`, within its limit.
@@ -177,6 +179,9 @@ pub trait RawSource: Send + 'static {
         context: &mut FfiContext<'_>,
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<PullReply>>;
+
+    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then.
+    fn give_up(&mut self, batch: &mut Batch);
 
     /// Whether `ack` and `fail` mean anything to it. Asked once.
     fn is_transactional(&self) -> bool;

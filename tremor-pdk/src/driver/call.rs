@@ -46,9 +46,9 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         if self.slot.is_empty() {
             // SAFETY: invariants 1 and 2: it is alive and nobody else refers to it. The references
             // are not really static: they end with the future, which the slot drops before the
-            // subject goes (`drop`) or is touched otherwise (`component`, `take_in`).
+            // subject goes (`drop`) or is touched otherwise (`component`, `give_up`).
             let subject = unsafe { self.subject.as_mut() };
-            take_in(&mut subject.batch, batch);
+            std::mem::swap(&mut subject.batch, batch);
             let future = start(&mut subject.component, &mut subject.batch);
             self.slot.set(future);
         }
@@ -60,7 +60,16 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         result
     }
 
-    /// The component. A call under way is given up; its batch is kept for the next.
+    /// Gives the call under way up: its future is dropped, its batch handed back.
+    pub(super) fn give_up(&mut self, batch: &mut Batch) {
+        if !self.slot.is_empty() {
+            self.slot.clear();
+            // SAFETY: invariants 1 and 2: the slot is empty.
+            std::mem::swap(unsafe { &mut self.subject.as_mut().batch }, batch);
+        }
+    }
+
+    /// The component. A call under way is dropped, and its batch with the next poll.
     pub(super) fn component(&mut self) -> &mut S {
         self.slot.clear();
         // SAFETY: invariants 1 and 2: the slot is empty.
@@ -71,14 +80,6 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
     pub(super) fn component_ref(&self) -> Option<&S> {
         // SAFETY: invariants 1 and 2: the slot is empty.
         self.slot.is_empty().then(|| unsafe { &self.subject.as_ref().component })
-    }
-}
-
-/// Takes the caller's batch in, unless a call that was given up has left events: those come first,
-/// and the caller's batch, which is empty then, stays where it is.
-fn take_in(own: &mut Batch, callers: &mut Batch) {
-    if own.is_empty() {
-        std::mem::swap(own, callers);
     }
 }
 

@@ -29,6 +29,10 @@ impl<S: Source> DynSource for SourceDriver<S> {
         self.0.poll(context, batch, |source, batch| source.pull(batch))
     }
 
+    fn give_up(&mut self, batch: &mut Batch) {
+        self.0.give_up(batch);
+    }
+
     fn is_transactional(&self) -> bool {
         self.0.component_ref().is_some_and(Source::is_transactional)
     }

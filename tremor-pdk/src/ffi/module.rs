@@ -6,9 +6,10 @@ use abi_stable::{
 };
 use tremor_abi::{
     connector::RawConnectorBox,
+    document::ValueRef,
     host::HostHandle,
     module::{Artefact, ArtefactKind, ArtefactRef, PluginModule, PluginModuleRef},
-    value::{self, Value},
+    value::Value,
     version::AbiVersion,
 };
 
@@ -45,7 +46,8 @@ extern "C" fn config_schema<C: Connector>() -> RString {
 }
 
 fn config<C: Connector>(config: &Value<'static>) -> Result<C::Config> {
-    value::from_value(config)
+    serde_json::to_value(ValueRef::from(config))
+        .and_then(serde_json::from_value)
         .map_err(|error| Error::configuration(format!("config of `{}`: {error}", C::NAME)))
 }
 

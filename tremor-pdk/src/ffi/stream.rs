@@ -91,6 +91,11 @@ impl RawSource for FfiSource {
         }
     }
 
+    fn give_up(&mut self, batch: &mut Batch) {
+        // A future that panics while it is dropped takes its batch along; the next call tells.
+        let _ = self.0.call("give_up", |source| source.give_up(batch));
+    }
+
     fn is_transactional(&self) -> bool {
         let transactional = || self.0.get().is_some_and(|source| source.is_transactional());
         guard("is_transactional", transactional).unwrap_or(false)

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     ByteBuffer, NodeBuffer,
-    document::{ValueRef, Writer},
+    document::{self, ValueRef},
     error::PluginError,
     value::Value,
 };
@@ -92,8 +92,7 @@ impl Batch {
         value: &(impl serde::Serialize + ?Sized),
     ) -> Result<(), PluginError> {
         let (bytes, nodes) = self.buffers_mut();
-        let root = Writer::write_serialize(bytes, nodes, value)
-            .map_err(|error| PluginError::bad_data(error))?;
+        let root = document::write(value, bytes, nodes).map_err(PluginError::bad_data)?;
         let span = Span { start: root, len: 0 };
         self.events.push(Event::new(PayloadKind::DOCUMENT, EventFlags(0), span, stream));
         Ok(())

@@ -1,39 +1,47 @@
-//! stub
-#![allow(missing_docs, unused)]
+//! Documents: the flat, position-independent form of values, and the one way to read values.
+//!
+//! A document is two buffers: all text and binary data in one, and a tree of 16-byte [`Node`]s in
+//! depth-first order in the other, which refer to the first by offset. There is no pointer in it, so
+//! it can be copied, pooled, queued and written to disk as it is, and dropping it costs nothing.
+//! Many values can share one pair of buffers; each is known by the index of its root node.
+//!
+//! - [`Writer`] makes documents, from calls, from a [`ValueRef`] or from anything that serialises.
+//! - [`Document`] and [`ValueRef`] read them; a `ValueRef` views a [`Value`](crate::value::Value)
+//!   in the same way.
+//! - [`validate`] checks a document that somebody else made.
+//!
+//! Reading is checked always: whatever the buffers hold, a view ends in `None`, `null` or an empty
+//! container, never in a panic, a loop without end or a read out of bounds.
+
+mod compare;
+mod containers;
+mod display;
+mod duplicates;
+mod key;
 mod node;
-use crate::value::Value;
-pub use node::{Node, NodeKind, fingerprint};
-pub struct Document<'a>(&'a [u8], &'a [Node]);
-impl<'a> Document<'a> {
-    pub fn new(b: &'a [u8], n: &'a [Node]) -> Self {
-        Self(b, n)
-    }
-    pub fn root(&self, _i: u32) -> ValueRef<'a> {
-        todo!()
-    }
-}
-#[derive(Clone, Copy)]
-pub struct ValueRef<'a>(&'a Value<'a>);
-impl<'a> From<&'a Value<'static>> for ValueRef<'a> {
-    fn from(v: &'a Value<'static>) -> Self {
-        Self(v)
-    }
-}
-impl<'a> ValueRef<'a> {
-    pub fn to_value(&self) -> Value<'static> {
-        todo!()
-    }
-    pub fn as_str(&self) -> Option<&'a str> {
-        None
-    }
-}
-pub struct Writer;
-impl Writer {
-    pub fn write_serialize(
-        _b: &mut crate::ByteBuffer,
-        _n: &mut crate::NodeBuffer,
-        _v: &(impl serde::Serialize + ?Sized),
-    ) -> Result<u32, String> {
-        todo!()
-    }
-}
+mod serialize;
+mod serializer;
+mod shape;
+mod subtree;
+mod validate;
+mod view;
+mod writer;
+
+pub use self::{
+    containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
+    duplicates::{KeyFilter, resolve_duplicates},
+    node::{Node, NodeKind, fingerprint},
+    shape::Shape,
+    subtree::Document,
+    validate::{Invalid, Reason, validate},
+    view::{Key, ValueRef},
+    writer::{WriteError, Writer, write},
+};
+
+/// How deep arrays and objects may lie in each other: what the recursive readers follow before
+/// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every
+/// recursion within a small part of a thread's stack.
+pub const MAX_DEPTH: usize = 512;
+
+#[cfg(test)]
+pub(crate) mod tests;

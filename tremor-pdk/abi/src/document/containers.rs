@@ -1,0 +1,217 @@
+//! Views of arrays and objects.
+
+use super::{Key, Node, ValueRef, subtree::Subtree};
+use crate::value::{Array, Object, Value};
+
+/// An array to be read.
+#[derive(Clone, Copy)]
+pub struct ArrayRef<'a>(Elements<'a>);
+
+#[derive(Clone, Copy)]
+enum Elements<'a> {
+    Flat(Subtree<'a>),
+    Tree(&'a [Value<'a>]),
+}
+
+impl<'a> ArrayRef<'a> {
+    #[inline]
+    pub(super) fn flat(subtree: Subtree<'a>) -> Self {
+        Self(Elements::Flat(subtree))
+    }
+
+    #[inline]
+    pub(super) fn tree(array: &'a Array<'_>) -> Self {
+        Self(Elements::Tree(array))
+    }
+
+    /// The number of elements.
+    #[inline]
+    pub fn len(self) -> usize {
+        match self.0 {
+            Elements::Flat(subtree) => (subtree.head().len() as usize).min(subtree.body().len()),
+            Elements::Tree(array) => array.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The element at an index; see [`ValueRef::get_idx`].
+    #[inline]
+    pub fn get(self, index: usize) -> Option<ValueRef<'a>> {
+        match self.0 {
+            Elements::Flat(_) => self.iter().nth(index),
+            Elements::Tree(array) => array.get(index).map(ValueRef::from),
+        }
+    }
+
+    /// The elements in order.
+    #[inline]
+    pub fn iter(self) -> ArrayIter<'a> {
+        ArrayIter(match self.0 {
+            Elements::Flat(subtree) => {
+                ArrayItems::Flat { subtree, rest: subtree.body(), left: self.len() }
+            }
+            Elements::Tree(array) => ArrayItems::Tree(array.iter()),
+        })
+    }
+}
+
+impl<'a> IntoIterator for ArrayRef<'a> {
+    type Item = ValueRef<'a>;
+    type IntoIter = ArrayIter<'a>;
+
+    #[inline]
+    fn into_iter(self) -> ArrayIter<'a> {
+        self.iter()
+    }
+}
+
+/// The elements of an [`ArrayRef`].
+#[derive(Clone)]
+pub struct ArrayIter<'a>(ArrayItems<'a>);
+
+#[derive(Clone)]
+enum ArrayItems<'a> {
+    Flat { subtree: Subtree<'a>, rest: &'a [Node], left: usize },
+    Tree(std::slice::Iter<'a, Value<'a>>),
+}
+
+impl<'a> Iterator for ArrayIter<'a> {
+    type Item = ValueRef<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<ValueRef<'a>> {
+        match &mut self.0 {
+            ArrayItems::Flat { subtree, rest, left } => {
+                *left = left.checked_sub(1)?;
+                let (element, behind) = subtree.split(rest)?;
+                *rest = behind;
+                Some(ValueRef::of_subtree(element))
+            }
+            ArrayItems::Tree(values) => values.next().map(ValueRef::from),
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            ArrayItems::Flat { left, .. } => (0, Some(*left)),
+            ArrayItems::Tree(values) => values.size_hint(),
+        }
+    }
+}
+
+/// An object to be read.
+#[derive(Clone, Copy)]
+pub struct ObjectRef<'a>(Entries<'a>);
+
+#[derive(Clone, Copy)]
+enum Entries<'a> {
+    Flat(Subtree<'a>),
+    Tree(&'a Object<'a>),
+}
+
+impl<'a> ObjectRef<'a> {
+    #[inline]
+    pub(super) fn flat(subtree: Subtree<'a>) -> Self {
+        Self(Entries::Flat(subtree))
+    }
+
+    #[inline]
+    pub(super) fn tree(object: &'a Object<'_>) -> Self {
+        Self(Entries::Tree(object))
+    }
+
+    /// The number of keys.
+    #[inline]
+    pub fn len(self) -> usize {
+        match self.0 {
+            Entries::Flat(subtree) => (subtree.head().len() as usize).min(subtree.body().len() / 2),
+            Entries::Tree(object) => object.len(),
+        }
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub fn get(self, key: &str) -> Option<ValueRef<'a>> {
+        self.get_key(Key::new(key))
+    }
+
+    /// As [`ObjectRef::get`], for a key prepared once.
+    #[inline]
+    pub fn get_key(self, key: Key<'_>) -> Option<ValueRef<'a>> {
+        match self.0 {
+            Entries::Flat(subtree) => ValueRef::of_subtree(subtree).get_key(key),
+            Entries::Tree(object) => object.get(key.as_str()).map(ValueRef::from),
+        }
+    }
+
+    /// Keys and values in order. In a forged document it ends before the first key that is no text.
+    #[inline]
+    pub fn iter(self) -> ObjectIter<'a> {
+        ObjectIter(match self.0 {
+            Entries::Flat(subtree) => {
+                ObjectItems::Flat { subtree, rest: subtree.body(), left: self.len() }
+            }
+            Entries::Tree(object) => ObjectItems::Tree(object.iter()),
+        })
+    }
+}
+
+impl<'a> IntoIterator for ObjectRef<'a> {
+    type Item = (&'a str, ValueRef<'a>);
+    type IntoIter = ObjectIter<'a>;
+
+    #[inline]
+    fn into_iter(self) -> ObjectIter<'a> {
+        self.iter()
+    }
+}
+
+/// The keys and values of an [`ObjectRef`].
+#[derive(Clone)]
+pub struct ObjectIter<'a>(ObjectItems<'a>);
+
+#[derive(Clone)]
+enum ObjectItems<'a> {
+    Flat { subtree: Subtree<'a>, rest: &'a [Node], left: usize },
+    Tree(crate::value::Iter<'a, 'a>),
+}
+
+impl<'a> Iterator for ObjectIter<'a> {
+    type Item = (&'a str, ValueRef<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            ObjectItems::Flat { subtree, rest, left } => {
+                *left = left.checked_sub(1)?;
+                let (key, behind) = rest.split_first()?;
+                let (value, behind) = subtree.split(behind)?;
+                *rest = behind;
+                Some((subtree.text(*key)?, ValueRef::of_subtree(value)))
+            }
+            ObjectItems::Tree(entries) => {
+                entries.next().map(|(key, value)| (key.as_str(), ValueRef::from(value)))
+            }
+        }
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match &self.0 {
+            ObjectItems::Flat { left, .. } => (0, Some(*left)),
+            ObjectItems::Tree(entries) => entries.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A document, and the part of one that makes up a value.
+
+use super::{Node, NodeKind, ValueRef};
+
+/// Two buffers and how far their text is trusted. See the [module](super).
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    bytes: &'a [u8],
+    nodes: &'a [Node],
+    trusted: bool,
+}
+
+impl<'a> Document<'a> {
+    /// A document of unknown origin: text is checked to be UTF-8 whenever it is read as `&str`.
+    #[inline]
+    pub const fn new(bytes: &'a [u8], nodes: &'a [Node]) -> Self {
+        Self { bytes, nodes, trusted: false }
+    }
+
+    /// A document whose text is known to be UTF-8. Everything else is still checked.
+    ///
+    /// # Safety
+    ///
+    /// Every string node, keys included, that lies within `bytes` refers to valid UTF-8 there. It
+    /// does if a [`Writer`](super::Writer) wrote it, or if [`validate`](super::validate) accepted
+    /// each value that is read.
+    #[inline]
+    pub const unsafe fn trusted(bytes: &'a [u8], nodes: &'a [Node]) -> Self {
+        Self { bytes, nodes, trusted: true }
+    }
+
+    /// The value whose root node has this index; `null` where there is no such node.
+    #[inline]
+    pub fn root(&self, index: u32) -> ValueRef<'a> {
+        let rest = self.nodes.get(index as usize..).unwrap_or_default();
+        let nodes = first_value(rest).0;
+        ValueRef::of_subtree(Subtree { bytes: self.bytes, nodes, trusted: self.trusted })
+    }
+}
+
+/// The nodes of one value, and the bytes they refer to.
+///
+/// Children are always cut out of their parent's nodes, so that a whole traversal visits no node
+/// twice, however wrong the spans in them are.
+#[derive(Clone, Copy)]
+pub(super) struct Subtree<'a> {
+    bytes: &'a [u8],
+    nodes: &'a [Node],
+    trusted: bool,
+}
+
+/// Splits off the nodes of the first value. Both parts are empty if there is none.
+#[inline]
+fn first_value(nodes: &[Node]) -> (&[Node], &[Node]) {
+    let span = nodes.first().map_or(0, |head| head.span().max(1));
+    let span = usize::try_from(span).unwrap_or(usize::MAX).min(nodes.len());
+    nodes.split_at(span)
+}
+
+impl<'a> Subtree<'a> {
+    #[inline]
+    pub(super) fn head(&self) -> Node {
+        self.nodes.first().copied().unwrap_or(Node::null())
+    }
+
+    /// The nodes behind the head.
+    #[inline]
+    pub(super) fn body(&self) -> &'a [Node] {
+        self.nodes.get(1..).unwrap_or_default()
+    }
+
+    /// What a string or bytes node refers to.
+    #[inline]
+    pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
+        let start = usize::try_from(node.payload()).ok()?;
+        let end = start.checked_add(node.len() as usize)?;
+        self.bytes.get(start..end)
+    }
+
+    /// What a string node refers to.
+    #[inline]
+    pub(super) fn text(&self, node: Node) -> Option<&'a str> {
+        if node.kind() != NodeKind::STRING {
+            return None;
+        }
+        let data = self.data(node)?;
+        if self.trusted {
+            // SAFETY: promised by whoever called `Document::trusted`.
+            Some(unsafe { std::str::from_utf8_unchecked(data) })
+        } else {
+            std::str::from_utf8(data).ok()
+        }
+    }
+
+    /// The first of the values in `rest`, and what is behind it.
+    #[inline]
+    pub(super) fn split(&self, rest: &'a [Node]) -> Option<(Self, &'a [Node])> {
+        let (nodes, rest) = first_value(rest);
+        (!nodes.is_empty()).then_some((Self { nodes, ..*self }, rest))
+    }
+
+    /// The value of a key, given the word of its node.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8], word: u64) -> Option<Self> {
+        let head = self.head();
+        if head.kind() != NodeKind::OBJECT {
+            return None;
+        }
+        let mut rest = self.body();
+        for _ in 0..head.len() {
+            let [key_node, value, ..] = rest else { return None };
+            if key_node.word() == word && self.data(*key_node) == Some(key) {
+                let nodes = first_value(&rest[1..]).0;
+                return Some(Self { nodes, ..*self });
+            }
+            let behind = value.span().max(1).saturating_add(1);
+            rest = rest.get(usize::try_from(behind).ok()?..)?;
+        }
+        None
+    }
+}

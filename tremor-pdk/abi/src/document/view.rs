@@ -1,0 +1,230 @@
+//! The view: one type to read documents and values with.
+
+use super::{ArrayRef, Node, NodeKind, ObjectRef, subtree::Subtree};
+use crate::value::{Str, Value};
+
+/// A value to be read, wherever it lies: in a document or in a [`Value`].
+///
+/// It is `Copy` and cheap to pass. What it gives out borrows from the buffers or the value (`'a`),
+/// not from the view.
+///
+/// Access is exact: [`ValueRef::as_i64`] gives nothing for a float or for text. The integers are one
+/// set, though: an integer is given as `i64` and as `u64` wherever it fits.
+#[derive(Clone, Copy)]
+pub struct ValueRef<'a>(pub(super) Repr<'a>);
+
+#[derive(Clone, Copy)]
+pub(super) enum Repr<'a> {
+    Flat(Subtree<'a>),
+    Tree(&'a Value<'a>),
+}
+
+/// A key with what a lookup compares first, computed once. Text longer than 4 GiB is no key of a
+/// document, and such a `Key` finds nothing there.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'k> {
+    text: &'k str,
+    word: u64,
+}
+
+impl<'k> Key<'k> {
+    /// Prepares `text` for lookups.
+    #[inline]
+    pub const fn new(text: &'k str) -> Self {
+        Self { text, word: Self::word_of(text) }
+    }
+
+    /// A key whose word [`Key::word_of`] gave before.
+    pub(crate) const fn with_word(text: &'k str, word: u64) -> Self {
+        Self { text, word }
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // such a key is compared by all its bytes and differs
+    pub(crate) const fn word_of(text: &str) -> u64 {
+        Node::key(0, text.len() as u32, super::fingerprint(text.as_bytes())).word()
+    }
+
+    /// The key itself.
+    #[inline]
+    pub const fn as_str(&self) -> &'k str {
+        self.text
+    }
+}
+
+impl<'a> ValueRef<'a> {
+    /// `null`.
+    pub const NULL: ValueRef<'static> = ValueRef(Repr::Tree(&Value::Null));
+
+    #[inline]
+    pub(super) const fn of_subtree(subtree: Subtree<'a>) -> Self {
+        Self(Repr::Flat(subtree))
+    }
+
+    /// Whether this is `null`. A node that cannot be read is.
+    #[inline]
+    pub fn is_null(self) -> bool {
+        matches!(self.shape(), super::Shape::Null)
+    }
+
+    /// The truth value, if it is one.
+    #[inline]
+    pub fn as_bool(self) -> Option<bool> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                (head.kind() == NodeKind::BOOL).then_some(head.payload() != 0)
+            }
+            Repr::Tree(Value::Bool(value)) => Some(*value),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The integer, if it is one and fits.
+    #[inline]
+    #[allow(clippy::cast_possible_wrap)] // the payload of an I64 is its two's complement
+    pub fn as_i64(self) -> Option<i64> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                match head.kind() {
+                    NodeKind::I64 => Some(head.payload() as i64),
+                    NodeKind::U64 => i64::try_from(head.payload()).ok(),
+                    _ => None,
+                }
+            }
+            Repr::Tree(Value::I64(value)) => Some(*value),
+            Repr::Tree(Value::U64(value)) => i64::try_from(*value).ok(),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The integer, if it is one and not negative.
+    #[inline]
+    #[allow(clippy::cast_possible_wrap)] // the payload of an I64 is its two's complement
+    pub fn as_u64(self) -> Option<u64> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                match head.kind() {
+                    NodeKind::I64 => u64::try_from(head.payload() as i64).ok(),
+                    NodeKind::U64 => Some(head.payload()),
+                    _ => None,
+                }
+            }
+            Repr::Tree(Value::I64(value)) => u64::try_from(*value).ok(),
+            Repr::Tree(Value::U64(value)) => Some(*value),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The float, if it is one.
+    #[inline]
+    pub fn as_f64(self) -> Option<f64> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                (head.kind() == NodeKind::F64).then(|| f64::from_bits(head.payload()))
+            }
+            Repr::Tree(Value::F64(value)) => Some(*value),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The number, rounded to a float if it is an integer.
+    #[allow(clippy::cast_precision_loss)] // that is what is asked for
+    pub fn cast_f64(self) -> Option<f64> {
+        self.as_f64()
+            .or_else(|| self.as_i64().map(|value| value as f64))
+            .or_else(|| self.as_u64().map(|value| value as f64))
+    }
+
+    /// The text, if it is text.
+    #[inline]
+    pub fn as_str(self) -> Option<&'a str> {
+        match self.0 {
+            Repr::Flat(subtree) => subtree.text(subtree.head()),
+            Repr::Tree(Value::String(text)) => Some(text.as_str()),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The binary data, if it is such.
+    #[inline]
+    pub fn as_bytes(self) -> Option<&'a [u8]> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                if head.kind() == NodeKind::BYTES { subtree.data(head) } else { None }
+            }
+            Repr::Tree(Value::Bytes(bytes)) => Some(bytes.as_slice()),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The array, if it is one.
+    #[inline]
+    pub fn as_array(self) -> Option<ArrayRef<'a>> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                (subtree.head().kind() == NodeKind::ARRAY).then(|| ArrayRef::flat(subtree))
+            }
+            Repr::Tree(Value::Array(array)) => Some(ArrayRef::tree(array)),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The object, if it is one.
+    #[inline]
+    pub fn as_object(self) -> Option<ObjectRef<'a>> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                (subtree.head().kind() == NodeKind::OBJECT).then(|| ObjectRef::flat(subtree))
+            }
+            Repr::Tree(Value::Object(object)) => Some(ObjectRef::tree(object)),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The value of a key, if this is an object that has it.
+    #[inline]
+    pub fn get(self, key: &str) -> Option<ValueRef<'a>> {
+        self.get_key(Key::new(key))
+    }
+
+    /// As [`ValueRef::get`], for a key prepared once.
+    #[inline]
+    pub fn get_key(self, key: Key<'_>) -> Option<ValueRef<'a>> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                subtree.find(key.text.as_bytes(), key.word).map(ValueRef::of_subtree)
+            }
+            Repr::Tree(Value::Object(object)) => object.get(key.text).map(ValueRef::from),
+            Repr::Tree(_) => None,
+        }
+    }
+
+    /// The element at an index, if this is an array that is long enough. In a document the elements
+    /// before it are stepped over.
+    #[inline]
+    pub fn get_idx(self, index: usize) -> Option<ValueRef<'a>> {
+        self.as_array()?.get(index)
+    }
+
+    /// The same value as a tree that borrows its text and data.
+    pub fn to_borrowed(self) -> Value<'a> {
+        self.to_tree(Str::from, crate::value::Bytes::from, super::MAX_DEPTH)
+    }
+
+    /// The same value as a tree of its own.
+    pub fn to_value(self) -> Value<'static> {
+        self.to_tree(|text| text.to_owned().into(), |data| data.to_owned().into(), super::MAX_DEPTH)
+    }
+}
+
+impl<'a> From<&'a Value<'_>> for ValueRef<'a> {
+    #[inline]
+    fn from(value: &'a Value<'_>) -> Self {
+        Self(Repr::Tree(value))
+    }
+}

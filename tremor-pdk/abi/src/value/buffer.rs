@@ -1,0 +1,102 @@
+//! Bytes that are borrowed, or owned by whichever side of the boundary allocated them.
+
+use std::{marker::PhantomData, ptr::NonNull, slice};
+
+use abi_stable::StableAbi;
+
+/// What [`Str`](super::Str) and [`Bytes`](super::Bytes) are made of.
+///
+/// # Memory layout
+/// ```text
+///  0..8        8..16      16..24
+/// +-----------+----------+----------------------------------------------+
+/// | start     | len      | free: null if borrowed, else the owner's own |
+/// +-----------+----------+----------------------------------------------+
+/// ```
+/// 24 bytes instead of `RCowStr`'s 40, so that a value takes 32. There is no spare capacity: text
+/// that is still growing lives in a `String`.
+///
+/// # Invariants
+/// 1. `start` points to `len` initialised bytes that nobody changes for `'v`.
+/// 2. If `free` is set, the bytes are a `Box<[u8]>` of the side that `free` belongs to, and this is
+///    the only pointer to it.
+#[repr(C)]
+#[derive(StableAbi)]
+pub(super) struct Buffer<'v> {
+    start: NonNull<u8>,
+    len: usize,
+    free: Option<unsafe extern "C" fn(start: NonNull<u8>, len: usize)>,
+    borrowed: PhantomData<&'v u8>,
+}
+
+// SAFETY: by invariant 1 the bytes are read-only, and by invariant 2 owned by this buffer alone;
+// allocators take memory back from any thread.
+unsafe impl Send for Buffer<'_> {}
+// SAFETY: as for `Send`; a shared buffer can only be read.
+unsafe impl Sync for Buffer<'_> {}
+
+/// # Safety
+///
+/// `start` and `len` are those of a box that [`Buffer::owned`] of this side took apart; called at
+/// most once for it.
+unsafe extern "C" fn free(start: NonNull<u8>, len: usize) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) });
+}
+
+impl<'v> Buffer<'v> {
+    #[inline]
+    pub(super) const fn borrowed(bytes: &'v [u8]) -> Self {
+        // SAFETY: a reference is never null.
+        let start = unsafe { NonNull::new_unchecked(bytes.as_ptr().cast_mut()) };
+        Self { start, len: bytes.len(), free: None, borrowed: PhantomData }
+    }
+
+    #[inline]
+    pub(super) fn owned(bytes: Box<[u8]>) -> Self {
+        let len = bytes.len();
+        let start = NonNull::from(Box::leak(bytes)).cast();
+        Self { start, len, free: Some(free), borrowed: PhantomData }
+    }
+
+    #[inline]
+    pub(super) const fn is_borrowed(&self) -> bool {
+        self.free.is_none()
+    }
+
+    #[inline]
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: invariant 1.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Copies what is borrowed and keeps what is owned.
+    pub(super) fn into_static(self) -> Buffer<'static> {
+        if self.is_borrowed() {
+            return Buffer::owned(self.as_slice().into());
+        }
+        let this = std::mem::ManuallyDrop::new(self);
+        Buffer { start: this.start, len: this.len, free: this.free, borrowed: PhantomData }
+    }
+}
+
+impl Clone for Buffer<'_> {
+    #[inline]
+    fn clone(&self) -> Self {
+        if self.is_borrowed() {
+            Self { start: self.start, len: self.len, free: None, borrowed: PhantomData }
+        } else {
+            Self::owned(self.as_slice().into())
+        }
+    }
+}
+
+impl Drop for Buffer<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(free) = self.free {
+            // SAFETY: invariant 2; dropping happens once, and `into_static` forgets its source.
+            unsafe { free(self.start, self.len) }
+        }
+    }
+}

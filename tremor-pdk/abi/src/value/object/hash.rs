@@ -1,0 +1,166 @@
+//! The hash of an object's key. Part of the ABI: an index that one side built, the other side reads.
+//!
+//! The function multiplies 64 by 64 bits to 128 and folds the halves together, 16 bytes a step, as
+//! wyhash and its descendants do. Every object draws a seed of its own, so that keys that collide
+//! in one object do not in the next, and no list of colliding keys can be prepared. A change here
+//! is a new major of the ABI.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+const K0: u64 = 0xa076_1d64_78bd_642f;
+const K1: u64 = 0xe703_7ed1_a0b4_28db;
+const K2: u64 = 0x8ebc_6af0_9c88_c6e3;
+
+/// A seed for a new index.
+pub(super) fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The hash of `key` under `seed`.
+#[inline]
+pub(super) fn hash(seed: u64, key: &[u8]) -> u64 {
+    let len = key.len();
+    let mut state = seed ^ K0;
+    let (low, high) = match len {
+        0 => (0, 0),
+        1..=3 => (u64::from(key[0]), u64::from(key[len / 2]) << 8 | u64::from(key[len - 1])),
+        4..=7 => (read_u32(key, 0), read_u32(key, len - 4)),
+        8..=16 => (read_u64(key, 0), read_u64(key, len - 8)),
+        _ => {
+            let mut at = 0;
+            while at + 16 < len {
+                state = fold(read_u64(key, at) ^ state, read_u64(key, at + 8) ^ K1);
+                at += 16;
+            }
+            (read_u64(key, len - 16), read_u64(key, len - 8))
+        }
+    };
+    fold(fold(low ^ state, high ^ K1 ^ seed) ^ len as u64, K2)
+}
+
+#[inline]
+const fn fold(a: u64, b: u64) -> u64 {
+    let product = (a as u128) * (b as u128);
+    #[allow(clippy::cast_possible_truncation)] // the halves
+    let folded = (product as u64) ^ ((product >> 64) as u64);
+    folded
+}
+
+#[inline]
+fn read_u32(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u64::from(u32::from_le_bytes(word))
+}
+
+#[inline]
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+/// Hashes what is already a hash.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Identity;
+
+impl BuildHasher for Identity {
+    type Hasher = IdentityHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> IdentityHasher {
+        IdentityHasher(0)
+    }
+}
+
+/// See [`Identity`].
+pub(super) struct IdentityHasher(u64);
+
+impl Hasher for IdentityHasher {
+    #[inline]
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = hash(self.0, bytes);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Gives a borrowed form of a key the same hash that [`hash`] gives the key's bytes. `str` writes
+/// its bytes at once, followed by a terminator of one byte, which is left out.
+pub(super) struct KeyHasher {
+    /// The seed before, the hash after.
+    state: u64,
+}
+
+impl KeyHasher {
+    #[inline]
+    pub(super) const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+}
+
+impl Hasher for KeyHasher {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.state = hash(self.state, bytes);
+    }
+
+    #[inline]
+    fn write_u8(&mut self, _terminator: u8) {}
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, hash::Hash};
+
+    use super::*;
+
+    #[test]
+    fn the_function_is_fixed() {
+        let text = b"abcdefghijklmnopqrstuvwxyz0123456789";
+        let hashes = [0, 1, 3, 4, 7, 8, 16, 17, 32, 36].map(|len| hash(42, &text[..len]));
+        assert_eq!(
+            hashes,
+            [
+                0x8a15_cc44_a9ae_9f1d,
+                0x81dd_c761_1aee_b318,
+                0x5042_86b6_6468_9392,
+                0xf63f_36d6_b6be_3c52,
+                0x7f13_8c2d_a08e_78e6,
+                0x0189_da64_1220_f997,
+                0x95b2_5f4e_4047_1c57,
+                0x0af7_2223_cc06_62be,
+                0xa751_9298_1d38_b325,
+                0x3c8c_fa10_1cfa_4484
+            ]
+        );
+    }
+
+    #[test]
+    fn a_borrowed_key_hashes_as_its_bytes() {
+        for key in ["", "a", "größe", "a key of more than sixteen bytes"] {
+            let mut hasher = KeyHasher::new(7);
+            key.hash(&mut hasher);
+            assert_eq!(hasher.finish(), hash(7, key.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn similar_keys_spread() {
+        let hashes: HashSet<u64> =
+            (0..100_000).map(|n| hash(1, format!("key_{n}").as_bytes()) >> 32).collect();
+        assert!(hashes.len() > 99_990, "{} distinct halves", hashes.len());
+    }
+}

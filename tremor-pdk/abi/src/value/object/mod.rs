@@ -1,0 +1,254 @@
+//! The object of a value.
+
+mod hash;
+mod index;
+mod iter;
+
+use std::{borrow::Borrow, fmt, hash::Hash};
+
+use abi_stable::{
+    StableAbi,
+    std_types::{RBox, ROption, RVec},
+};
+
+use self::index::Index;
+pub use self::iter::{IntoIter, Iter, IterMut};
+use super::{Str, Value};
+
+/// Up to so many keys are found by looking at each; above, there is an index.
+const LINEAR: usize = 32;
+
+/// Text keys and their values, in the order in which the keys were first inserted.
+///
+/// # Memory layout
+/// One pointer to a body that holds the entries in one array, key and value side by side. Up to
+/// 32 keys a lookup is a linear scan, which is faster than any hash map there; above, an index from
+/// a seeded hash of the key to its position is kept beside the entries. Iteration is that of a
+/// slice at every size.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct Object<'v>(RBox<Body<'v>>);
+
+#[repr(C)]
+#[derive(StableAbi)]
+struct Body<'v> {
+    entries: RVec<Entry<'v>>,
+    /// Present exactly when there are more than [`LINEAR`] entries.
+    index: ROption<Index>,
+}
+
+#[repr(C)]
+#[derive(Clone, StableAbi)]
+struct Entry<'v> {
+    key: Str<'v>,
+    value: Value<'v>,
+}
+
+impl<'v> Object<'v> {
+    /// An empty object.
+    #[inline]
+    pub fn new() -> Self {
+        Self::with_capacity(0)
+    }
+
+    /// An empty object with room for `capacity` keys.
+    #[inline]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self(RBox::new(Body { entries: RVec::with_capacity(capacity), index: ROption::RNone }))
+    }
+
+    /// The number of keys.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.0.entries.len()
+    }
+
+    /// Whether there is no key.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.entries.is_empty()
+    }
+
+    /// The value of `key`.
+    #[inline]
+    pub fn get(&self, key: &str) -> Option<&Value<'v>> {
+        self.position(key).map(|position| &self.0.entries[position].value)
+    }
+
+    /// The value of `key`, to be edited.
+    #[inline]
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Value<'v>> {
+        self.position(key).map(|position| &mut self.0.entries[position].value)
+    }
+
+    /// Whether there is such a key.
+    #[inline]
+    pub fn contains_key(&self, key: &str) -> bool {
+        self.position(key).is_some()
+    }
+
+    /// Sets the value of a key and returns the one it replaces, whose place it takes. A new key
+    /// goes to the end.
+    pub fn insert(
+        &mut self,
+        key: impl Into<Str<'v>>,
+        value: impl Into<Value<'v>>,
+    ) -> Option<Value<'v>> {
+        let key = key.into();
+        if let Some(old) = self.get_mut(&key) {
+            return Some(std::mem::replace(old, value.into()));
+        }
+        self.insert_nocheck(key, value);
+        None
+    }
+
+    /// Appends a key that the caller knows to be new, without looking for it. If it was not new,
+    /// lookups see one of the two and iteration both.
+    #[inline]
+    pub fn insert_nocheck(&mut self, key: impl Into<Str<'v>>, value: impl Into<Value<'v>>) {
+        let Body { entries, index } = &mut *self.0;
+        let entry = Entry { key: key.into(), value: value.into() };
+        if let ROption::RSome(index) = index {
+            index.insert(&entry.key, entries.len());
+        }
+        entries.push(entry);
+        if entries.len() == LINEAR + 1 {
+            self.reindex();
+        }
+    }
+
+    /// Takes a key and its value out; the others keep their order. Its cost is that of moving what
+    /// stands behind it, and in an object with an index that of building it anew: to remove many,
+    /// use [`Object::retain`].
+    pub fn remove(&mut self, key: &str) -> Option<Value<'v>> {
+        let position = self.position(key)?;
+        self.remove_at(position)
+    }
+
+    /// Keeps the keys of which `keep` holds, in their order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&Str<'v>, &Value<'v>) -> bool) {
+        self.0.entries.retain(|entry| keep(&entry.key, &entry.value));
+        self.reindex();
+    }
+
+    /// Keys and values in order.
+    #[inline]
+    pub fn iter(&self) -> Iter<'_, 'v> {
+        Iter(self.0.entries.iter())
+    }
+
+    /// Keys and values in order, the values to be edited.
+    #[inline]
+    pub fn iter_mut(&mut self) -> IterMut<'_, 'v> {
+        IterMut(self.0.entries.iter_mut())
+    }
+
+    /// The keys in order.
+    #[inline]
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = &Str<'v>> + '_ {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The values in order.
+    #[inline]
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Value<'v>> + '_ {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The same object, with everything borrowed copied.
+    pub fn into_static(self) -> Object<'static> {
+        let mut owned = Object::with_capacity(self.len());
+        for (key, value) in self {
+            owned.insert_nocheck(key.into_static(), value.into_static());
+        }
+        owned
+    }
+
+    #[inline]
+    fn position(&self, key: &str) -> Option<usize> {
+        let Body { entries, index } = &*self.0;
+        match index {
+            ROption::RNone => entries.iter().position(|entry| entry.key.as_str() == key),
+            ROption::RSome(index) => index.find(key, |at| entries[at].key.as_str() == key),
+        }
+    }
+
+    /// [`Object::get`]'s search for any borrowed form of a key.
+    pub(super) fn position_of<Q>(&self, key: &Q) -> Option<usize>
+    where
+        Str<'v>: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let Body { entries, index } = &*self.0;
+        match index {
+            ROption::RNone => entries.iter().position(|entry| entry.key.borrow() == key),
+            ROption::RSome(index) => index.find_borrowed(key, |at| entries[at].key.borrow() == key),
+        }
+    }
+
+    pub(super) fn at(&self, position: usize) -> &Value<'v> {
+        &self.0.entries[position].value
+    }
+
+    pub(super) fn at_mut(&mut self, position: usize) -> &mut Value<'v> {
+        &mut self.0.entries[position].value
+    }
+
+    pub(super) fn remove_at(&mut self, position: usize) -> Option<Value<'v>> {
+        let entry = self.0.entries.try_remove(position)?;
+        if self.0.index.is_some() {
+            self.reindex();
+        }
+        Some(entry.value)
+    }
+
+    fn reindex(&mut self) {
+        let Body { entries, index } = &mut *self.0;
+        *index = if entries.len() > LINEAR {
+            ROption::RSome(Index::new(entries.iter().map(|entry| entry.key.as_str())))
+        } else {
+            ROption::RNone
+        };
+    }
+}
+
+impl Clone for Object<'_> {
+    fn clone(&self) -> Self {
+        let entries = self.0.entries.clone();
+        let mut clone = Self(RBox::new(Body { entries, index: ROption::RNone }));
+        clone.reindex();
+        clone
+    }
+}
+
+impl Default for Object<'_> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self).finish()
+    }
+}
+
+impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> Extend<(K, V)> for Object<'v> {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
+        for (key, value) in entries {
+            self.insert(key, value);
+        }
+    }
+}
+
+impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> FromIterator<(K, V)> for Object<'v> {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        let entries = entries.into_iter();
+        let mut object = Self::with_capacity(entries.size_hint().0);
+        object.extend(entries);
+        object
+    }
+}
+
+#[cfg(test)]
+mod tests;
