@@ -1,3 +1,5 @@
 //! The event processor.
 
+mod executor;
+pub mod flow;
 pub mod plugin;

@@ -15,6 +15,7 @@
 
 mod compare;
 mod containers;
+mod deserializer;
 mod display;
 mod duplicates;
 mod key;
@@ -29,6 +30,7 @@ mod writer;
 
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
+    deserializer::{ReadError, read},
     duplicates::{KeyFilter, resolve_duplicates},
     node::{Node, NodeKind, fingerprint},
     shape::Shape,
@@ -37,6 +39,8 @@ pub use self::{
     view::{Key, ValueRef},
     writer::{WriteError, Writer, write},
 };
+
+pub(crate) use self::shape::BYTES;
 
 /// How deep arrays and objects may lie in each other: what the recursive readers follow before
 /// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every

@@ -102,6 +102,19 @@ impl<'v> Object<'v> {
         None
     }
 
+    /// The value of a key, made and appended first where there is none.
+    pub fn get_or_insert_with(
+        &mut self,
+        key: &str,
+        value: impl FnOnce() -> Value<'v>,
+    ) -> &mut Value<'v> {
+        let position = self.position(key).unwrap_or_else(|| {
+            self.insert_nocheck(key.to_owned(), value());
+            self.len() - 1
+        });
+        self.at_mut(position)
+    }
+
     /// Appends a key that the caller knows to be new, without looking for it. If it was not new,
     /// lookups see one of the two and iteration both.
     #[inline]
