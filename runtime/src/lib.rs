@@ -1,5 +1,5 @@
 //! The event processor.
 
-mod executor;
+pub mod executor;
 pub mod flow;
 pub mod plugin;

@@ -13,13 +13,26 @@
 //! This is the only module of the runtime that knows FFI-safe types.
 
 mod check;
+mod connector;
+mod contain;
 mod error;
+mod host;
 mod image;
+mod layout;
 mod library;
+mod load;
+mod metrics;
+mod registry;
+mod stream;
 
 pub use self::{
     check::Policy,
+    connector::ConnectorFactory,
     error::{Error, ErrorKind},
+    host::{HostContext, HostServices},
     library::{ContentHash, Library},
+    load::{Plugin, load},
+    metrics::{Metric, MetricKind, Metrics},
+    registry::{Problem, Registry, SearchPath},
 };
 pub use tremor_pdk::abi::metadata::{ArtefactMetadata, Metadata};
