@@ -5,5 +5,6 @@ pub mod engine;
 pub mod executor;
 pub mod flow;
 pub mod operator;
+pub mod plugin;
 pub mod processor;
 pub mod time;

@@ -11,6 +11,7 @@
 //! cloned from it, and immutable while they are. So a fan-out copies 64 bytes an event, a filter
 //! only shortens its event list, and an edit touches the editor's batch alone.
 
+mod check;
 mod event;
 mod fill;
 mod rewrite;
