@@ -14,8 +14,8 @@ fn main() {
     let reps: usize = std::env::var("REPS").ok().map_or(10, |r| r.parse().unwrap());
     let mut best: std::collections::BTreeMap<&str, f64> = Default::default();
     let mut buffers = simd_json::Buffers::new(1024);
-    let mut dec = json::Decoder::new(json::DecodeOptions { max_depth: 1024, big_integers_as_floats: false });
-    let mut enc = json::Encoder::new();
+    let mut dec = json::Decoder::new(json::DecodeOptions::default());
+    let mut enc = json::Encoder::new(Default::default());
     let mut bytes: Bytes = Bytes::new();
     let mut nodes: Nodes = Nodes::new();
     let mut roots = Vec::new();
@@ -55,12 +55,12 @@ fn main() {
         bench!("4 ours parse+write", {
             bytes.clear(); bytes.extend_from_copy_slice(&raw); nodes.clear(); out.clear(); roots.clear();
             for s in &spans { roots.push(dec.decode(&mut bytes, *s, &mut nodes).unwrap()); }
-            for r in &roots { enc.encode(&bytes, &nodes, *r, &mut out).unwrap(); }
+            for r in &roots { enc.document(&bytes, &nodes, *r, &mut out).unwrap(); }
             black_box(&out);
         });
         bench!("5 ours write", {
             out.clear();
-            for r in &roots { enc.encode(&bytes, &nodes, *r, &mut out).unwrap(); }
+            for r in &roots { enc.document(&bytes, &nodes, *r, &mut out).unwrap(); }
             black_box(&out);
         });
     }

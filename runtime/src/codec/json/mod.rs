@@ -4,7 +4,9 @@ mod decode;
 mod encode;
 mod escape;
 mod explain;
+mod numbers;
 mod output;
+mod tape;
 
 pub use decode::{DecodeOptions, Decoder};
-pub use encode::Encoder;
+pub use encode::{EncodeOptions, Encoder};

@@ -3,12 +3,18 @@
 //! All `unsafe` of the JSON writer is here. Invariant of [`Output`]: `at <= end`, both within the
 //! allocation of `out`, `end` at the end of its capacity, and everything before `at` initialised.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use super::escape::{self, BLOCK};
 use crate::codec::buffer::Bytes;
 
 /// Room for what surrounds a string (two quotes, one byte behind it) and for a last block that is
 /// stored whole although only its beginning counts.
 const STRING_SLACK: usize = BLOCK + 3;
+
+/// Bytes that become base64 in one step; a multiple of three, so that only the last step pads.
+const CHUNK: usize = 768;
 
 /// Appends to a buffer; what was written is part of it once this is dropped.
 pub(super) struct Output<'o> {
@@ -96,17 +102,20 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Takes the last byte back, which this writer must have written.
+    /// Appends a few bytes known beforehand.
     #[inline]
-    pub(super) fn remove_last(&mut self) {
-        debug_assert!(self.at.addr() > self.out.as_ptr().addr() + self.out.len());
-        // SAFETY: at least one byte was written.
-        self.at = unsafe { self.at.sub(1) };
+    pub(super) fn word<const N: usize>(&mut self, word: &[u8; N]) {
+        self.reserve(N);
+        // SAFETY: room was just made; an array of bytes need not be aligned.
+        unsafe {
+            self.at.cast::<[u8; N]>().write(*word);
+            self.at = self.at.add(N);
+        }
     }
 
-    /// Appends the text as it is.
+    /// Appends bytes as they are.
     #[inline]
-    pub(super) fn append(&mut self, text: &[u8]) {
+    fn text(&mut self, text: &[u8]) {
         self.reserve(text.len());
         // SAFETY: room was just made, and `text` cannot overlap a buffer borrowed exclusively.
         unsafe {
@@ -115,40 +124,36 @@ impl<'o> Output<'o> {
         }
     }
 
-    /// Appends a word and the byte behind it.
+    /// Appends an integer and a comma.
     #[inline]
-    pub(super) fn word<const N: usize>(&mut self, word: &[u8; N], behind: u8) {
-        self.reserve(N + 1);
-        // SAFETY: room was just made.
-        unsafe {
-            self.at.cast::<[u8; N]>().write(*word);
-            self.at = self.at.add(N);
-            self.put(behind);
+    pub(super) fn integer(&mut self, value: impl itoa::Integer) {
+        match itoa::Buffer::new().format(value).as_bytes() {
+            [digit] => self.word(&[*digit, b',']),
+            [ten, one] => self.word(&[*ten, *one, b',']),
+            digits => {
+                self.text(digits);
+                self.byte(b',');
+            }
         }
     }
 
-    /// Appends text that needs no escape and the byte behind it.
+    /// Appends a finite float and a comma.
     #[inline]
-    pub(super) fn text(&mut self, text: &[u8], behind: u8) {
-        self.reserve(text.len() + 1);
-        // SAFETY: room was just made, and `text` cannot overlap a buffer borrowed exclusively.
-        unsafe {
-            self.at.copy_from_nonoverlapping(text.as_ptr(), text.len());
-            self.at = self.at.add(text.len());
-            self.put(behind);
+    pub(super) fn float(&mut self, value: f64) {
+        self.text(zmij::Buffer::new().format_finite(value).as_bytes());
+        self.byte(b',');
+    }
+
+    /// Appends binary data as a string of base64, and a comma.
+    pub(super) fn base64(&mut self, data: &[u8]) {
+        self.byte(b'"');
+        for chunk in data.chunks(CHUNK) {
+            let mut text = [0; CHUNK / 3 * 4];
+            let len = STANDARD.encode_slice(chunk, &mut text).unwrap_or_default();
+            debug_assert_ne!(len, 0, "four characters for three bytes");
+            self.text(&text[..len]);
         }
-    }
-
-    /// Appends an integer and the byte behind it.
-    #[inline]
-    pub(super) fn integer(&mut self, value: impl itoa::Integer, behind: u8) {
-        self.text(itoa::Buffer::new().format(value).as_bytes(), behind);
-    }
-
-    /// Appends a finite float and the byte behind it.
-    #[inline]
-    pub(super) fn float(&mut self, value: f64, behind: u8) {
-        self.text(zmij::Buffer::new().format_finite(value).as_bytes(), behind);
+        self.word(b"\",");
     }
 
     /// Appends the first `len` bytes of `haystack` in quotes and with escapes, and the byte behind
@@ -211,7 +216,7 @@ impl<'o> Output<'o> {
             self.at = unsafe { self.at.add(clean) };
             text = &text[clean..];
             if let (true, [byte, rest @ ..]) = (clean < left, text) {
-                self.append(escape::of(*byte));
+                self.text(escape::of(*byte));
                 text = rest;
             }
         }
