@@ -4,6 +4,7 @@ mod buffer;
 mod duplicates;
 mod error;
 pub mod json;
+mod output;
 
 pub use buffer::{Bytes, Nodes, Span};
 pub use error::{Error, ErrorKind};

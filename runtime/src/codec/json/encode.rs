@@ -2,9 +2,9 @@
 
 use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
 
-use super::output::Output;
 use crate::codec::Error;
 use crate::codec::buffer::Bytes;
+use crate::codec::output::Output;
 
 /// How JSON is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,15 +85,15 @@ impl Encoder {
                     NodeKind::STRING => string(bytes, node, b',', out)?,
                     NodeKind::OBJECT | NodeKind::ARRAY => {
                         let is_object = node.kind() == NodeKind::OBJECT;
-                        out.byte(if is_object { b'{' } else { b'[' });
+                        out.word([if is_object { b'{' } else { b'[' }]);
                         self.open.push(now);
                         now = Open { left: node.len(), is_object };
                     }
                     #[allow(clippy::cast_possible_wrap)] // the payload is its two's complement
-                    NodeKind::I64 => out.integer(node.payload() as i64),
-                    NodeKind::U64 => out.integer(node.payload()),
-                    NodeKind::BOOL => bool(node.payload() != 0, out),
-                    NodeKind::NULL => out.word(b"null,"),
+                    NodeKind::I64 => out.signed(node.payload() as i64),
+                    NodeKind::U64 => out.unsigned(node.payload()),
+                    NodeKind::BOOL => out.bool(node.payload() != 0),
+                    NodeKind::NULL => out.word(*b"null,"),
                     NodeKind::F64 => float(f64::from_bits(node.payload()), out)?,
                     NodeKind::BYTES => {
                         let data = tail(bytes, node).get(..node.len() as usize);
@@ -137,10 +137,6 @@ fn tail<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
     usize::try_from(node.payload()).ok().and_then(|start| bytes.get(start..)).unwrap_or_default()
 }
 
-fn bool(value: bool, out: &mut Output<'_>) {
-    if value { out.word(b"true,") } else { out.word(b"false,") }
-}
-
 fn float(value: f64, out: &mut Output<'_>) -> Result<(), Error> {
     if !value.is_finite() {
         return Err(Error::bad_data(format!("JSON has no number for {value}")));
@@ -161,10 +157,10 @@ fn tree(
         })
     };
     match value.shape() {
-        Shape::Null => out.word(b"null,"),
-        Shape::Bool(value) => bool(value, out),
-        Shape::I64(value) => out.integer(value),
-        Shape::U64(value) => out.integer(value),
+        Shape::Null => out.word(*b"null,"),
+        Shape::Bool(value) => out.bool(value),
+        Shape::I64(value) => out.signed(value),
+        Shape::U64(value) => out.unsigned(value),
         Shape::F64(value) => float(value, out)?,
         Shape::String(text) => {
             out.string(text.as_bytes(), text.len(), b',');
@@ -172,7 +168,7 @@ fn tree(
         Shape::Bytes(data) => out.base64(data),
         Shape::Array(array) => {
             let depth = inner()?;
-            out.byte(b'[');
+            out.word([b'[']);
             for element in array {
                 tree(element, out, options, depth)?;
             }
@@ -180,7 +176,7 @@ fn tree(
         }
         Shape::Object(object) => {
             let depth = inner()?;
-            out.byte(b'{');
+            out.word([b'{']);
             let mut pair = |(key, value): (&str, ValueRef<'_>)| {
                 out.string(key.as_bytes(), key.len(), b':');
                 tree(value, out, options, depth)

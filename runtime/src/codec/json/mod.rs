@@ -5,8 +5,8 @@ mod encode;
 mod escape;
 mod explain;
 mod numbers;
-mod output;
 mod tape;
+mod write;
 
 pub use decode::{DecodeOptions, Decoder};
 pub use encode::{EncodeOptions, Encoder};
