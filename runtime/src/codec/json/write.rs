@@ -114,12 +114,11 @@ impl Output<'_> {
         while !text.is_empty() {
             self.reserve(BLOCK);
             let padded;
-            let block = match text.first_chunk() {
-                Some(block) => block,
-                None => {
-                    padded = escape::padded(text);
-                    &padded
-                }
+            let block = if let Some(block) = text.first_chunk() {
+                block
+            } else {
+                padded = escape::padded(text);
+                &padded
             };
             let dirty = escape::dirty(block).trailing_zeros() as usize;
             let clean = dirty.min(text.len()).min(BLOCK);
