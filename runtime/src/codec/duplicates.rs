@@ -32,6 +32,11 @@ impl Duplicates {
         self.suspects.push(Suspect { head, key });
     }
 
+    /// Forgets what was noted of a message that did not decode.
+    pub(super) fn clear(&mut self) {
+        self.suspects.clear();
+    }
+
     /// Resolves the duplicates in the document that starts at `root` and reaches to the end of
     /// `nodes`.
     #[inline]
@@ -43,6 +48,8 @@ impl Duplicates {
 
     fn confirm(&mut self, bytes: &[u8], nodes: &[Node]) -> bool {
         let Self { suspects, sorted } = self;
+        // So that a crowded object is looked at once, wherever its suspects lie.
+        suspects.sort_unstable_by_key(|suspect| suspect.head);
         let mut sorted_head = None;
         let found = suspects.iter().any(|suspect| {
             let (head, key) = (suspect.head as usize, suspect.key as usize);

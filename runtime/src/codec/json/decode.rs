@@ -1,30 +1,37 @@
-//! JSON text to nodes: simd-json's parser, and one pass over its tape.
+//! JSON text to nodes.
 
-use std::mem::MaybeUninit;
+use simd_json::{Buffers, ErrorType, INPUT_PADDING, Tape, fill_tape_padded};
+use tremor_abi::document::MAX_DEPTH;
 
-use simd_json::{Buffers, INPUT_PADDING, Node as TapeNode, StaticNode, Tape, fill_tape_padded};
-use tremor_abi::document::{Node, fingerprint};
-
-use super::explain::{self, Failure};
-use crate::codec::buffer::{self, Bytes, Nodes, Span};
+use super::{explain, numbers, tape};
 use crate::codec::Error;
-use crate::codec::duplicates::{Duplicates, Filter};
+use crate::codec::buffer::{self, Bytes, Nodes, Span};
+use crate::codec::duplicates::Duplicates;
 
 /// How JSON is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeOptions {
-    /// How deep arrays and objects may nest.
+    /// How many arrays and objects may lie in each other; at most [`MAX_DEPTH`] counts.
     pub max_depth: usize,
     /// Whether an integer that 64 bits cannot hold becomes a float, instead of bad data.
     pub big_integers_as_floats: bool,
 }
 
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self { max_depth: MAX_DEPTH, big_integers_as_floats: false }
+    }
+}
+
 /// Reads JSON messages; keeps its buffers from one to the next.
+///
+/// The number `-0` becomes the float that keeps its sign. Duplicate keys: the last value, in the
+/// place of the first.
 pub struct Decoder {
     buffers: Buffers,
-    /// Empty between messages, which is what makes its lifetime meaningless.
+    /// Empty between messages, which makes its lifetime meaningless.
     tape: Tape<'static>,
-    open: Vec<Container>,
+    copier: tape::Copier,
     duplicates: Duplicates,
     options: DecodeOptions,
 }
@@ -32,24 +39,25 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder with empty buffers.
     pub fn new(options: DecodeOptions) -> Self {
+        let max_depth = options.max_depth.min(MAX_DEPTH);
         Self {
-            buffers: Buffers::with_max_depth(0, options.max_depth),
+            buffers: Buffers::with_max_depth(0, max_depth),
             tape: Tape(Vec::new()),
-            open: Vec::new(),
+            copier: tape::Copier::default(),
             duplicates: Duplicates::default(),
-            options,
+            options: DecodeOptions { max_depth, ..options },
         }
     }
 
     /// Decodes the message at `span`: appends its nodes, gives the index of the first one.
     ///
     /// Strings stay where they are in `bytes`. A message with escapes is copied to the end of
-    /// `bytes` first and unescaped there, so the bytes at `span` never change. `bytes` may grow by
+    /// `bytes` and unescaped there, so what lies at `span` never changes. `bytes` also grows by
     /// the [`INPUT_PADDING`] that the parser reads beyond the last message.
     ///
     /// # Errors
-    /// [`ErrorKind::BadData`] for what is not JSON, nests too deep, or has a number that neither
-    /// 64 bits nor a float can hold; `nodes` is then as it was.
+    /// Bad data for what is not JSON, lies too deep, or has a number that neither 64 bits nor a
+    /// float can hold; `nodes` and the length of `bytes` are then as they were, but for padding.
     pub fn decode(
         &mut self,
         bytes: &mut Bytes,
@@ -57,17 +65,54 @@ impl Decoder {
         nodes: &mut Nodes,
     ) -> Result<u32, Error> {
         let message = span.range(bytes.len())?;
-        if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
-            pad(bytes, message.end);
-            return self.parse(bytes, message.start, message.len(), nodes).map_err(|failure| {
-                explain::failure(failure, &bytes[message.clone()], self.options.max_depth)
-            });
+        let decoded = if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
+            if bytes.len() - message.end < INPUT_PADDING {
+                bytes.resize(message.end + INPUT_PADDING, 0);
+            }
+            self.parse(bytes, message.start, message.len(), nodes)
+        } else {
+            let copy = bytes.len();
+            bytes.resize(copy + message.len() + INPUT_PADDING, 0);
+            bytes.as_mut_slice().copy_within(message.clone(), copy);
+            self.parse_copy(bytes, copy, message.len(), nodes)
+        };
+        decoded.or_else(|failure| match failure {
+            Failure::Syntax(error)
+                if self.options.big_integers_as_floats
+                    && *error.error() == ErrorType::InvalidNumber =>
+            {
+                let copy = bytes.len();
+                let len = numbers::widen(bytes, message.clone());
+                bytes.resize(bytes.len() + INPUT_PADDING, 0);
+                self.parse_copy(bytes, copy, len, nodes).map_err(|failure| match failure {
+                    // The first error names a position in the message, which this one does not.
+                    Failure::Syntax(_) => self.explain(&error, &bytes[message]),
+                    Failure::Other(error) => error,
+                })
+            }
+            Failure::Syntax(error) => Err(self.explain(&error, &bytes[message])),
+            Failure::Other(error) => Err(error),
+        })
+    }
+
+    #[cold]
+    fn explain(&self, error: &simd_json::Error, message: &[u8]) -> Error {
+        explain::error(error, message, self.options.max_depth)
+    }
+
+    /// Parses a message at the end of `bytes`, and removes it if it does not parse.
+    fn parse_copy(
+        &mut self,
+        bytes: &mut Bytes,
+        copy: usize,
+        len: usize,
+        nodes: &mut Nodes,
+    ) -> Result<u32, Failure> {
+        let parsed = self.parse(bytes, copy, len, nodes);
+        if parsed.is_err() {
+            bytes.truncate(copy);
         }
-        let copy = bytes.len();
-        bytes.resize(copy + message.len() + INPUT_PADDING, 0);
-        bytes.as_mut_slice().copy_within(message.clone(), copy);
-        self.parse(bytes, copy, message.len(), nodes)
-            .map_err(|failure| explain::failure(failure, &bytes[message], self.options.max_depth))
+        parsed
     }
 
     fn parse(
@@ -82,10 +127,7 @@ impl Decoder {
         let parsed = fill_tape_padded(&mut bytes[start..], len, &mut self.buffers, &mut tape);
         let copied = parsed.map_err(Failure::Syntax).and_then(|()| {
             let root = buffer::next_index(nodes, tape.0.len())?;
-            nodes.reserve(tape.0.len());
-            let slots = unsafe { std::slice::from_raw_parts_mut(nodes.as_mut_ptr().add(nodes.len()).cast::<MaybeUninit<Node>>(), tape.0.len())};
-            copy(&tape.0, slots, root, base, &mut self.open, &mut self.duplicates);
-            unsafe { nodes.set_len(nodes.len() + tape.0.len()) };
+            self.copier.copy(&tape.0, base, nodes, &mut self.duplicates);
             Ok(root)
         });
         self.tape = tape.reset();
@@ -95,89 +137,17 @@ impl Decoder {
     }
 }
 
-/// Makes sure that the parser may read beyond the message that ends at `end`.
-fn pad(bytes: &mut Bytes, end: usize) {
-    if bytes.len() - end < INPUT_PADDING {
-        bytes.resize(end + INPUT_PADDING, 0);
+/// Why a message did not become nodes.
+enum Failure {
+    Syntax(simd_json::Error),
+    Other(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
     }
 }
 
-/// An array or object of the tape whose entries are being copied.
-#[derive(Clone, Copy)]
-pub(super) struct Container {
-    /// The index of its node.
-    head: u32,
-    /// Elements or pairs still to come.
-    left: u32,
-    /// The keys so far, if it is an object.
-    keys: Option<Filter>,
-}
-
-/// Writes the node of each tape entry into the slot beside it. The first slot is node `root`, and
-/// the tape's strings lie in the buffer at address `base`.
-#[allow(clippy::cast_possible_truncation)] // lengths and counts come from messages below 4 GiB
-#[inline(never)]
-fn copy(
-    tape: &[TapeNode<'_>],
-    slots: &mut [MaybeUninit<Node>],
-    root: u32,
-    base: usize,
-    open: &mut Vec<Container>,
-    duplicates: &mut Duplicates,
-) {
-    let end = root + slots.len() as u32;
-    let mut entries = tape.iter().zip(slots);
-    let mut now = Container { head: root, left: 1, keys: None };
-    open.clear();
-    loop {
-        while now.left > 0 {
-            now.left -= 1;
-            if let Some(keys) = &mut now.keys {
-                let Some((TapeNode::String(key), slot)) = entries.next() else { return };
-                let offset = (key.as_ptr().addr() - base) as u64;
-                let node = Node::key(offset, key.len() as u32, fingerprint(key.as_bytes()));
-                slot.write(node);
-                if keys.insert(node.word()) {
-                    duplicates.suspect(now.head, end - 1 - entries.len() as u32);
-                }
-            }
-            let Some((value, slot)) = entries.next() else { return };
-            let (node, keys) = match value {
-                TapeNode::String(text) => {
-                    let offset = (text.as_ptr().addr() - base) as u64;
-                    slot.write(Node::string(offset, text.len() as u32));
-                    continue;
-                }
-                TapeNode::Static(value) => {
-                    slot.write(scalar(*value));
-                    continue;
-                }
-                TapeNode::Array { len, count } => {
-                    (Node::array(*len as u32, *count as u64 + 1), None)
-                }
-                TapeNode::Object { len, count } => {
-                    (Node::object(*len as u32, *count as u64 + 1), Some(Filter::default()))
-                }
-            };
-            slot.write(node);
-            open.push(now);
-            let head = end - 1 - entries.len() as u32;
-            now = Container { head, left: node.len(), keys };
-        }
-        let Some(outer) = open.pop() else { return };
-        now = outer;
-    }
-}
-
-#[inline(always)]
-fn scalar(value: StaticNode) -> Node {
-    match value {
-        StaticNode::Null => Node::null(),
-        StaticNode::Bool(value) => Node::bool(value),
-        StaticNode::U64(value) => Node::u64(value),
-        // The parser gives a signed zero for the text `-0` alone.
-        StaticNode::I64(0) => Node::f64(-0.0),
-        StaticNode::I64(value) => Node::i64(value),
-        StaticNode::F64(value) => Node::f64(value),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! Which bytes of a string JSON wants escaped, 32 at a time, and their escapes.
 
-/// Bytes looked at in one step.
-pub(super) const BLOCK: usize = 32;
+use crate::codec::output::BLOCK;
 
 /// The escape of a byte for which [`dirty`] sets a bit.
 pub(super) fn of(byte: u8) -> &'static [u8] {
@@ -9,7 +8,7 @@ pub(super) fn of(byte: u8) -> &'static [u8] {
         let mut escapes = [*b"\\u0000"; 0x20];
         let mut byte = 0;
         while byte < 0x20 {
-            escapes[byte][4] = b'0' + (byte >> 4) as u8;
+            escapes[byte][4] = b"01"[byte >> 4];
             escapes[byte][5] = b"0123456789abcdef"[byte & 15];
             byte += 1;
         }
@@ -44,8 +43,9 @@ pub(super) fn dirty(block: &[u8; BLOCK]) -> u32 {
         _mm_set1_epi8,
     };
     let half = |from: usize| -> u32 {
+        #[allow(clippy::cast_ptr_alignment)] // the load need not be aligned
         // SAFETY: SSE2 is part of every x86-64. The 16 bytes from `from`, which is 0 or 16, are
-        // within the block, and the load need not be aligned.
+        // within the block.
         let mask = unsafe {
             let bytes = _mm_loadu_si128(block.as_ptr().add(from).cast::<__m128i>());
             let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);

@@ -2,38 +2,23 @@
 
 use simd_json::ErrorType;
 
+use super::numbers;
 use crate::codec::Error;
 
-/// Why a message did not become nodes.
-pub(super) enum Failure {
-    /// The parser refused it.
-    Syntax(simd_json::Error),
-    /// Something else did.
-    Other(Error),
-}
+/// How much of a number an error repeats, in bytes.
+const SHOWN: usize = 40;
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-/// The error for `message`, which is as it came: nothing unescaped.
-#[cold]
-pub(super) fn failure(failure: Failure, message: &[u8], max_depth: usize) -> Error {
-    let syntax = match failure {
-        Failure::Other(error) => return error,
-        Failure::Syntax(syntax) => syntax,
-    };
-    let at = syntax.index().min(message.len());
+/// The error for `message`, which is as it came: nothing in it unescaped.
+pub(super) fn error(error: &simd_json::Error, message: &[u8], max_depth: usize) -> Error {
+    let at = error.index().min(message.len());
     if message.iter().all(u8::is_ascii_whitespace) {
         let what = if message.is_empty() { "empty message" } else { "blank message" };
-        return Error::bad_data_at(0, format!("{what}: expected a JSON value"));
+        return Error::bad_data_at(0, format!("{what}, expected a JSON value"));
     }
     if let Err(error) = std::str::from_utf8(message) {
         return Error::bad_data_at(error.valid_up_to(), "invalid UTF-8");
     }
-    match syntax.error() {
+    match error.error() {
         ErrorType::DepthLimitExceeded => {
             Error::bad_data_at(at, format!("nested deeper than {max_depth} levels"))
         }
@@ -44,9 +29,14 @@ pub(super) fn failure(failure: Failure, message: &[u8], max_depth: usize) -> Err
         | ErrorType::InvalidUtf8 => {
             Error::bad_data_at(bad_escape(message).unwrap_or(at), "invalid escape in a string")
         }
-        ErrorType::Syntax | ErrorType::Eof => string(message),
+        ErrorType::Syntax | ErrorType::Eof => string(message).unwrap_or_else(|| end(message)),
+        _ if at == message.len() => end(message),
         other => unexpected(other, message, at),
     }
+}
+
+fn end(message: &[u8]) -> Error {
+    Error::bad_data_at(message.len(), "the message ends within a value")
 }
 
 fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
@@ -59,41 +49,36 @@ fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
         ErrorType::ExpectedTrue => "expected `true`",
         ErrorType::ExpectedFalse => "expected `false`",
         ErrorType::TrailingData => "expected nothing behind the value",
-        _ => "expected a JSON value",
+        _ => "expected something else",
     };
-    let found = match message.get(at) {
-        None => "the message ends".to_owned(),
-        Some(byte) if byte.is_ascii_graphic() => format!("found `{}`", char::from(*byte)),
-        Some(byte) => format!("found byte 0x{byte:02x}"),
+    let found = match message[at] {
+        byte if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
+        byte => format!("byte 0x{byte:02x}"),
     };
-    Error::bad_data_at(at, format!("{expected}, {found}"))
+    Error::bad_data_at(at, format!("{expected}, found {found}"))
 }
 
-/// The error for a number that the parser gave up at `at`, which is within or right behind it.
+/// The error for a number that the parser gave up at `at`, within it or right behind it.
 fn number(message: &[u8], at: usize) -> Error {
-    let part = |byte: &u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
-    let start = at - message[..at].iter().rev().take_while(|byte| part(byte)).count();
-    let len = message[start..].iter().take_while(|byte| part(byte)).count();
-    let text = String::from_utf8_lossy(&message[start..start + len.min(40)]);
-    let digits = text.strip_prefix('-').unwrap_or(&text);
-    let what = if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        match text.parse::<f64>() {
-            Ok(value) if value.is_infinite() => "is too large for a float",
-            _ => "is no JSON number",
-        }
-    } else if digits.len() > 1 && digits.starts_with('0') || digits.is_empty() {
-        "is no JSON number"
-    } else if message.get(start + len).is_some_and(|byte| !b" \t\r\n,]}".contains(byte)) {
-        "is followed by something else"
-    } else {
+    let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let start = at - message[..at].iter().rev().take_while(before).count();
+    let end = numbers::end(message, start);
+    let number = &message[start..end];
+    let float = std::str::from_utf8(number).ok().and_then(|number| number.parse::<f64>().ok());
+    let what = if numbers::is_big_integer(number) {
         "does not fit into 64 bits"
+    } else if float.is_some_and(f64::is_infinite) {
+        "does not fit into a float"
+    } else {
+        "is not valid"
     };
-    let more = if len > 40 { "…" } else { "" };
-    Error::bad_data_at(start, format!("the number {text}{more} {what}"))
+    let shown = String::from_utf8_lossy(&number[..number.len().min(SHOWN)]);
+    let more = if number.len() > SHOWN { "…" } else { "" };
+    Error::bad_data_at(start, format!("the number {shown}{more} {what}"))
 }
 
-/// The error for a string with a control character in it or without an end.
-fn string(message: &[u8]) -> Error {
+/// The error for a string with a control character in it or without an end, if there is one.
+fn string(message: &[u8]) -> Option<Error> {
     let mut start = None;
     let mut at = 0;
     while let Some(byte) = message.get(at) {
@@ -103,23 +88,21 @@ fn string(message: &[u8]) -> Error {
             (b'\\', Some(_)) => at += 1,
             (0..0x20, Some(_)) => {
                 let what = format!("unescaped control character 0x{byte:02x} in a string");
-                return Error::bad_data_at(at, what);
+                return Some(Error::bad_data_at(at, what));
             }
             _ => {}
         }
         at += 1;
     }
-    match start {
-        Some(start) => Error::bad_data_at(start, "string without an end"),
-        None => Error::bad_data_at(0, "expected a JSON value"),
-    }
+    start.map(|start| Error::bad_data_at(start, "a string without an end"))
 }
 
 /// Where the first escape begins that JSON does not know or that stands for half a character.
 fn bad_escape(message: &[u8]) -> Option<usize> {
-    let unit = |at: usize| -> Option<u32> {
+    let unit = |at: usize| {
         let digits = message.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+        let digits = std::str::from_utf8(digits).ok()?;
+        if digits.starts_with('+') { None } else { u32::from_str_radix(digits, 16).ok() }
     };
     let mut at = 0;
     while let Some(next) = memchr::memchr(b'\\', message.get(at..)?) {

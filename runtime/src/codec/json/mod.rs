@@ -4,7 +4,9 @@ mod decode;
 mod encode;
 mod escape;
 mod explain;
-mod output;
+mod numbers;
+mod tape;
+mod write;
 
 pub use decode::{DecodeOptions, Decoder};
-pub use encode::Encoder;
+pub use encode::{EncodeOptions, Encoder};
