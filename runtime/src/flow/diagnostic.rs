@@ -184,6 +184,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// An error of everything in the list; none where there is nothing.
+    pub(crate) fn of(diagnostics: Vec<Diagnostic>) -> Result<(), Self> {
+        if diagnostics.is_empty() { Ok(()) } else { Err(Self { diagnostics, left_out: 0 }) }
+    }
+}
+
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Self { diagnostics: vec![diagnostic], left_out: 0 }
