@@ -137,7 +137,7 @@ pub(crate) trait Opaque {
     fn copy(&self) -> OpaqueBox;
 }
 
-type OpaqueBox = Opaque_TO<'static, RBox<()>>;
+pub(crate) type OpaqueBox = Opaque_TO<'static, RBox<()>>;
 
 impl Opaque for Halfbrown {
     fn put(&mut self, key: RStr<'_>, value: V) {
