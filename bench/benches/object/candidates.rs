@@ -1,5 +1,7 @@
 //! The representations an object could have, behind one trait.
 
+#![allow(clippy::cast_ptr_alignment, clippy::used_underscore_binding)] // in what sabi_trait writes
+
 use std::hash::{BuildHasher, RandomState};
 
 use abi_stable::{
