@@ -241,8 +241,13 @@ impl Report {
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.push_with(|_| diagnostic);
+    }
+
+    /// Pushes a diagnostic that is only made if it will be shown, for those that cost something.
+    pub(crate) fn push_with(&mut self, make: impl FnOnce(&Self) -> Diagnostic) {
         if self.found.len() < Self::MAX {
-            self.found.push(diagnostic);
+            self.found.push(make(self));
         } else {
             self.left_out += 1;
         }
