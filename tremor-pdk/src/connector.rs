@@ -212,6 +212,11 @@ impl Delivery {
         self.exceptions.push(Exception { events, retry: true, error });
     }
 
+    /// What was not delivered, to be dealt with.
+    pub fn into_exceptions(self) -> Vec<Exception> {
+        self.exceptions
+    }
+
     /// What was not delivered.
     pub fn exceptions(&self) -> &[Exception] {
         &self.exceptions

@@ -94,9 +94,9 @@ macro_rules! export {
             use super::*;
 
             /// What the library says about itself without being loaded.
-            #[cfg_attr(target_vendor = "apple", link_section = "__DATA,__tremor_pdk")]
-            #[cfg_attr(not(target_vendor = "apple"), link_section = ".tremor")]
-            #[no_mangle]
+            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__tremor_pdk"))]
+            #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".tremor"))]
+            #[unsafe(no_mangle)]
             #[used]
             pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record =
                 $crate::__private::metadata(
@@ -113,19 +113,15 @@ macro_rules! export {
                 artefacts
             }
 
-            fn root_module() -> $crate::__private::PluginModuleRef {
+            extern "C" fn root_module() -> $crate::__private::RootModuleResult {
                 $crate::__private::root_module(artefacts)
             }
 
-            extern "C" fn construct() -> $crate::__private::RootModuleResult {
-                $crate::__private::construct(root_module)
-            }
-
-            /// What a host looks for first. The name is the one that abi_stable gives it; its own
-            /// attribute would make every plugin depend on abi_stable.
-            #[export_name = "_1as_0lib_1header_0root_bmodule_bloader"]
+            /// Where the runtime finds the root module. What abi_stable's own macro makes of it
+            /// would need abi_stable among the dependencies of the plugin.
+            #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
             pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
-                $crate::__private::header(construct);
+                $crate::__private::header(root_module);
         }
     };
 }

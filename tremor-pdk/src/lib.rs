@@ -100,14 +100,7 @@ pub mod prelude {
 pub mod __private {
     pub use crate::{
         export::{ArtefactText, metadata},
-        ffi::{artefact, construct, header, root_module},
+        ffi::{LibHeader, RVec, RootModuleResult, artefact, header, root_module},
     };
-    pub use abi_stable::{
-        library::{LibHeader, RootModuleResult},
-        std_types::RVec,
-    };
-    pub use tremor_abi::{
-        metadata::Record,
-        module::{ArtefactRef, PluginModuleRef},
-    };
+    pub use tremor_abi::{metadata::Record, module::ArtefactRef};
 }

@@ -23,3 +23,6 @@ pub mod version;
 pub type ByteBuffer = abi_stable::std_types::RVec<u8>;
 /// A growable list of nodes that may cross the boundary.
 pub type NodeBuffer = abi_stable::std_types::RVec<document::Node>;
+
+#[cfg(test)]
+mod layout;

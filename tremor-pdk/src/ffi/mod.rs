@@ -8,7 +8,11 @@ mod module;
 mod stream;
 
 pub(crate) use self::guard::guard;
-pub use self::module::{artefact, construct, header, root_module};
+pub use self::module::{artefact, header, root_module};
+pub use abi_stable::{
+    library::{LibHeader, RootModuleResult},
+    std_types::RVec,
+};
 
 use std::future::Future;
 

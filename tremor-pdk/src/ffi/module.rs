@@ -1,8 +1,8 @@
 //! The root module and its artefacts.
 
 use abi_stable::{
-    library::{self, CheckTypeLayout, LibHeader, RootModuleResult},
-    prefix_type::PrefixTypeTrait,
+    library::{CheckTypeLayout, LibHeader, RootModuleError, RootModuleResult},
+    prefix_type::{PrefixRefTrait, PrefixTypeTrait},
     std_types::{RResult, RStr, RString, RVec},
 };
 use tremor_abi::{
@@ -20,23 +20,27 @@ use super::{
 };
 use crate::{Connector, Error, Host, Result, driver::ConnectorDriver};
 
-/// What a host finds first in a library: how to check it, and how to get at its root module.
-pub const fn header(construct: extern "C" fn() -> RootModuleResult) -> LibHeader {
-    // SAFETY: the export macro passes a call of `construct` below, which gives a
-    // `PluginModuleRef`.
-    unsafe { LibHeader::from_constructor::<PluginModuleRef>(construct, CheckTypeLayout::Yes) }
-}
-
-/// Makes the root module. A panic in it is a result.
-pub fn construct(root_module: fn() -> PluginModuleRef) -> RootModuleResult {
-    library::__call_root_module_loader(root_module)
-}
-
 /// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
 /// as long as the process, as libraries do.
-pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> PluginModuleRef {
-    install_hook();
-    PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
+pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModuleResult {
+    let module = guard("the root module", || {
+        install_hook();
+        PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
+    });
+    match module {
+        // SAFETY: the host takes the erased reference for one to `PluginModule` again, which
+        // `header` promises.
+        Ok(module) => RResult::ROk(unsafe { module.to_prefix_ref().cast() }),
+        Err(_) => RResult::RErr(RootModuleError::Unwound),
+    }
+}
+
+/// What a library exports, under the name that abi_stable looks for, so that its root module is
+/// found.
+pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHeader {
+    // SAFETY: whatever this module's `root_module` returns is a `PluginModuleRef`, and the export
+    // macro, the only caller, hands over a function that calls it and nothing else.
+    unsafe { LibHeader::from_constructor::<PluginModuleRef>(root_module, CheckTypeLayout::Yes) }
 }
 
 /// The artefact of a connector.
@@ -74,9 +78,7 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let config = config::<C>(value)?;
-        C::validate(&config)?;
-        let made = C::new(id.as_str(), config, Host::new(host))?;
+        let made = C::new(id.as_str(), config::<C>(value)?, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))
     })
     .and_then(|result| result)
