@@ -1,3 +1,10 @@
-//! The event processor.
+//! The event processor: finds plugins, checks them, loads them, runs flows through them.
 
 pub mod codec;
+pub mod engine;
+pub mod executor;
+pub mod flow;
+pub mod operator;
+pub mod plugin;
+pub mod processor;
+pub mod time;

@@ -1,1 +1,106 @@
-//! The plugin development kit.
+//! The plugin development kit: everything that a plugin needs, and the only crate of ours that it
+//! depends on.
+//!
+//! A plugin is a crate of type `cdylib` with a type that implements [`Connector`] and one line
+//! that exports it. This is a whole one, a source that counts:
+//!
+//! ```
+//! use tremor_pdk::prelude::*;
+//!
+//! /// Emits the numbers from zero on.
+//! #[derive(Deserialize, JsonSchema)]
+//! #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+//! #[schemars(crate = "tremor_pdk::schemars")]
+//! pub struct Config {
+//!     /// How many numbers to emit.
+//!     count: u64,
+//! }
+//!
+//! pub struct Count(u64);
+//!
+//! impl Connector for Count {
+//!     const NAME: &'static str = "count";
+//!     const CODEC: CodecRequirement = CodecRequirement::Structured;
+//!     type Config = Config;
+//!     type Source = Numbers;
+//!     type Sink = NoSink;
+//!
+//!     fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+//!         Ok(Self(config.count))
+//!     }
+//!
+//!     async fn create_source(&mut self) -> Result<Option<Numbers>> {
+//!         Ok(Some(Numbers(0..self.0)))
+//!     }
+//! }
+//!
+//! pub struct Numbers(std::ops::Range<u64>);
+//!
+//! impl Source for Numbers {
+//!     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+//!         while !batch.is_full() {
+//!             let Some(number) = self.0.next() else { return Ok(Pull::Finished) };
+//!             batch.push_value(0, &number)?;
+//!         }
+//!         Ok(Pull::Events)
+//!     }
+//! }
+//!
+//! tremor_pdk::export! { connectors: [Count] }
+//! # fn main() {}
+//! ```
+
+#[macro_use]
+mod host;
+
+mod connector;
+mod driver;
+pub mod dynamic;
+mod export;
+mod ffi;
+mod oneshot;
+mod runs;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
+
+pub use tremor_abi as abi;
+pub use tremor_abi::{
+    batch::{Batch, Event, Limit},
+    document::{Document, ValueRef},
+    error::{ErrorKind, PluginError as Error},
+    value::{Object, Value},
+};
+
+pub use self::{
+    connector::{
+        CodecRequirement, Connector, Delivery, Exception, NoSink, NoSource, Pull, Signal, Sink,
+        Source,
+    },
+    driver::{ConnectorDriver, SinkDriver, SourceDriver},
+    host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
+    runs::raw_runs,
+};
+pub use {schemars, serde};
+
+/// The result of everything that can fail in a plugin.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a plugin usually needs.
+pub mod prelude {
+    pub use crate::{
+        Batch, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event, Host, LogLevel,
+        NoSink, NoSource, Pull, Result, Signal, Sink, Source, Value, ValueRef,
+    };
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+}
+
+/// What the export macro needs. Not for anybody else.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::{
+        export::{ArtefactText, metadata},
+        ffi::{LibHeader, RVec, RootModuleResult, artefact, header, root_module},
+    };
+    pub use tremor_abi::{metadata::Record, module::ArtefactRef};
+}

@@ -1,2 +1,58 @@
-//! `cargo xtask`.
-fn main() {}
+//! `cargo xtask …`: whatever is more than one cargo command.
+//!
+//! One module a command; [`project`] knows where things lie and how a program is run.
+
+mod ci;
+mod demo;
+mod generate_logs;
+mod project;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Whatever is more than one cargo command", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Builds the runtime and two plugins and runs examples/errors.yaml
+    Demo(demo::Arguments),
+    /// Runs every check that a change has to pass, one after the other
+    Ci,
+    /// Checks the habits that no compiler and no linter knows
+    Tidy,
+    /// Writes log events as JSON lines; a seed fixes every byte
+    GenerateLogs(generate_logs::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Ci => ci::run(),
+        Command::Tidy => tidy::run(),
+        Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -28,6 +28,7 @@
 //! | `binary` | binary data | text and binary data |
 //! | `null` | `null`, whatever the message | anything, and writes nothing |
 
+mod batch;
 mod buffer;
 mod duplicates;
 mod error;

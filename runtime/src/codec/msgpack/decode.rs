@@ -77,7 +77,7 @@ impl Decoder {
         span: Span,
         nodes: &mut Nodes,
     ) -> Result<u32, Error> {
-        let message = span.range(bytes.len())?;
+        let message = buffer::range(span, bytes.len())?;
         // A byte is a node, and the shortest extension takes three for its seven.
         let root = buffer::next_index(nodes, message.len() * 3)?;
         let before = bytes.len();

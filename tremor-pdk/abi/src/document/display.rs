@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::{MAX_DEPTH, Shape, ValueRef};
 
 /// Compact JSON, for logs and error messages. Binary data is base64 text as in the JSON codec, but
-/// unlike there a float that is not finite is `null`.
+/// unlike there a float that is not finite is `null`. The alternate form (`{:#}`) is indented.
 impl fmt::Display for ValueRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(f, *self, MAX_DEPTH)
@@ -20,38 +20,52 @@ impl fmt::Debug for ValueRef<'_> {
 
 fn write(f: &mut fmt::Formatter<'_>, value: ValueRef<'_>, depth: usize) -> fmt::Result {
     match value.shape() {
-        Shape::Null => f.write_str("null"),
         Shape::Bool(value) => write!(f, "{value}"),
         Shape::I64(value) => write!(f, "{value}"),
         Shape::U64(value) => write!(f, "{value}"),
         Shape::F64(value) if value.is_finite() => write!(f, "{value:?}"),
-        Shape::F64(_) => f.write_str("null"),
+        Shape::F64(_) | Shape::Null => f.write_str("null"),
         Shape::String(value) => text(f, value),
         Shape::Bytes(value) => base64(f, value),
         Shape::Array(_) | Shape::Object(_) if depth == 0 => f.write_str("null"),
         Shape::Array(array) => {
             f.write_char('[')?;
             for (n, element) in array.iter().enumerate() {
-                separate(f, n)?;
+                separate(f, n, depth)?;
                 write(f, element, depth - 1)?;
             }
+            end(f, array.is_empty(), depth)?;
             f.write_char(']')
         }
         Shape::Object(object) => {
             f.write_char('{')?;
             for (n, (key, value)) in object.iter().enumerate() {
-                separate(f, n)?;
+                separate(f, n, depth)?;
                 text(f, key)?;
-                f.write_char(':')?;
+                f.write_str(if f.alternate() { ": " } else { ":" })?;
                 write(f, value, depth - 1)?;
             }
+            end(f, object.is_empty(), depth)?;
             f.write_char('}')
         }
     }
 }
 
-fn separate(f: &mut fmt::Formatter<'_>, n: usize) -> fmt::Result {
-    if n == 0 { Ok(()) } else { f.write_char(',') }
+/// What stands before the element `n` of a container that may still hold `depth` levels.
+fn separate(f: &mut fmt::Formatter<'_>, n: usize, depth: usize) -> fmt::Result {
+    if n > 0 {
+        f.write_char(',')?;
+    }
+    indent(f, MAX_DEPTH + 1 - depth)
+}
+
+/// What stands behind the last element.
+fn end(f: &mut fmt::Formatter<'_>, is_empty: bool, depth: usize) -> fmt::Result {
+    if is_empty { Ok(()) } else { indent(f, MAX_DEPTH - depth) }
+}
+
+fn indent(f: &mut fmt::Formatter<'_>, level: usize) -> fmt::Result {
+    if f.alternate() { write!(f, "\n{:width$}", "", width = 2 * level) } else { Ok(()) }
 }
 
 fn text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {

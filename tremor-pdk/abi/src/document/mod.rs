@@ -15,12 +15,11 @@
 
 mod compare;
 mod containers;
+mod convert;
 mod display;
 mod duplicates;
-mod key;
+mod error;
 mod node;
-mod serialize;
-mod serializer;
 mod shape;
 mod subtree;
 mod validate;
@@ -29,14 +28,18 @@ mod writer;
 
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
+    convert::{ReadError, read, write},
     duplicates::{KeyFilter, resolve_duplicates},
+    error::WriteError,
     node::{Node, NodeKind, fingerprint},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},
     view::{Key, ValueRef},
-    writer::{WriteError, Writer, write},
+    writer::Writer,
 };
+
+pub(crate) use self::shape::BYTES;
 
 /// How deep arrays and objects may lie in each other: what the recursive readers follow before
 /// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every

@@ -1,8 +1,22 @@
 //! A document, and the part of one that makes up a value.
 
-use super::{Node, NodeKind, ValueRef};
+use super::{Invalid, Node, NodeKind, ValueRef, validate};
 
 /// Two buffers and how far their text is trusted. See the [module](super).
+///
+/// What is read from it borrows from the buffers, and cannot be kept any longer than those:
+///
+/// ```compile_fail,E0597
+/// # use tremor_abi::{document::{write, Document}, value::Value};
+/// # use abi_stable::std_types::RVec;
+/// let kept;
+/// {
+///     let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
+///     let root = write("text", &mut bytes, &mut nodes).unwrap();
+///     kept = Document::new(&bytes, &nodes).root(root).as_str();
+/// }
+/// assert_eq!(kept, Some("text"));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Document<'a> {
     bytes: &'a [u8],
@@ -27,6 +41,19 @@ impl<'a> Document<'a> {
     #[inline]
     pub const unsafe fn trusted(bytes: &'a [u8], nodes: &'a [Node]) -> Self {
         Self { bytes, nodes, trusted: true }
+    }
+
+    /// The value whose root node has this index, if it is [valid](validate); what was checked is not
+    /// checked again when it is read.
+    pub fn validated(
+        bytes: &'a [u8],
+        nodes: &'a [Node],
+        root: u32,
+    ) -> Result<ValueRef<'a>, Invalid> {
+        validate(bytes, nodes, root)?;
+        // SAFETY: that every string below the root is UTF-8 has just been found, and the view that
+        // is returned leads to no other.
+        Ok(unsafe { Self::trusted(bytes, nodes) }.root(root))
     }
 
     /// The value whose root node has this index; `null` where there is no such node.

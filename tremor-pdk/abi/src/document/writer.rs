@@ -1,38 +1,10 @@
 //! Making documents.
 
-use std::fmt;
-
 use abi_stable::std_types::RVec;
-use serde::Serialize;
 
-use super::{MAX_DEPTH, Node, NodeKind, Shape, ValueRef, fingerprint, resolve_duplicates};
-
-/// Why a document could not be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// Containers lie in each other more than [`MAX_DEPTH`] deep.
-    TooDeep,
-    /// A text, binary data or the number of elements or keys exceeds 32 bits.
-    TooLarge,
-    /// The calls do not make up a value; says which was wrong.
-    Misplaced(&'static str),
-    /// What was to be serialised says why it cannot be.
-    Custom(String),
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooDeep => write!(f, "more than {MAX_DEPTH} levels of arrays and objects"),
-            Self::TooLarge => f.write_str("text or container of more than 4,294,967,295 parts"),
-            Self::Misplaced(what) => write!(f, "not a value: {what}"),
-            Self::Custom(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
+use super::{
+    MAX_DEPTH, Node, NodeKind, Shape, ValueRef, WriteError, fingerprint, resolve_duplicates,
+};
 
 /// Appends one value to the two buffers of a document.
 ///
@@ -319,16 +291,4 @@ impl Drop for Writer<'_> {
             self.nodes.truncate(self.start.1);
         }
     }
-}
-
-/// Appends anything that serialises to the buffers of a document, as [`Writer`] does, and returns
-/// the index of its root node.
-pub fn write<T: Serialize + ?Sized>(
-    value: &T,
-    bytes: &mut RVec<u8>,
-    nodes: &mut RVec<Node>,
-) -> Result<u32, WriteError> {
-    let mut writer = Writer::new(bytes, nodes);
-    value.serialize(&mut writer)?;
-    writer.finish()
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use serde::{Serialize, Serializer};
+use value_trait::ValueType;
 
 use super::{Array, Object, Str, Value};
 use crate::document::ValueRef;
@@ -27,6 +28,11 @@ impl<'v> Value<'v> {
     #[inline]
     pub fn view(&self) -> ValueRef<'_> {
         self.into()
+    }
+
+    /// What this is, as value-trait names it; binary data is `Custom("bytes")`.
+    pub fn value_type(&self) -> ValueType {
+        self.view().value_type()
     }
 
     /// Whether this is `null`.

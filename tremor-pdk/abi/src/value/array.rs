@@ -1,6 +1,9 @@
 //! The array of a value.
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
 
 use abi_stable::{
     StableAbi,
@@ -12,7 +15,7 @@ use super::Value;
 /// An array of values: 16 bytes and two allocations, which is what keeps a value at 32 bytes. It
 /// reads and edits as a slice.
 #[repr(C)]
-#[derive(Clone, Debug, StableAbi)]
+#[derive(Clone, StableAbi)]
 pub struct Array<'v>(RBox<RVec<Value<'v>>>);
 
 impl<'v> Array<'v> {
@@ -58,6 +61,12 @@ impl<'v> Array<'v> {
     /// The same array, with everything borrowed copied.
     pub fn into_static(self) -> Array<'static> {
         self.into_iter().map(Value::into_static).collect()
+    }
+}
+
+impl fmt::Debug for Array<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self).finish()
     }
 }
 

@@ -1,8 +1,14 @@
 //! From the types of std, and back.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
+
+use value_trait::{ExtendedValueType, StaticNode, TryTypeError, ValueType};
 
 use super::{Array, Bytes, Object, Str, Value};
+use crate::document::{BYTES, ValueRef};
 
 macro_rules! from {
     ($($from:ty => $variant:ident),* $(,)?) => {$(
@@ -21,7 +27,7 @@ from! {
     u8 => I64, u16 => I64, u32 => I64,
     f32 => F64, f64 => F64,
     &'v str => String, String => String, Cow<'v, str> => String, Str<'v> => String,
-    &'v [u8] => Bytes, Cow<'v, [u8]> => Bytes, Bytes<'v> => Bytes,
+    &'v [u8] => Bytes, Vec<u8> => Bytes, Cow<'v, [u8]> => Bytes, Bytes<'v> => Bytes,
     Array<'v> => Array, Vec<Value<'v>> => Array,
     Object<'v> => Object,
 }
@@ -34,9 +40,244 @@ impl From<u64> for Value<'_> {
     }
 }
 
+impl From<usize> for Value<'_> {
+    #[inline]
+    fn from(value: usize) -> Self {
+        (value as u64).into()
+    }
+}
+
 impl From<()> for Value<'_> {
     #[inline]
     fn from((): ()) -> Self {
         Self::Null
+    }
+}
+
+impl From<char> for Value<'_> {
+    fn from(value: char) -> Self {
+        String::from(value).into()
+    }
+}
+
+impl From<StaticNode> for Value<'_> {
+    fn from(value: StaticNode) -> Self {
+        match value {
+            StaticNode::Null => Self::Null,
+            StaticNode::Bool(value) => Self::Bool(value),
+            StaticNode::I64(value) => Self::I64(value),
+            StaticNode::U64(value) => value.into(),
+            StaticNode::F64(value) => Self::F64(value),
+        }
+    }
+}
+
+impl<'v, V: Into<Value<'v>>> From<Option<V>> for Value<'v> {
+    /// `null` for what is absent.
+    fn from(value: Option<V>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> From<BTreeMap<K, V>> for Value<'v> {
+    fn from(entries: BTreeMap<K, V>) -> Self {
+        Self::Object(entries.into_iter().collect())
+    }
+}
+
+impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>, S> From<HashMap<K, V, S>> for Value<'v> {
+    /// An object whose keys stand in no particular order.
+    fn from(entries: HashMap<K, V, S>) -> Self {
+        Self::Object(entries.into_iter().collect())
+    }
+}
+
+impl<'v, V: Into<Value<'v>>> FromIterator<V> for Value<'v> {
+    /// An array.
+    fn from_iter<I: IntoIterator<Item = V>>(values: I) -> Self {
+        Self::Array(values.into_iter().collect())
+    }
+}
+
+impl<'v, K: Into<Str<'v>>, V: Into<Value<'v>>> FromIterator<(K, V)> for Value<'v> {
+    /// An object.
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Self::Object(entries.into_iter().collect())
+    }
+}
+
+/// From a view and from a value, by what a view gives access to.
+macro_rules! try_into {
+    ($($to:ty, $expected:expr, |$view:ident| $access:expr;)*) => {$(
+        impl TryFrom<ValueRef<'_>> for $to {
+            type Error = TryTypeError;
+
+            fn try_from($view: ValueRef<'_>) -> Result<Self, TryTypeError> {
+                $access.ok_or(TryTypeError { expected: $expected, got: $view.value_type() })
+            }
+        }
+
+        impl TryFrom<&Value<'_>> for $to {
+            type Error = TryTypeError;
+
+            fn try_from(value: &Value<'_>) -> Result<Self, TryTypeError> {
+                value.view().try_into()
+            }
+        }
+
+        impl TryFrom<Value<'_>> for $to {
+            type Error = TryTypeError;
+
+            fn try_from(value: Value<'_>) -> Result<Self, TryTypeError> {
+                value.view().try_into()
+            }
+        }
+    )*};
+}
+
+const fn extended(which: ExtendedValueType) -> ValueType {
+    ValueType::Extended(which)
+}
+
+try_into! {
+    bool, ValueType::Bool, |view| view.as_bool();
+    i8, extended(ExtendedValueType::I8), |view| view.as_i64().and_then(|n| n.try_into().ok());
+    i16, extended(ExtendedValueType::I16), |view| view.as_i64().and_then(|n| n.try_into().ok());
+    i32, extended(ExtendedValueType::I32), |view| view.as_i64().and_then(|n| n.try_into().ok());
+    i64, ValueType::I64, |view| view.as_i64();
+    u8, extended(ExtendedValueType::U8), |view| view.as_u64().and_then(|n| n.try_into().ok());
+    u16, extended(ExtendedValueType::U16), |view| view.as_u64().and_then(|n| n.try_into().ok());
+    u32, extended(ExtendedValueType::U32), |view| view.as_u64().and_then(|n| n.try_into().ok());
+    u64, ValueType::U64, |view| view.as_u64();
+    usize, extended(ExtendedValueType::Usize), |view| view.as_u64().and_then(|n| n.try_into().ok());
+    f64, ValueType::F64, |view| view.cast_f64();
+    String, ValueType::String, |view| view.as_str().map(str::to_owned);
+    Vec<u8>, BYTES, |view| view.as_bytes().map(<[u8]>::to_vec);
+}
+
+impl<'a> TryFrom<ValueRef<'a>> for &'a str {
+    type Error = TryTypeError;
+
+    fn try_from(view: ValueRef<'a>) -> Result<Self, TryTypeError> {
+        let got = view.value_type();
+        view.as_str().ok_or(TryTypeError { expected: ValueType::String, got })
+    }
+}
+
+/// Takes a value apart.
+macro_rules! unwrap {
+    ($($to:ident, $expected:expr;)*) => {$(
+        impl<'v> TryFrom<Value<'v>> for $to<'v> {
+            type Error = TryTypeError;
+
+            fn try_from(value: Value<'v>) -> Result<Self, TryTypeError> {
+                match value {
+                    Value::$to(inner) => Ok(inner),
+                    other => Err(TryTypeError { expected: $expected, got: other.value_type() }),
+                }
+            }
+        }
+    )*};
+}
+
+unwrap! {
+    Bytes, BYTES;
+    Array, ValueType::Array;
+    Object, ValueType::Object;
+}
+
+impl<'v> TryFrom<Value<'v>> for Str<'v> {
+    type Error = TryTypeError;
+
+    fn try_from(value: Value<'v>) -> Result<Self, TryTypeError> {
+        match value {
+            Value::String(text) => Ok(text),
+            other => Err(TryTypeError { expected: ValueType::String, got: other.value_type() }),
+        }
+    }
+}
+
+/// Comparison with plain values, on either form.
+macro_rules! eq {
+    ($($other:ty, |$view:ident, $with:ident| $equal:expr;)*) => {$(
+        impl PartialEq<$other> for ValueRef<'_> {
+            fn eq(&self, $with: &$other) -> bool {
+                let $view = *self;
+                $equal
+            }
+        }
+
+        impl PartialEq<$other> for Value<'_> {
+            fn eq(&self, other: &$other) -> bool {
+                self.view() == *other
+            }
+        }
+    )*};
+}
+
+eq! {
+    bool, |view, other| view.as_bool() == Some(*other);
+    i32, |view, other| view == Value::from(*other).view();
+    i64, |view, other| view == Value::from(*other).view();
+    u32, |view, other| view == Value::from(*other).view();
+    u64, |view, other| view == Value::from(*other).view();
+    f64, |view, other| view == Value::from(*other).view();
+    &str, |view, other| view.as_str() == Some(*other);
+    String, |view, other| view.as_str() == Some(other.as_str());
+}
+
+impl PartialEq<str> for ValueRef<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == Some(other)
+    }
+}
+
+impl PartialEq<str> for Value<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == Some(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_is_null() {
+        assert_eq!(Value::from(None::<bool>), Value::Null);
+        assert_eq!(Value::from(Some(1_u8)), Value::I64(1));
+    }
+
+    #[test]
+    fn integers_come_back_where_they_fit() {
+        assert_eq!(u8::try_from(Value::from(255)), Ok(255));
+        let error = u8::try_from(Value::from(256)).expect_err("too large");
+        assert_eq!(error.to_string(), "Expected type u8, got i64");
+        assert_eq!(i64::try_from(Value::U64(7)), Ok(7));
+        assert!(i64::try_from(Value::U64(u64::MAX)).is_err());
+        assert_eq!(f64::try_from(Value::from(2)), Ok(2.0));
+    }
+
+    #[test]
+    fn bytes_are_no_array_and_no_text() {
+        let value = Value::from(vec![104_u8, 105]);
+        assert_eq!(value.as_bytes(), Some(&b"hi"[..]));
+        assert!(String::try_from(&value).is_err());
+        assert_eq!(Vec::try_from(value), Ok(b"hi".to_vec()));
+    }
+
+    #[test]
+    fn collections_become_arrays_and_objects() {
+        assert_eq!((0..3).collect::<Value>().to_string(), "[0,1,2]");
+        let map = BTreeMap::from([("b", 2), ("a", 1)]);
+        assert_eq!(Value::from(map).to_string(), r#"{"a":1,"b":2}"#);
+    }
+
+    #[test]
+    fn values_compare_with_plain_ones() {
+        assert_eq!(Value::U64(1), 1);
+        assert_eq!(Value::F64(1.0), 1_u64);
+        assert_eq!(Value::from("a"), "a");
+        assert_ne!(Value::from("1"), 1);
     }
 }

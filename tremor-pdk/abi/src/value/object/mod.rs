@@ -102,6 +102,19 @@ impl<'v> Object<'v> {
         None
     }
 
+    /// The value of a key, made and appended first where there is none.
+    pub fn get_or_insert_with(
+        &mut self,
+        key: &str,
+        value: impl FnOnce() -> Value<'v>,
+    ) -> &mut Value<'v> {
+        let position = self.position(key).unwrap_or_else(|| {
+            self.insert_nocheck(key.to_owned(), value());
+            self.len() - 1
+        });
+        self.at_mut(position)
+    }
+
     /// Appends a key that the caller knows to be new, without looking for it. If it was not new,
     /// lookups see one of the two and iteration both.
     #[inline]
@@ -174,7 +187,7 @@ impl<'v> Object<'v> {
     }
 
     /// [`Object::get`]'s search for any borrowed form of a key.
-    pub(super) fn position_of<Q>(&self, key: &Q) -> Option<usize>
+    pub(in crate::value) fn position_of<Q>(&self, key: &Q) -> Option<usize>
     where
         Str<'v>: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
@@ -186,15 +199,15 @@ impl<'v> Object<'v> {
         }
     }
 
-    pub(super) fn at(&self, position: usize) -> &Value<'v> {
+    pub(in crate::value) fn at(&self, position: usize) -> &Value<'v> {
         &self.0.entries[position].value
     }
 
-    pub(super) fn at_mut(&mut self, position: usize) -> &mut Value<'v> {
+    pub(in crate::value) fn at_mut(&mut self, position: usize) -> &mut Value<'v> {
         &mut self.0.entries[position].value
     }
 
-    pub(super) fn remove_at(&mut self, position: usize) -> Option<Value<'v>> {
+    pub(in crate::value) fn remove_at(&mut self, position: usize) -> Option<Value<'v>> {
         let entry = self.0.entries.try_remove(position)?;
         if self.0.index.is_some() {
             self.reindex();

@@ -1,0 +1,40 @@
+//! Counts down, as the smallest connector there is.
+
+use tremor_pdk::prelude::*;
+
+/// Counts down to one. It is its own configuration and its own source.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Countdown {
+    /// The first number.
+    from: u64,
+}
+
+impl Connector for Countdown {
+    const NAME: &'static str = "countdown";
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Config = Self;
+    type Source = Self;
+    type Sink = NoSink;
+
+    fn new(_id: &str, config: Self, _host: Host) -> Result<Self> {
+        Ok(config)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Self>> {
+        Ok(Some(self.clone()))
+    }
+}
+
+impl Source for Countdown {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        while self.from > 0 && !batch.is_full() {
+            batch.push_value(0, &self.from)?;
+            self.from -= 1;
+        }
+        Ok(if self.from > 0 { Pull::Events } else { Pull::Finished })
+    }
+}
+
+tremor_pdk::export! { connectors: [Countdown] }

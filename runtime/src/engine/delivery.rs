@@ -1,0 +1,134 @@
+//! What becomes of events: every pull of a source is followed until each of its events is
+//! delivered, dead-lettered, discarded on purpose, or failed back.
+
+use std::sync::{
+    atomic::{AtomicBool, Ordering},
+    Arc,
+};
+
+use tremor_pdk::Batch;
+
+use super::watch::Watch;
+
+/// A batch on its way, with the token of the pull it came from.
+pub(crate) struct InFlight {
+    pub(crate) batch: Batch,
+    pub(crate) token: Token,
+}
+
+/// Stands for a share of one pull's events. Every branch of a fan-out and every dead letter holds
+/// one; the pull is over when the last is gone. A token that is dropped without
+/// [`Token::settle`] fails its pull: dropping is not acknowledging.
+#[derive(Debug)]
+pub(crate) struct Token {
+    pull: Option<Arc<PullState>>,
+    settled: bool,
+}
+
+#[derive(Debug)]
+struct PullState {
+    pull: u64,
+    failed: AtomicBool,
+    ledger: Arc<Ledger>,
+}
+
+impl Drop for PullState {
+    fn drop(&mut self) {
+        let failed = self.failed.load(Ordering::Acquire);
+        self.ledger.0.update(|ended| ended.push(Ended { pull: self.pull, failed }));
+    }
+}
+
+impl Token {
+    /// For sources that do not want to know.
+    pub(crate) fn untracked() -> Self {
+        Self { pull: None, settled: false }
+    }
+
+    /// The token of a pull whose end `ledger` hears of.
+    pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
+        let state = PullState { pull, failed: AtomicBool::new(false), ledger: ledger.clone() };
+        Self { pull: Some(Arc::new(state)), settled: false }
+    }
+
+    /// The events that this token stands for are done with.
+    pub(crate) fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Clone for Token {
+    fn clone(&self) -> Self {
+        Self { pull: self.pull.clone(), settled: false }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let (false, Some(pull)) = (self.settled, &self.pull) {
+            pull.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// How a pull ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) pull: u64,
+    /// Whether an event of it was failed back, rather than all acknowledged.
+    pub(crate) failed: bool,
+}
+
+/// Where a source hears how its pulls ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Watch<Vec<Ended>>);
+
+impl Ledger {
+    /// Ready with the pulls that have ended since it was last asked; there is at least one.
+    pub(crate) fn poll_ended(
+        &self,
+        context: &std::task::Context<'_>,
+    ) -> std::task::Poll<Vec<Ended>> {
+        match self.0.poll(context, |ended| (!ended.is_empty()).then_some(())) {
+            std::task::Poll::Ready(()) => std::task::Poll::Ready(self.0.update(std::mem::take)),
+            std::task::Poll::Pending => std::task::Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::{Ended, Ledger, Token};
+
+    fn ended(ledger: &Ledger) -> Vec<Ended> {
+        match ledger.poll_ended(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_pull_ends_with_its_last_token() {
+        let ledger = Arc::new(Ledger::default());
+        let token = Token::of(7, &ledger);
+        let branch = token.clone();
+        token.settle();
+        assert_eq!(ended(&ledger), []);
+        branch.settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: false }]);
+    }
+
+    #[test]
+    fn one_dropped_branch_fails_the_pull() {
+        let ledger = Arc::new(Ledger::default());
+        let token = Token::of(1, &ledger);
+        drop(token.clone());
+        token.settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 1, failed: true }]);
+    }
+}

@@ -1,0 +1,266 @@
+//! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{
+    abi::batch::Rejected,
+    dynamic::DynSource,
+    Batch, Error, ErrorKind, Limit, Pull,
+};
+
+use super::{
+    connection::{Connection, End},
+    control::{Control, Phase},
+    delivery::{Ended, InFlight, Ledger, Token},
+    router::Router,
+};
+use crate::{codec::Decoder, executor, processor::Preprocessor, time};
+
+/// Pulls after which other tasks get their turn, even if the source always has something.
+const PULLS_IN_A_ROW: u32 = 32;
+
+/// What of a source outlives a connection.
+pub(crate) struct SourceSide {
+    /// The number that its events carry.
+    pub(crate) id: u32,
+    pub(crate) router: Router,
+    /// First to last. For connectors of bytes the last joins what nothing cut.
+    pub(crate) preprocessors: Vec<Box<dyn Preprocessor>>,
+    /// None for structured connectors.
+    pub(crate) codec: Option<Decoder>,
+    pub(crate) limit: Limit,
+    pub(crate) control: Arc<Control>,
+}
+
+/// What a source waits for.
+enum Step {
+    Pulled(Result<Pull, Error>),
+    Ended(Vec<Ended>),
+    Draining,
+    Broken,
+    Waited,
+}
+
+/// A source within one connection.
+struct Session<'s> {
+    side: &'s mut SourceSide,
+    source: Box<dyn DynSource>,
+    connection: &'s Connection,
+    /// Where pulls end up; none for sources that do not want to know.
+    ledger: Option<Arc<Ledger>>,
+    pulls: u64,
+    outstanding: u64,
+}
+
+impl SourceSide {
+    /// Runs the source of one connection to its end.
+    pub(crate) async fn run(
+        &mut self,
+        source: Box<dyn DynSource>,
+        connection: &Connection,
+    ) -> End {
+        let ledger = source.is_transactional().then(Arc::default);
+        let mut session =
+            Session { side: self, source, connection, ledger, pulls: 0, outstanding: 0 };
+        match session.run().await {
+            Ok(end) => end,
+            Err(error) => End::of(error),
+        }
+    }
+}
+
+impl Session<'_> {
+    async fn run(&mut self) -> Result<End, Error> {
+        loop {
+            let mut batch = Batch::from_pool(&self.side.router.pool);
+            batch.set_limit(self.side.limit);
+            let step = self.next(&mut batch, None).await;
+            if !matches!(step, Step::Pulled(_)) {
+                self.source.give_up(&mut batch);
+            }
+            self.handle(batch).await;
+            match step {
+                Step::Pulled(Ok(Pull::Events)) => {
+                    if self.pulls % u64::from(PULLS_IN_A_ROW) == 0 {
+                        executor::yield_now().await;
+                    }
+                }
+                Step::Pulled(Ok(Pull::Idle(wait))) => {
+                    if let Some(end) = self.idle(wait).await? {
+                        return Ok(end);
+                    }
+                }
+                Step::Pulled(Ok(Pull::Finished)) | Step::Draining => return self.finish().await,
+                Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
+                    tracing::warn!(component = %self.side.router.name, %error, "bad data");
+                    self.side.router.stats.failed(1);
+                }
+                Step::Pulled(Err(error)) => return Err(error),
+                Step::Ended(ended) => self.acknowledge(ended)?,
+                Step::Broken => return Ok(End::Interrupted),
+                Step::Waited => {}
+            }
+        }
+    }
+
+    /// Polls the source, then whatever else may interest it; with a deadline, waits for that
+    /// instead of pulling.
+    async fn next(&mut self, batch: &mut Batch, until: Option<Instant>) -> Step {
+        let timer = executor::sleep_until(until.unwrap_or_else(Instant::now));
+        let mut timer = std::pin::pin!(timer);
+        poll_fn(|context| {
+            if self.side.control.has_reached(Phase::Draining) {
+                return Poll::Ready(Step::Draining);
+            }
+            if until.is_none() {
+                if let Poll::Ready(result) = self.source.poll_pull(context, batch) {
+                    return Poll::Ready(Step::Pulled(result));
+                }
+            } else if timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Waited);
+            }
+            self.poll_others(context)
+        })
+        .await
+    }
+
+    fn poll_others(&self, context: &Context<'_>) -> Poll<Step> {
+        if self.side.control.poll_phase(context, Phase::Draining).is_ready() {
+            return Poll::Ready(Step::Draining);
+        }
+        if self.connection.poll_broken(context).is_ready() {
+            return Poll::Ready(Step::Broken);
+        }
+        match &self.ledger {
+            Some(ledger) => ledger.poll_ended(context).map(Step::Ended),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
+    async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
+        let until = Instant::now() + wait;
+        loop {
+            match self.next(&mut Batch::new(), Some(until)).await {
+                Step::Ended(ended) => self.acknowledge(ended)?,
+                Step::Broken => return Ok(Some(End::Interrupted)),
+                Step::Draining => return self.finish().await.map(Some),
+                Step::Waited | Step::Pulled(_) => return Ok(None),
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<(), Error> {
+        for Ended { pull, failed } in ended {
+            self.outstanding -= 1;
+            if failed {
+                self.source.fail(pull)?;
+            } else {
+                self.source.ack(pull)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing more is pulled: what was held back goes out, and the source hears of everything
+    /// that is still under way.
+    async fn finish(&mut self) -> Result<End, Error> {
+        for position in 0..self.side.preprocessors.len() {
+            let mut batch = Batch::from_pool(&self.side.router.pool);
+            let mut rejected = Vec::new();
+            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate() {
+                rejected.extend(match later {
+                    0 => preprocessor.finish(&mut batch),
+                    _ => preprocessor.process(&mut batch),
+                });
+            }
+            self.stamp(&mut batch);
+            self.decode_and_route(batch, rejected).await;
+        }
+        self.side.router.close();
+        while self.outstanding > 0 {
+            let control = &self.side.control;
+            let ledger = &self.ledger;
+            let ended = poll_fn(|context| {
+                if control.poll_phase(context, Phase::Stopped).is_ready() {
+                    return Poll::Ready(None);
+                }
+                match ledger {
+                    Some(ledger) => ledger.poll_ended(context).map(Some),
+                    None => Poll::Ready(None),
+                }
+            });
+            match ended.await {
+                Some(ended) => self.acknowledge(ended)?,
+                None => break,
+            }
+        }
+        Ok(End::Finished)
+    }
+
+    /// Takes a pulled batch through to its targets.
+    async fn handle(&mut self, mut batch: Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        self.pulls += 1;
+        self.stamp(&mut batch);
+        let mut rejected = Vec::new();
+        for preprocessor in &mut self.side.preprocessors {
+            rejected.extend(preprocessor.process(&mut batch));
+        }
+        self.decode_and_route(batch, rejected).await;
+    }
+
+    /// One clock read a batch.
+    fn stamp(&self, batch: &mut Batch) {
+        let now = time::now_ns();
+        for event in batch.events_mut() {
+            event.source = self.side.id;
+            event.pull = self.pulls;
+            if event.ingest_ns == 0 {
+                event.ingest_ns = now;
+            }
+        }
+    }
+
+    async fn decode_and_route(&mut self, mut batch: Batch, mut rejected: Vec<Rejected>) {
+        if batch.is_empty() && rejected.is_empty() {
+            return;
+        }
+        let router = &mut self.side.router;
+        router.stats.events_in(batch.len() + rejected.len());
+        rejected.extend(match &mut self.side.codec {
+            Some(codec) => codec.decode_batch(&mut batch),
+            None => without_codec(&mut batch),
+        });
+        let token = match &self.ledger {
+            Some(ledger) => {
+                self.outstanding += 1;
+                Token::of(self.pulls, ledger)
+            }
+            None => Token::untracked(),
+        };
+        if !rejected.is_empty() {
+            router.reject(&batch, rejected, token.clone()).await;
+        }
+        if batch.is_empty() {
+            token.settle();
+        } else {
+            router.emit(InFlight { batch, token }).await;
+        }
+    }
+}
+
+/// A structured source has no business with raw bytes.
+fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
+    batch.decode_with(|_, _, _| {
+        Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
+    })
+}
+

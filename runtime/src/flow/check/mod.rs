@@ -1,0 +1,235 @@
+//! What can be checked once artefacts are known: types, configurations, ports of operators.
+
+mod schema;
+mod words;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use self::schema::Schema;
+use super::{
+    Flow,
+    diagnostic::{Error, Report},
+    graph::Role,
+    link::{ERR, OUT},
+    spec::{Component, Pipeline},
+    suggest::{did_you_mean, list, quote},
+};
+
+/// A kind of artefact that a flow file can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The `type` of a connector.
+    Connector,
+    /// A codec.
+    Codec,
+    /// An item of `preprocessors`.
+    Preprocessor,
+    /// An item of `postprocessors`.
+    Postprocessor,
+    /// An item of `operators`.
+    Operator,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 5] =
+        [Self::Connector, Self::Codec, Self::Preprocessor, Self::Postprocessor, Self::Operator];
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connector => "connector",
+            Self::Codec => "codec",
+            Self::Preprocessor => "preprocessor",
+            Self::Postprocessor => "postprocessor",
+            Self::Operator => "operator",
+        })
+    }
+}
+
+/// What a [`Resolver`] knows about an artefact.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lookup {
+    /// There is no such artefact.
+    Unknown,
+    /// There is one, but it cannot be used, for a reason that completes "… cannot be used: ".
+    Unusable(String),
+    /// There is one.
+    Known {
+        /// The JSON Schema (draft 2020-12) of its configuration; `None`: any will do here.
+        schema: Option<Value>,
+    },
+}
+
+/// Knows the artefacts that flows can name: those of plugins and those that are built in.
+pub trait Resolver {
+    /// Looks an artefact up. Asked once for each kind and name in a flow.
+    fn find(&self, kind: Kind, name: &str) -> Lookup;
+
+    /// The names of all artefacts of a kind, in any order.
+    fn names(&self, kind: Kind) -> Vec<String>;
+
+    /// The folders and files that were searched for plugins.
+    fn searched(&self) -> Vec<PathBuf>;
+
+    /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
+    /// Asked only for operators whose configuration fits their schema.
+    fn ports(&self, operator: &str, config: &Value) -> Vec<String> {
+        let _ = (operator, config);
+        Vec::new()
+    }
+}
+
+/// Checks all of a flow that depends on artefacts: that every type is known, that every
+/// configuration fits its schema, and that operators have the ports that links name.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
+    let mut checker = Checker {
+        resolver,
+        report: Report::new(Arc::clone(&flow.source)),
+        schemas: HashMap::new(),
+    };
+    for connector in &flow.spec.connectors {
+        checker.component(Kind::Connector, &connector.component);
+        if let Some(codec) = &connector.codec {
+            checker.component(Kind::Codec, codec);
+        }
+        for preprocessor in &connector.preprocessors {
+            checker.component(Kind::Preprocessor, preprocessor);
+        }
+        for postprocessor in &connector.postprocessors {
+            checker.component(Kind::Postprocessor, postprocessor);
+        }
+    }
+    for (index, pipeline) in flow.spec.pipelines.iter().enumerate() {
+        let mut sound = true;
+        for operator in &pipeline.operators {
+            sound &= checker.component(Kind::Operator, operator);
+        }
+        // Operators that are unknown or misconfigured might have any port.
+        if sound {
+            checker.ports(flow, index, pipeline);
+        }
+    }
+    checker.report.finish().map(drop)
+}
+
+struct Checker<'r> {
+    resolver: &'r dyn Resolver,
+    report: Report,
+    schemas: HashMap<(Kind, String), Found>,
+}
+
+/// What came of looking an artefact up, kept so that no plugin is asked twice.
+enum Found {
+    No,
+    Unusable(String),
+    Yes(Option<Schema>),
+}
+
+impl Checker<'_> {
+    /// Checks a component; `true` if nothing is wrong with it.
+    fn component(&mut self, kind: Kind, component: &Component) -> bool {
+        let (name, at) = (&component.name.value, component.name.at);
+        let resolver = self.resolver;
+        let found = self
+            .schemas
+            .entry((kind, name.clone()))
+            .or_insert_with(|| Self::look_up(resolver, kind, name));
+        match found {
+            Found::No => {
+                let mut diagnostic =
+                    self.report.error(at, format!("unknown {kind} type {}", quote(name)));
+                for help in unknown(resolver, kind, name) {
+                    diagnostic = diagnostic.help(help);
+                }
+                self.report.push(diagnostic);
+                false
+            }
+            Found::Unusable(why) => {
+                let message = format!("{kind} type {} cannot be used: {why}", quote(name));
+                self.report.push(self.report.error(at, message));
+                false
+            }
+            Found::Yes(None) => true,
+            Found::Yes(Some(schema)) => {
+                let owner = format!("{kind} type {}", quote(name));
+                schema.check(&component.config, &owner, &mut self.report)
+            }
+        }
+    }
+
+    fn look_up(resolver: &dyn Resolver, kind: Kind, name: &str) -> Found {
+        match resolver.find(kind, name) {
+            Lookup::Unknown => Found::No,
+            Lookup::Unusable(why) => Found::Unusable(why),
+            Lookup::Known { schema: None } => Found::Yes(None),
+            Lookup::Known { schema: Some(schema) } => match Schema::new(schema) {
+                Ok(schema) => Found::Yes(Some(schema)),
+                Err(why) => Found::Unusable(format!("its configuration schema is wrong: {why}")),
+            },
+        }
+    }
+
+    fn ports(&mut self, flow: &Flow, index: usize, pipeline: &Pipeline) {
+        let mut ports = vec![OUT.to_owned(), ERR.to_owned()];
+        for operator in &pipeline.operators {
+            ports.extend(self.resolver.ports(&operator.name.value, operator.config.value()));
+        }
+        let unique: HashSet<_> = ports.iter().map(String::as_str).collect();
+        let graph = &flow.graph;
+        let node =
+            graph.nodes().find(|(_, node)| node.role == Role::Pipeline && node.index == index);
+        for output in node.iter().flat_map(|(_, node)| &node.outputs) {
+            if unique.contains(output.port.as_str()) {
+                continue;
+            }
+            for edge in &output.edges {
+                let (name, port) = (quote(&pipeline.name.value), quote(&output.port));
+                let message = format!("pipeline {name} has no output port {port}");
+                self.report.push(
+                    self.report
+                        .error(graph.edge(*edge).from_at, message)
+                        .maybe_help(did_you_mean(&output.port, unique.iter().copied()))
+                        .help(format!("it has {}", list(&ports))),
+                );
+            }
+        }
+    }
+}
+
+/// What to say to somebody who named an artefact that does not exist.
+fn unknown(resolver: &dyn Resolver, kind: Kind, name: &str) -> Vec<String> {
+    let mut names = resolver.names(kind);
+    names.sort_unstable();
+    names.dedup();
+    let mut help: Vec<_> =
+        did_you_mean(name, names.iter().map(String::as_str)).into_iter().collect();
+    let others = Kind::ALL.into_iter().filter(|other| *other != kind);
+    for other in others.filter(|other| resolver.names(*other).iter().any(|known| known == name)) {
+        help.push(format!("there is a {other} of that name"));
+    }
+    help.push(match names.as_slice() {
+        [] => format!("no {kind} types were found"),
+        names => format!("known {kind} types are {}", list(names)),
+    });
+    let searched: Vec<_> =
+        resolver.searched().iter().map(|path| path.display().to_string()).collect();
+    help.push(match searched.as_slice() {
+        [] => "no folder was searched for plugins: name some under `plugins:` or with \
+               `--plugin-path`"
+            .to_owned(),
+        searched => format!("searched for plugins: {}", list(searched)),
+    });
+    help
+}

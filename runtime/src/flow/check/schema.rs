@@ -1,0 +1,223 @@
+//! Configurations against JSON Schemas.
+
+use std::collections::BTreeSet;
+
+use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
+use serde_json::Value;
+
+use super::{
+    super::{
+        diagnostic::{Diagnostic, Report},
+        spec::Config,
+        suggest::{did_you_mean, list, quote},
+    },
+    words,
+};
+
+/// The schema of a configuration, ready for use.
+pub(super) struct Schema {
+    text: Value,
+    validator: Validator,
+}
+
+impl Schema {
+    /// # Errors
+    /// Why this is no schema.
+    pub(super) fn new(text: Value) -> Result<Self, String> {
+        let validator = jsonschema::draft202012::options()
+            .offline()
+            .build(&text)
+            .map_err(|error| error.to_string())?;
+        Ok(Self { text, validator })
+    }
+
+    /// Reports what does not fit; `true` if all does. `owner` is what is configured, in the words
+    /// of a message: "connector type `file`".
+    pub(super) fn check(&self, config: &Config, owner: &str, report: &mut Report) -> bool {
+        let complaint = Complaint { schema: &self.text, config, owner };
+        let mut sound = true;
+        for error in self.validator.iter_errors(config.value()) {
+            sound = false;
+            complaint.report(&error, report);
+        }
+        sound
+    }
+}
+
+/// Turns what the validator says into diagnostics.
+struct Complaint<'c> {
+    schema: &'c Value,
+    config: &'c Config,
+    owner: &'c str,
+}
+
+impl Complaint<'_> {
+    fn report(&self, error: &ValidationError<'_>, report: &mut Report) {
+        use ValidationErrorKind as Kind;
+        let pointer = error.instance_path().as_str();
+        match error.kind() {
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => {
+                for key in unexpected {
+                    report.push(self.unknown_key(error, key, report));
+                }
+            }
+            Kind::FalseSchema if closes_a_map(error) => {
+                let map = self.config.value().pointer(pointer).and_then(Value::as_object);
+                for (key, _) in map.into_iter().flatten() {
+                    report.push(self.unknown_key(error, key, report));
+                }
+            }
+            Kind::Required { property } => {
+                let key = property.as_str().unwrap_or_default();
+                let message = format!("missing key {} in {}", quote(key), self.place(pointer));
+                report.push(
+                    report
+                        .error(self.config.place(pointer), message)
+                        .maybe_help(self.about(error, key)),
+                );
+            }
+            Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
+                self.alternatives(error, context, report);
+            }
+            kind => {
+                let found = self.config.describe(pointer);
+                let (expected, help) = words::expected(kind, error.instance());
+                report.push(self.wrong(pointer, &expected, &found, report).maybe_help(help));
+            }
+        }
+    }
+
+    fn wrong(&self, pointer: &str, expected: &str, found: &str, report: &Report) -> Diagnostic {
+        let place = self.place(pointer);
+        let message = format!("{place}: expected {expected}, found {found}");
+        report.error(self.config.place(pointer), message)
+    }
+
+    fn unknown_key(&self, error: &ValidationError<'_>, key: &str, report: &Report) -> Diagnostic {
+        let pointer = error.instance_path().as_str();
+        let mut known = BTreeSet::new();
+        if let Some(object) = self.enclosing(error) {
+            collect_properties(self.schema, object, MAX_HOPS, &mut known);
+        }
+        let known: Vec<_> = known.into_iter().collect();
+        let keys = match known.as_slice() {
+            [] => "it has no keys".to_owned(),
+            known => format!("known keys are {}", list(known)),
+        };
+        let message = format!("unknown key {} in {}", quote(key), self.place(pointer));
+        report
+            .error(self.config.key_place(pointer, key), message)
+            .maybe_help(did_you_mean(key, known.iter().copied()))
+            .help(keys)
+    }
+
+    /// None of several alternatives fits: says what is wrong with the one that was meant, or what
+    /// there is to choose from.
+    fn alternatives(
+        &self,
+        error: &ValidationError<'_>,
+        context: &[Vec<ValidationError<'static>>],
+        report: &mut Report,
+    ) {
+        let pointer = error.instance_path().as_str();
+        if let Some(choice) = words::choice(context) {
+            let found = self.config.describe(choice.pointer);
+            let found_value = self.config.value().pointer(choice.pointer);
+            let near = found_value.and_then(Value::as_str).and_then(|text| {
+                did_you_mean(text, choice.values.iter().filter_map(|value| value.as_str()))
+            });
+            let expected = words::one_of(&choice.values);
+            report.push(self.wrong(choice.pointer, &expected, &found, report).maybe_help(near));
+            return;
+        }
+        if let Some(types) = words::types(context, pointer) {
+            let found = self.config.describe(pointer);
+            let (expected, help) = words::expected_type(&types, error.instance());
+            report.push(self.wrong(pointer, &expected, &found, report).maybe_help(help));
+            return;
+        }
+        if let Some(errors) = words::meant(context, pointer) {
+            for error in errors {
+                self.report(error, report);
+            }
+            return;
+        }
+        let found = self.config.describe(pointer);
+        let expected = format!("one of {} alternatives", context.len());
+        let mut diagnostic = self.wrong(pointer, &expected, &found, report);
+        for (index, errors) in context.iter().enumerate() {
+            if let Some(error) = errors.first() {
+                diagnostic = diagnostic.help(format!("not alternative {}: {error}", index + 1));
+            }
+        }
+        report.push(diagnostic);
+    }
+
+    /// What a pointer leads to, for a message: the configuration itself, or a path in it.
+    fn place(&self, pointer: &str) -> String {
+        if pointer.is_empty() {
+            return format!("the configuration of {}", self.owner);
+        }
+        let mut path = String::new();
+        for segment in pointer.split('/').skip(1) {
+            let segment = segment.replace("~1", "/").replace("~0", "~");
+            if segment.bytes().all(|byte| byte.is_ascii_digit()) {
+                path = format!("{path}[{segment}]");
+            } else {
+                let dot = if path.is_empty() { "" } else { "." };
+                path = format!("{path}{dot}{segment}");
+            }
+        }
+        format!("{} of {}", quote(&path), self.owner)
+    }
+
+    /// What the schema says about a key that is missing.
+    fn about(&self, error: &ValidationError<'_>, key: &str) -> Option<String> {
+        let property = self.enclosing(error)?.get("properties")?.get(key)?;
+        let description = property.get("description")?.as_str()?;
+        let first = description.split("\n\n").next()?.split_whitespace().collect::<Vec<_>>();
+        Some(format!("{}: {}", quote(key), first.join(" ")))
+    }
+
+    /// The schema that the failed keyword stands in.
+    fn enclosing(&self, error: &ValidationError<'_>) -> Option<&Value> {
+        let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
+        self.schema.pointer(parent)
+    }
+}
+
+/// Whether this is the validator's shorter way to say that a map must be empty.
+fn closes_a_map(error: &ValidationError<'_>) -> bool {
+    let keyword = error.schema_path().as_str().rsplit('/').next();
+    matches!(keyword, Some("additionalProperties" | "unevaluatedProperties"))
+}
+
+/// How many references and combinations are followed for a list of keys.
+const MAX_HOPS: usize = 8;
+
+/// Collects the keys that a schema knows, through references and combinations.
+fn collect_properties<'s>(
+    root: &'s Value,
+    schema: &'s Value,
+    hops: usize,
+    known: &mut BTreeSet<&'s str>,
+) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    known.extend(properties.into_iter().flatten().map(|(key, _)| key.as_str()));
+    if hops == 0 {
+        return;
+    }
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    if let Some(target) = reference
+        .and_then(|reference| reference.strip_prefix('#'))
+        .and_then(|pointer| root.pointer(pointer))
+    {
+        collect_properties(root, target, hops - 1, known);
+    }
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        for part in schema.get(keyword).and_then(Value::as_array).into_iter().flatten() {
+            collect_properties(root, part, hops - 1, known);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What a JSON Schema's keywords demand, in plain words.
+
+use jsonschema::{
+    JsonType, ValidationError,
+    error::{TypeKind, ValidationErrorKind as Kind},
+};
+use serde_json::Value;
+
+use super::super::suggest::{did_you_mean, quote};
+
+/// What was expected instead of a value that failed a keyword, and what to do about it.
+pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
+    let text = match kind {
+        Kind::Type { kind } => return expected_type(&types_of(kind), found),
+        Kind::Enum { options } => {
+            let options: Vec<_> = options.as_array().into_iter().flatten().collect();
+            let near = found.as_str().and_then(|text| {
+                did_you_mean(text, options.iter().filter_map(|value| value.as_str()))
+            });
+            return (one_of(&options), near);
+        }
+        Kind::Constant { expected_value } => value(expected_value),
+        Kind::Minimum { limit } => format!("{limit} or more"),
+        Kind::Maximum { limit } => format!("{limit} or less"),
+        Kind::ExclusiveMinimum { limit } => format!("more than {limit}"),
+        Kind::ExclusiveMaximum { limit } => format!("less than {limit}"),
+        Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
+        Kind::MinLength { limit: 1 } => "a text that is not empty".to_owned(),
+        Kind::MinLength { limit } => format!("a text of {limit} or more characters"),
+        Kind::MaxLength { limit } => format!("a text of at most {limit} characters"),
+        Kind::MinItems { limit: 1 } => "a list that is not empty".to_owned(),
+        Kind::MinItems { limit } => format!("a list of {limit} or more items"),
+        Kind::MaxItems { limit } => format!("a list of at most {limit} items"),
+        Kind::AdditionalItems { limit } => format!("a list of {limit} items"),
+        Kind::MinProperties { limit } => format!("a map of {limit} or more keys"),
+        Kind::MaxProperties { limit } => format!("a map of at most {limit} keys"),
+        Kind::UniqueItems => "a list in which no item stands twice".to_owned(),
+        Kind::Pattern { pattern } => format!("a text that matches the pattern {}", quote(pattern)),
+        Kind::Format { format } => format!("a text of the format `{format}`"),
+        Kind::OneOfMultipleValid { .. } => {
+            "what fits one alternative only; this fits several".to_owned()
+        }
+        kind => format!("what fits the keyword `{}` of the schema", kind.keyword()),
+    };
+    (text, None)
+}
+
+/// The same for a value that has none of these types.
+pub(super) fn expected_type(types: &[JsonType], found: &Value) -> (String, Option<String>) {
+    (types_in_words(types), wrong_type_help(types, found))
+}
+
+fn types_of(kind: &TypeKind) -> Vec<JsonType> {
+    match kind {
+        TypeKind::Single(single) => vec![*single],
+        TypeKind::Multiple(several) => several.iter().collect(),
+    }
+}
+
+fn types_in_words(types: &[JsonType]) -> String {
+    // Whoever writes a value does not want to hear that none would do as well.
+    let named: Vec<_> = types
+        .iter()
+        .filter(|kind| types.len() == 1 || **kind != JsonType::Null)
+        // An integer is a number.
+        .filter(|kind| **kind != JsonType::Integer || !types.contains(&JsonType::Number))
+        .map(|kind| match kind {
+            JsonType::Array => "a list",
+            JsonType::Boolean => "true or false",
+            JsonType::Integer => "a whole number",
+            JsonType::Null => "nothing",
+            JsonType::Number => "a number",
+            JsonType::Object => "a map",
+            JsonType::String => "a text",
+        })
+        .collect();
+    named.join(" or ")
+}
+
+fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
+    let wanted = |kind| types.contains(&kind);
+    let help = match found {
+        Value::String(text) => {
+            let yes_or_no = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+            let number = wanted(JsonType::Integer) || wanted(JsonType::Number);
+            if wanted(JsonType::Boolean) && yes_or_no.contains(&text.to_lowercase().as_str()) {
+                "YAML 1.2 knows only `true` and `false`, without quotes"
+            } else if number && text.parse::<f64>().is_ok() {
+                "write it without quotes"
+            } else if wanted(JsonType::Array) {
+                return Some(format!("write `[{text}]` for a list of one item"));
+            } else {
+                return None;
+            }
+        }
+        Value::Number(_) | Value::Bool(_) if wanted(JsonType::String) => {
+            "put it in quotes if it is meant as a text"
+        }
+        _ => return None,
+    };
+    Some(help.to_owned())
+}
+
+/// "`a`, `b` or `c`", with "one of" before it if there are several.
+pub(super) fn one_of(values: &[&Value]) -> String {
+    let mut shown: Vec<_> = values.iter().map(|one| value(one)).collect();
+    shown.sort_unstable();
+    shown.dedup();
+    match shown.as_slice() {
+        [] => "nothing".to_owned(),
+        [only] => only.clone(),
+        [firsts @ .., last] => format!("one of {} or {last}", firsts.join(", ")),
+    }
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::String(text) => quote(text),
+        other => quote(&other.to_string()),
+    }
+}
+
+/// A value that several alternatives want to be different things.
+pub(super) struct Choice<'e> {
+    /// Where the value is.
+    pub(super) pointer: &'e str,
+    /// What it may be.
+    pub(super) values: Vec<&'e Value>,
+}
+
+/// Recognises alternatives that all fail because one and the same value is none of those that
+/// they are chosen by: variants of an enumeration, or the tag of a tagged one.
+pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> Option<Choice<'e>> {
+    let mut choice: Option<Choice<'e>> = None;
+    for errors in alternatives {
+        let tag = errors.iter().find_map(|error| {
+            let values: Vec<&Value> = match error.kind() {
+                Kind::Constant { expected_value } => vec![expected_value],
+                Kind::Enum { options } => options.as_array()?.iter().collect(),
+                _ => return None,
+            };
+            Some((error.instance_path().as_str(), values))
+        });
+        let Some((pointer, values)) = tag else {
+            if is_null(errors) {
+                continue;
+            }
+            return None;
+        };
+        let choice = choice.get_or_insert(Choice { pointer, values: Vec::new() });
+        if choice.pointer != pointer {
+            return None;
+        }
+        choice.values.extend(values);
+    }
+    choice
+}
+
+/// The errors of the alternative that was probably meant: the only one to which the value has the
+/// right type and the right tag. `pointer` is the value's.
+pub(super) fn meant<'e>(
+    alternatives: &'e [Vec<ValidationError<'static>>],
+    pointer: &str,
+) -> Option<&'e [ValidationError<'static>]> {
+    let fits = |errors: &&Vec<ValidationError<'static>>| {
+        !errors.iter().any(|error| match error.kind() {
+            Kind::Type { .. } => error.instance_path().as_str() == pointer,
+            Kind::Constant { .. } => true,
+            _ => false,
+        })
+    };
+    let mut fitting = alternatives.iter().filter(fits);
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
+}
+
+/// Recognises alternatives that all fail because the value has none of their types.
+pub(super) fn types(
+    alternatives: &[Vec<ValidationError<'static>>],
+    pointer: &str,
+) -> Option<Vec<JsonType>> {
+    let mut types = Vec::new();
+    for errors in alternatives {
+        let own = errors.iter().find_map(|error| match error.kind() {
+            Kind::Type { kind } if error.instance_path().as_str() == pointer => {
+                Some(types_of(kind))
+            }
+            _ => None,
+        });
+        types.extend(own?);
+    }
+    types.sort_unstable();
+    types.dedup();
+    Some(types)
+}
+
+fn is_null(errors: &[ValidationError<'static>]) -> bool {
+    matches!(errors, [error] if matches!(
+        error.kind(),
+        Kind::Type { kind: TypeKind::Single(JsonType::Null) }
+    ))
+}

@@ -1,0 +1,312 @@
+//! What is wrong with a flow file, where, and what to do about it.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use super::source::{Source, Span};
+
+/// How bad a [`Diagnostic`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The flow cannot run.
+    Error,
+    /// The flow runs, but probably not as intended.
+    Warning,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        })
+    }
+}
+
+/// One thing that is wrong with a flow file.
+///
+/// Displayed the way compilers do it, ending in a line break:
+///
+/// ```text
+/// flow.yaml:4:5: error: unknown key `codex` in connector `input`
+///    |
+///  4 |     codex: json
+///    |     ^^^^^
+///   help: did you mean `codec`?
+/// ```
+#[derive(Debug, Clone)]
+pub struct Diagnostic {
+    severity: Severity,
+    source: Arc<Source>,
+    at: Option<Span>,
+    message: String,
+    notes: Vec<(Span, String)>,
+    help: Vec<String>,
+}
+
+impl Diagnostic {
+    pub(crate) fn error(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
+        let (at, message) = (Some(at), message.into());
+        let severity = Severity::Error;
+        Self { severity, source, at, message, notes: Vec::new(), help: Vec::new() }
+    }
+
+    pub(crate) fn warning(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(source, at, message) }
+    }
+
+    /// An error about a file as a whole, such as one that cannot be read.
+    pub(crate) fn of_file(source: Arc<Source>, message: impl Into<String>) -> Self {
+        Self { at: None, ..Self::error(source, Span::START, message) }
+    }
+
+    /// Points at another place that has to do with it.
+    #[must_use]
+    pub fn note(mut self, at: Span, message: impl Into<String>) -> Self {
+        self.notes.push((at, message.into()));
+        self
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help.push(help.into());
+        self
+    }
+
+    /// Adds what to do about it, if anything is known.
+    #[must_use]
+    pub(crate) fn maybe_help(self, help: Option<String>) -> Self {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        self.severity
+    }
+
+    /// The flow file, as its path was given.
+    pub fn file(&self) -> &Path {
+        self.source.path()
+    }
+
+    /// Where in the file; `None` if the file could not be read at all.
+    pub fn span(&self) -> Option<Span> {
+        self.at
+    }
+
+    /// What was found, and what was expected instead.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What to do about it, one sentence an item.
+    pub fn helps(&self) -> &[String] {
+        &self.help
+    }
+
+    /// Other places that have to do with it.
+    pub fn notes(&self) -> &[(Span, String)] {
+        &self.notes
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file().display();
+        match self.at {
+            None => writeln!(f, "{file}: {}: {}", self.severity, self.message)?,
+            Some(at) => {
+                let Span { line, column, .. } = at;
+                writeln!(f, "{file}:{line}:{column}: {}: {}", self.severity, self.message)?;
+                write_excerpt(f, self.source.line(line), at)?;
+            }
+        }
+        for (Span { line, column, .. }, note) in &self.notes {
+            writeln!(f, "  note: {file}:{line}:{column}: {note}")?;
+        }
+        for help in &self.help {
+            writeln!(f, "  help: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+/// How much of a long line is shown, in characters: so many before the place and so many after.
+const EXCERPT: (usize, usize) = (60, 80);
+
+fn write_excerpt(f: &mut fmt::Formatter<'_>, line: &str, at: Span) -> fmt::Result {
+    if line.is_empty() {
+        return Ok(());
+    }
+    let (before, after) = EXCERPT;
+    let skipped = if at.column > before + after { at.column - before } else { 0 };
+    // What would move the cursor or the colours of a terminal is shown as a blank.
+    let shown: String = line
+        .chars()
+        .skip(skipped)
+        .take(before + after)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let more = line.chars().nth(skipped + before + after).is_some();
+    let (left, right) = (if skipped > 0 { "…" } else { "" }, if more { "…" } else { "" });
+
+    let indent = at.column - 1 - skipped + left.chars().count();
+    let room = (shown.chars().count() + left.chars().count()).saturating_sub(indent);
+    let carets = "^".repeat(at.width.min(room).max(1));
+    let gutter = at.line.to_string();
+    let blank = " ".repeat(gutter.len());
+    writeln!(f, " {blank} |")?;
+    writeln!(f, " {gutter} | {left}{}{right}", shown.trim_end())?;
+    writeln!(f, " {blank} | {:indent$}{carets}", "")
+}
+
+/// Why a flow file was refused: everything that was found wrong with it, in the file's order.
+///
+/// Displayed as its diagnostics with an empty line between them.
+#[derive(Debug, Clone)]
+pub struct Error {
+    diagnostics: Vec<Diagnostic>,
+    left_out: usize,
+}
+
+impl Error {
+    /// What was found wrong: at least one entry, in the order of the file.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.diagnostics
+    }
+
+    /// How many more errors there were than [`Error::diagnostics`] holds.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+}
+
+impl From<Diagnostic> for Error {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self { diagnostics: vec![diagnostic], left_out: 0 }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, diagnostic) in self.diagnostics.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            diagnostic.fmt(f)?;
+        }
+        match self.left_out {
+            0 => Ok(()),
+            more => writeln!(f, "\nand {more} more errors"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Collects diagnostics about one file.
+#[derive(Debug)]
+pub(crate) struct Report {
+    source: Arc<Source>,
+    found: Vec<Diagnostic>,
+    left_out: usize,
+}
+
+impl Report {
+    /// More errors than this help nobody.
+    const MAX: usize = 50;
+
+    pub(crate) fn new(source: Arc<Source>) -> Self {
+        Self { source, found: Vec::new(), left_out: 0 }
+    }
+
+    /// A new error about this file, still to be [pushed](Report::push).
+    pub(crate) fn error(&self, at: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(Arc::clone(&self.source), at, message)
+    }
+
+    /// A new warning about this file, still to be [pushed](Report::push).
+    pub(crate) fn warning(&self, at: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::warning(Arc::clone(&self.source), at, message)
+    }
+
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        if self.found.len() < Self::MAX {
+            self.found.push(diagnostic);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    /// The warnings if there was nothing worse, the errors otherwise.
+    pub(crate) fn finish(self) -> Result<Vec<Diagnostic>, Error> {
+        let failed = self.has_errors();
+        let mut diagnostics = self.found;
+        // The sort is stable: what concerns one place stays in the order it was found in.
+        diagnostics.sort_by_key(|diagnostic| diagnostic.at.map(|at| (at.line, at.column)));
+        // What an alias repeats is wrong in one place all the same.
+        diagnostics.dedup_by(|one, other| one.at == other.at && one.message == other.message);
+        if failed { Err(Error { diagnostics, left_out: self.left_out }) } else { Ok(diagnostics) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(text: &str) -> Arc<Source> {
+        Source::new("dir/flow.yaml".into(), text.to_owned())
+    }
+
+    #[test]
+    fn shows_place_line_notes_and_help() {
+        let at = Span { line: 2, column: 3, width: 4 };
+        let shown = Diagnostic::error(source("a:\n  b: cc dd\n"), at, "no such thing")
+            .note(Span::START, "first seen here")
+            .help("take another")
+            .to_string();
+        assert_eq!(
+            shown,
+            "dir/flow.yaml:2:3: error: no such thing\n   |\n 2 |   b: cc dd\n   |   ^^^^\n  \
+             note: dir/flow.yaml:1:1: first seen here\n  help: take another\n"
+        );
+    }
+
+    #[test]
+    fn a_place_far_out_in_a_long_line_stays_in_sight() {
+        let line = format!("{}HERE{}", "x".repeat(5_000), "y".repeat(5_000));
+        let at = Span { line: 1, column: 5_001, width: 4 };
+        let shown = Diagnostic::error(source(&line), at, "look").to_string();
+        let lines: Vec<_> = shown.lines().collect();
+        assert!(shown.len() < 600, "{shown}");
+        assert_eq!(
+            lines[2].find("HERE").map(|at| lines[2][..at].chars().count()),
+            lines[3].find('^')
+        );
+        assert!(lines[3].ends_with("^^^^") && !lines[3].ends_with("^^^^^"));
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let shown = Diagnostic::error(source("a: \u{1b}[31m"), Span::START, "look").to_string();
+        assert!(!shown.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_flood_of_errors_is_cut() {
+        let mut report = Report::new(source("a"));
+        for number in 0..60 {
+            report.push(report.error(Span::START, format!("wrong {number}")));
+        }
+        let error = report.finish().expect_err("errors");
+        assert_eq!((error.diagnostics().len(), error.left_out()), (50, 10));
+        assert!(error.to_string().ends_with("\nand 10 more errors\n"));
+    }
+}

@@ -1,0 +1,110 @@
+//! Order and cycles.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    super::{
+        diagnostic::Report,
+        link::{End, Link, OUT},
+    },
+    Edge, Node,
+};
+
+/// The nodes that are in no cycle and behind none, such that edges lead from earlier to later ones
+/// (Kahn's algorithm); nodes that could come in any order come in that of their numbers.
+pub(super) fn order(nodes: usize, edges: &[Edge]) -> Vec<usize> {
+    let mut missing = vec![0_usize; nodes];
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+    for edge in edges {
+        missing[edge.to.0] += 1;
+        next[edge.from.0].push(edge.to.0);
+    }
+    let mut ready: BTreeSet<usize> = (0..nodes).filter(|node| missing[*node] == 0).collect();
+    let mut order = Vec::with_capacity(nodes);
+    while let Some(node) = ready.pop_first() {
+        order.push(node);
+        for to in &next[node] {
+            missing[*to] -= 1;
+            if missing[*to] == 0 {
+                ready.insert(*to);
+            }
+        }
+    }
+    order
+}
+
+/// Cycles as lists of edges, each starting with its first edge in the file; no two of them share a
+/// node, so there may be more than these.
+pub(super) fn find(nodes: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
+    let mut open = vec![true; nodes];
+    for node in order(nodes, edges) {
+        open[node] = false;
+    }
+    let mut into: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+    for (index, edge) in edges.iter().enumerate() {
+        into[edge.to.0].push(index);
+    }
+    let mut cycles = Vec::new();
+    // Every open node has an edge from another open node, so going backwards from any of them ends
+    // up in a cycle, until taking cycles out makes an end to go to.
+    for start in 0..nodes {
+        let mut way: Vec<usize> = Vec::new();
+        let mut seen = HashMap::new();
+        let mut node = start;
+        while open[node] {
+            if let Some(since) = seen.insert(node, way.len()) {
+                let mut cycle = way.split_off(since);
+                cycle.reverse();
+                let first = (0..cycle.len()).min_by_key(|position| cycle[*position]).unwrap_or(0);
+                cycle.rotate_left(first);
+                for edge in &cycle {
+                    open[edges[*edge].to.0] = false;
+                }
+                cycles.push(cycle);
+                break;
+            }
+            let Some(edge) = into[node].iter().find(|edge| open[edges[**edge].from.0]) else {
+                break;
+            };
+            way.push(*edge);
+            node = edges[*edge].from.0;
+        }
+    }
+    cycles
+}
+
+/// Reports a cycle, given by its edges.
+pub(super) fn report(cycle: &[usize], nodes: &[Node], edges: &[Edge], report: &mut Report) {
+    let links: Vec<_> = cycle.iter().map(|edge| link(&edges[*edge], nodes)).collect();
+    let Some(first) = links.first() else { return };
+    let mut way = String::new();
+    for link in &links {
+        let (name, port) = (&link.from.name, &link.from.port);
+        way += name;
+        if port != OUT {
+            way += "/";
+            way += port;
+        }
+        way += " -> ";
+    }
+    way += &first.from.name;
+    let mut diagnostic = report.error(first.at(), format!("the links make a cycle: {way}"));
+    for link in &links {
+        diagnostic = diagnostic.note(link.at(), format!("`{link}`"));
+    }
+    report.push(diagnostic.help(
+        "remove one of these links: events that go round fill every queue until the flow stands still",
+    ));
+}
+
+fn link(edge: &Edge, nodes: &[Node]) -> Link {
+    let end = |node: usize, port: &str, at| End {
+        name: nodes[node].name.clone(),
+        port: port.to_owned(),
+        at,
+    };
+    Link {
+        from: end(edge.from.0, &edge.from_port, edge.from_at),
+        to: end(edge.to.0, &edge.to_port, edge.to_at),
+    }
+}

@@ -1,0 +1,179 @@
+//! Things that have a type and a configuration.
+
+use serde_json::{Map, Value};
+
+use super::{
+    super::{
+        diagnostic::Report,
+        source::{Located, Span},
+        suggest::{list, quote},
+        yaml::{Data, Node},
+    },
+    fields::{Fields, text},
+};
+
+/// Something that is made from an artefact and a configuration: a connector, codec, preprocessor,
+/// postprocessor or operator.
+///
+/// Besides connectors, which have more keys, it can be written in three ways: as its name alone,
+/// `lines`; with its configuration, `lines: { max_length: 4194304 }`; or at length,
+/// `{ type: lines, config: { max_length: 4194304 } }`.
+#[derive(Debug, Clone)]
+pub struct Component {
+    /// The artefact's name.
+    pub name: Located<String>,
+    /// Its configuration.
+    pub config: Config,
+}
+
+/// A free-form configuration, whose places are known.
+#[derive(Debug, Clone)]
+pub struct Config {
+    value: Value,
+    /// Where to point when something is missing.
+    at: Span,
+    node: Option<Node>,
+}
+
+impl Config {
+    /// Takes a configuration over. Nothing at all stands for an empty map.
+    pub(super) fn read(
+        node: Option<&Node>,
+        at: Span,
+        what: &str,
+        report: &mut Report,
+    ) -> Option<Self> {
+        let empty = || Value::Object(Map::new());
+        let Some(node) = node else { return Some(Self { value: empty(), at, node: None }) };
+        match &node.data {
+            Data::Null => Some(Self { value: empty(), at, node: None }),
+            Data::Map(_) => {
+                node.report_repeated_keys(report);
+                Some(Self { value: node.to_json(), at, node: Some(node.clone()) })
+            }
+            _ => {
+                let found = node.describe();
+                report.push(report.error(
+                    node.at,
+                    format!("expected a map for the configuration of {what}, found {found}"),
+                ));
+                None
+            }
+        }
+    }
+
+    /// The configuration; a JSON object.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// Where the configuration stands: its key, or what it belongs to where it has none.
+    pub fn at(&self) -> Span {
+        self.at
+    }
+
+    /// Where the value that a JSON pointer (RFC 6901) leads to stands. Where there is no such
+    /// value: the key of the innermost one on the way to it.
+    pub fn place(&self, pointer: &str) -> Span {
+        self.walk(pointer).map_or(self.at, |(place, node)| match node {
+            // A scalar is pointed at itself, a list or map by what introduces it.
+            Some(node) if !matches!(node.data, Data::List(_) | Data::Map(_)) => node.at,
+            _ => place,
+        })
+    }
+
+    /// Where a key stands in the map that a JSON pointer leads to.
+    pub(crate) fn key_place(&self, pointer: &str, key: &str) -> Span {
+        let entry = self.walk(pointer).and_then(|(_, node)| node).and_then(|node| node.entry(key));
+        entry.map_or_else(|| self.place(pointer), |entry| entry.at)
+    }
+
+    /// What a JSON pointer leads to, in the words of a message.
+    pub(crate) fn describe(&self, pointer: &str) -> String {
+        match self.walk(pointer) {
+            Some((_, Some(node))) => node.describe(),
+            _ => "nothing".to_owned(),
+        }
+    }
+
+    /// Follows a pointer as far as it goes: the place of the last step, and the node if the whole
+    /// way exists.
+    fn walk(&self, pointer: &str) -> Option<(Span, Option<&Node>)> {
+        let (mut node, mut place) = (self.node.as_ref()?, self.at);
+        for segment in pointer.split('/').skip(1) {
+            let segment = segment.replace("~1", "/").replace("~0", "~");
+            let next = match &node.data {
+                Data::Map(_) => node.entry(&segment).map(|entry| (entry.at, &entry.value)),
+                Data::List(items) => segment
+                    .parse::<usize>()
+                    .ok()
+                    .and_then(|index| items.get(index))
+                    .map(|item| (item.at, item)),
+                _ => None,
+            };
+            let Some(next) = next else { return Some((place, None)) };
+            (place, node) = next;
+        }
+        Some((place, Some(node)))
+    }
+}
+
+/// Reads a component in any of its forms. `kind` names it in messages: "codec"; `whole` names
+/// where it belongs: "connector `input`".
+pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) -> Option<Component> {
+    let a_kind = match kind {
+        "operator" => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    };
+    match &node.data {
+        Data::Text(name) if !name.is_empty() => {
+            let name = Located::new(name.clone(), node.at);
+            let config = Config::read(None, node.at, "", report)?;
+            Some(Component { name, config })
+        }
+        Data::Map(entries) => match entries.as_slice() {
+            [entry] if !["type", "config"].contains(&entry.key.as_str()) => {
+                let what = format!("{kind} {}", quote(&entry.key));
+                let config = Config::read(Some(&entry.value), entry.at, &what, report)?;
+                Some(Component { name: Located::new(entry.key.clone(), entry.at), config })
+            }
+            _ => {
+                let what = format!("{a_kind} of {whole}");
+                let fields = Fields::open(node, &what, &["type", "config"], report)?;
+                typed(&fields, node.at, &what, report)
+            }
+        },
+        _ => {
+            let found = node.describe();
+            report.push(
+                report
+                    .error(node.at, format!("expected {a_kind} of {whole}, found {found}"))
+                    .help("write its name, or `{ type: NAME, config: { … } }`"),
+            );
+            None
+        }
+    }
+}
+
+/// Reads the keys `type` and `config` of a map that may have more. `at` is where to point if there
+/// is no `type`.
+pub(super) fn typed(
+    fields: &Fields<'_>,
+    at: Span,
+    what: &str,
+    report: &mut Report,
+) -> Option<Component> {
+    let Some(kind) = fields.get("type") else {
+        report.push(
+            report
+                .error(at, format!("{what} has no `type`"))
+                .help(format!("add `type: NAME`; {} may follow", list(&["config"]))),
+        );
+        return None;
+    };
+    let name = text(kind, &format!("the name of a type for {what}"), report)
+        .map(|(name, at)| Located::new(name.to_owned(), at));
+    let at = fields.entry("config").map_or(kind.at, |entry| entry.at);
+    let config = Config::read(fields.get("config"), at, what, report);
+    Some(Component { name: name?, config: config? })
+}

@@ -1,0 +1,77 @@
+//! What a flow file says: the model of its keys.
+
+mod component;
+mod fields;
+mod read;
+mod settings;
+
+use std::{num::NonZeroU64, path::PathBuf, time::Duration};
+
+pub use component::{Component, Config};
+pub(crate) use read::{Draft, read};
+
+use super::{link::Link, source::Located};
+
+/// A flow file, read and found well-formed.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// The flow's name: the key `name`, or the file's name without its extension.
+    pub name: String,
+    /// Folders and files to look for plugins in. Relative ones are already relative to the folder
+    /// that the flow file lies in, not to the flow file itself.
+    pub plugins: Vec<Located<PathBuf>>,
+    /// In the file's order.
+    pub connectors: Vec<Connector>,
+    /// In the file's order.
+    pub pipelines: Vec<Pipeline>,
+    /// In the file's order, chains taken apart.
+    pub links: Vec<Link>,
+}
+
+/// An entry of `connectors`.
+#[derive(Debug, Clone)]
+pub struct Connector {
+    /// Its name in this flow; no pipeline has the same one.
+    pub name: Located<String>,
+    /// The artefact (`type`) and its `config`.
+    pub component: Component,
+    /// Decodes what the source reads, encodes what the sink writes.
+    pub codec: Option<Component>,
+    /// What turns the source's bytes into messages, first to last.
+    pub preprocessors: Vec<Component>,
+    /// What turns messages into the sink's bytes, first to last.
+    pub postprocessors: Vec<Component>,
+    /// How to go on when the connection is lost.
+    pub reconnect: Reconnect,
+    /// Bounds of the queue before the sink.
+    pub queue: Queue,
+}
+
+/// An entry of `pipelines`.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// Its name in this flow; no connector has the same one.
+    pub name: Located<String>,
+    /// What events run through, first to last. May be empty: then they pass as they are.
+    pub operators: Vec<Component>,
+}
+
+/// The key `reconnect`. What is `None` is left to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reconnect {
+    /// How many attempts in a row may fail before the connector has failed; 0: never try again.
+    pub attempts: Option<u64>,
+    /// Time to wait before the first further attempt; it grows from there.
+    pub backoff: Option<Duration>,
+    /// The longest time to wait between two attempts.
+    pub max_backoff: Option<Duration>,
+}
+
+/// The key `queue`. What is `None` is left to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Queue {
+    /// Events that may wait.
+    pub max_events: Option<NonZeroU64>,
+    /// Bytes that may wait.
+    pub max_bytes: Option<NonZeroU64>,
+}

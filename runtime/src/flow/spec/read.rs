@@ -1,0 +1,199 @@
+//! From the tree to the model, collecting everything that is wrong on the way.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    super::{
+        diagnostic::Report,
+        link::{self, Link},
+        name,
+        source::{Located, Span},
+        suggest::quote,
+        yaml::{Data, Entry, Node},
+    },
+    Component, Connector, Pipeline, Queue, Reconnect, Spec, component,
+    fields::{Fields, entries, items, text},
+    settings,
+};
+
+/// A [`Spec`] that may be incomplete, for the sake of finding more errors.
+pub(crate) struct Draft {
+    pub(crate) spec: Spec,
+    /// Names of connectors and pipelines that are there but have been reported as faulty.
+    pub(crate) faulty: HashSet<String>,
+    /// Whether the file has links at all, faulty ones included.
+    pub(crate) has_links: bool,
+    /// Where the key `links` stands, or where to say that there is none.
+    pub(crate) links_at: Span,
+}
+
+/// Reads a whole flow file. `path` is the file's, for its name and folder.
+pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
+    let mut draft = Draft {
+        spec: Spec {
+            name: path.file_stem().map_or("flow".into(), |stem| stem.to_string_lossy().into()),
+            plugins: Vec::new(),
+            connectors: Vec::new(),
+            pipelines: Vec::new(),
+            links: Vec::new(),
+        },
+        faulty: HashSet::new(),
+        has_links: true,
+        links_at: root.at,
+    };
+    let known = ["name", "plugins", "connectors", "pipelines", "links"];
+    let Some(fields) = Fields::open(root, "a flow", &known, report) else { return draft };
+
+    if let Some((name, at)) = fields.get("name").and_then(|node| text(node, "a name", report)) {
+        check_name(name, "a flow", at, report);
+        name.clone_into(&mut draft.spec.name);
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    draft.spec.plugins = items(fields.get("plugins"), "`plugins`", report)
+        .iter()
+        .filter_map(|node| read_plugin(node, folder, report))
+        .collect();
+
+    let connectors = entries(fields.get("connectors"), "`connectors`", report);
+    let pipelines = entries(fields.get("pipelines"), "`pipelines`", report);
+    let mut names = Names::default();
+    for entry in connectors {
+        let fresh = names.declare(entry, "connector", report);
+        match read_connector(entry, report).filter(|_| fresh) {
+            Some(connector) => draft.spec.connectors.push(connector),
+            None => _ = draft.faulty.insert(entry.key.clone()),
+        }
+    }
+    for entry in pipelines {
+        let fresh = names.declare(entry, "pipeline", report);
+        match read_pipeline(entry, report).filter(|_| fresh) {
+            Some(pipeline) => draft.spec.pipelines.push(pipeline),
+            None => _ = draft.faulty.insert(entry.key.clone()),
+        }
+    }
+
+    let links = items(fields.get("links"), "`links`", report);
+    draft.links_at = fields.entry("links").map_or(root.at, |entry| entry.at);
+    draft.has_links = !links.is_empty() || fields.get("links").is_some_and(|node| !is_empty(node));
+    draft.spec.links = links.iter().flat_map(|node| read_links(node, report)).collect();
+    draft
+}
+
+fn is_empty(node: &Node) -> bool {
+    matches!(&node.data, Data::Null) || matches!(&node.data, Data::List(items) if items.is_empty())
+}
+
+/// The names of connectors and pipelines: one namespace, since links tell them apart by name.
+#[derive(Default)]
+struct Names<'n> {
+    declared: HashMap<&'n str, (&'static str, Span)>,
+}
+
+impl<'n> Names<'n> {
+    /// Takes a name; `false` if it is taken.
+    fn declare(&mut self, entry: &'n Entry, kind: &'static str, report: &mut Report) -> bool {
+        check_name(&entry.key, &format!("a {kind}"), entry.at, report);
+        let Some((other, first)) = self.declared.get(entry.key.as_str()) else {
+            self.declared.insert(&entry.key, (kind, entry.at));
+            return true;
+        };
+        let name = quote(&entry.key);
+        let message = if *other == kind {
+            format!("two {kind}s are named {name}")
+        } else {
+            format!("a {other} and a {kind} are both named {name}")
+        };
+        report.push(
+            report
+                .error(entry.at, message)
+                .note(*first, format!("the {other} {name} stands here first"))
+                .help("rename one of them, and its links"),
+        );
+        false
+    }
+}
+
+fn check_name(name: &str, what: &str, at: Span, report: &mut Report) {
+    if !name::is_valid(name) {
+        report.push(
+            report
+                .error(at, format!("{} cannot be the name of {what}", quote(name)))
+                .help(name::FORM),
+        );
+    }
+}
+
+fn read_plugin(node: &Node, folder: &Path, report: &mut Report) -> Option<Located<PathBuf>> {
+    let (path, at) = text(node, "the path of a folder or file with plugins", report)?;
+    Some(Located::new(folder.join(path), at))
+}
+
+fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
+    let what = format!("connector {}", quote(&entry.key));
+    let known =
+        ["type", "codec", "preprocessors", "postprocessors", "config", "reconnect", "queue"];
+    let fields = Fields::open(&entry.value, &what, &known, report)?;
+
+    let component = component::typed(&fields, entry.at, &what, report);
+    let codec = match fields.get("codec") {
+        Some(node) => component::read(node, "codec", &what, report).map(Some),
+        None => Some(None),
+    };
+    let preprocessors = read_components(fields.get("preprocessors"), "preprocessor", &what, report);
+    let postprocessors =
+        read_components(fields.get("postprocessors"), "postprocessor", &what, report);
+    let reconnect = fields
+        .get("reconnect")
+        .map_or(Reconnect::default(), |node| settings::reconnect(node, &what, report));
+    let queue =
+        fields.get("queue").map_or(Queue::default(), |node| settings::queue(node, &what, report));
+    Some(Connector {
+        name: Located::new(entry.key.clone(), entry.at),
+        component: component?,
+        codec: codec?,
+        preprocessors,
+        postprocessors,
+        reconnect,
+        queue,
+    })
+}
+
+fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
+    let what = format!("pipeline {}", quote(&entry.key));
+    let fields = Fields::open(&entry.value, &what, &["operators"], report)?;
+    let operators = read_components(fields.get("operators"), "operator", &what, report);
+    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators })
+}
+
+fn read_components(
+    node: Option<&Node>,
+    kind: &str,
+    whole: &str,
+    report: &mut Report,
+) -> Vec<Component> {
+    items(node, &format!("the {kind}s of {whole}"), report)
+        .iter()
+        .filter_map(|node| component::read(node, kind, whole, report))
+        .collect()
+}
+
+fn read_links(node: &Node, report: &mut Report) -> Vec<Link> {
+    let Data::Text(link) = &node.data else {
+        let message = format!("expected a link as a text, found {}", node.describe());
+        report.push(report.error(node.at, message).help(link::FORM));
+        return Vec::new();
+    };
+    let at = node.at;
+    let place = |start, width| match node.inline {
+        Some(before) => Span { line: at.line, column: at.column + before + start, width },
+        None => at,
+    };
+    link::parse(link, place).unwrap_or_else(|error| {
+        let (start, width) = error.range;
+        report.push(report.error(place(start, width), error.message).help(error.help));
+        Vec::new()
+    })
+}

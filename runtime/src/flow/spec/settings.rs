@@ -1,0 +1,104 @@
+//! The keys `reconnect` and `queue`.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use super::{
+    super::{
+        diagnostic::Report,
+        suggest::quote,
+        yaml::{Data, Node},
+    },
+    Queue, Reconnect,
+    fields::Fields,
+};
+
+pub(super) fn reconnect(node: &Node, owner: &str, report: &mut Report) -> Reconnect {
+    let what = format!("`reconnect` of {owner}");
+    let known = ["attempts", "backoff", "max_backoff"];
+    let Some(fields) = Fields::open(node, &what, &known, report) else {
+        return Reconnect::default();
+    };
+    Reconnect {
+        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
+        backoff: fields.get("backoff").and_then(|node| duration(node, "backoff", report)),
+        max_backoff: fields
+            .get("max_backoff")
+            .and_then(|node| duration(node, "max_backoff", report)),
+    }
+}
+
+pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
+    let what = format!("`queue` of {owner}");
+    let Some(fields) = Fields::open(node, &what, &["max_events", "max_bytes"], report) else {
+        return Queue::default();
+    };
+    let mut bound = |key| {
+        fields.get(key).and_then(|node| whole(node, 1, key, report)).and_then(NonZeroU64::new)
+    };
+    Queue { max_events: bound("max_events"), max_bytes: bound("max_bytes") }
+}
+
+fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64> {
+    let number = match &node.data {
+        Data::Number(number) => number.as_u64().filter(|number| *number >= least),
+        _ => None,
+    };
+    if number.is_none() {
+        let found = node.describe();
+        report.push(report.error(
+            node.at,
+            format!("expected a whole number for `{key}`, {least} or more, found {found}"),
+        ));
+    }
+    number
+}
+
+fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
+    let parsed = match &node.data {
+        Data::Text(text) => parse_duration(text),
+        _ => None,
+    };
+    if parsed.is_none() {
+        let found = match &node.data {
+            Data::Text(text) => quote(text),
+            _ => node.describe(),
+        };
+        report.push(
+            report
+                .error(node.at, format!("expected a time with its unit for `{key}`, found {found}"))
+                .help("write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`"),
+        );
+    }
+    parsed
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let seconds = |seconds| number.checked_mul(seconds).map(Duration::from_secs);
+    match unit.trim_start() {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => seconds(1),
+        "m" => seconds(60),
+        "h" => seconds(3_600),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(parse_duration("5 s"), Some(Duration::from_secs(5)));
+        assert_eq!(parse_duration("2m"), Some(Duration::from_secs(120)));
+        assert_eq!(parse_duration("1h"), Some(Duration::from_secs(3_600)));
+        for text in ["", "5", "s", "-1s", "1.5s", "5 days", "99999999999999999999s"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+        assert_eq!(parse_duration("18446744073709551615h"), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! From the parser's events to the tree.
+
+use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc};
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span as Range, Tag};
+
+use super::{
+    super::{
+        diagnostic::Diagnostic,
+        limits::Limits,
+        source::{Source, Span},
+        suggest::quote,
+    },
+    node::{Data, Entry, Node},
+    scalar::{self, Unusable},
+    syntax,
+};
+
+/// Parses a file that holds one YAML document; `None` if it holds none.
+///
+/// # Errors
+/// The first thing in the file that is not YAML, or not the part of YAML that flow files use
+/// (text keys, no tags besides `!!str`, finite 64-bit numbers), or exceeds a limit. After it there
+/// is no telling what the rest means.
+pub(crate) fn parse(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node>, Diagnostic> {
+    let mut builder = Builder {
+        source,
+        limits,
+        open: Vec::new(),
+        anchors: HashMap::new(),
+        expanded: 0,
+        root: None,
+    };
+    syntax::refuse_control_characters(source)?;
+    for event in Parser::new_from_str(source.text()) {
+        let (event, range) =
+            event.map_err(|error| syntax::explain(source, &error, builder.open_bracket()))?;
+        builder.take(event, range)?;
+    }
+    Ok(builder.root)
+}
+
+/// A list or map whose end has not come yet.
+struct Open {
+    start: Range,
+    anchor: usize,
+    data: Data,
+    /// The key whose value comes next.
+    key: Option<(String, Span)>,
+    size: Size,
+}
+
+/// What a finished node costs.
+#[derive(Clone, Copy)]
+struct Size {
+    /// As [`Limits::max_expanded_bytes`] counts it.
+    bytes: usize,
+    /// Levels of lists and maps, itself included.
+    depth: usize,
+}
+
+struct Builder<'s> {
+    source: &'s Arc<Source>,
+    limits: &'s Limits,
+    open: Vec<Open>,
+    /// Nodes that aliases may stand for; key: the parser's number of the anchor.
+    anchors: HashMap<usize, (Rc<Node>, Size)>,
+    expanded: usize,
+    root: Option<Node>,
+}
+
+impl Builder<'_> {
+    fn take(&mut self, event: Event<'_>, range: Range) -> Result<(), Diagnostic> {
+        match event {
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(false)
+            | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(true) if self.root.is_none() => Ok(()),
+            Event::DocumentStart(true) => Err(self
+                .error(range, "a second document starts here, but a flow file holds one flow")
+                .help("put each flow into a file of its own, and name them all to `tremor run`")),
+            Event::Scalar(text, style, anchor, tag) => {
+                self.scalar(text, style, anchor, tag.as_deref(), range)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.begin(Data::List(Vec::new()), anchor, tag.as_deref(), range)
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.begin(Data::Map(Vec::new()), anchor, tag.as_deref(), range)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(range),
+            Event::Alias(anchor) => self.alias(anchor, range),
+        }
+    }
+
+    fn scalar(
+        &mut self,
+        text: Cow<'_, str>,
+        style: ScalarStyle,
+        anchor: usize,
+        tag: Option<&Tag>,
+        range: Range,
+    ) -> Result<(), Diagnostic> {
+        let is_text = style != ScalarStyle::Plain || self.refuse_tag(tag, range)?;
+        let is_key = self.awaits_key();
+        let marks = usize::from(style != ScalarStyle::Plain);
+        let as_written = range.start.line() == range.end.line()
+            && range.len() == text.chars().count() + 2 * marks;
+        let size = Size { bytes: Limits::NODE_BYTES + text.len(), depth: 0 };
+        let data = if is_key || is_text {
+            if is_key && !is_text && text == "<<" {
+                return Err(self
+                    .error(range, "merge keys (`<<`) are not part of YAML 1.2")
+                    .help("repeat the keys, or share a whole value with `&name` and `*name`"));
+            }
+            Data::Text(text.into_owned())
+        } else {
+            scalar::resolve(&text).map_err(|unusable| self.unusable(unusable, &text, range))?
+        };
+        let node = Node { at: self.span(range), data, inline: as_written.then_some(marks) };
+        self.finish(node, anchor, size, range)
+    }
+
+    fn unusable(&self, unusable: Unusable, text: &str, range: Range) -> Diagnostic {
+        let what = match unusable {
+            Unusable::TooLarge => "an integer that does not fit 64 bits",
+            Unusable::NotFinite => "not a finite number",
+        };
+        self.error(range, format!("{} is {what}", quote(text)))
+            .help("put it in quotes if it is meant as a text")
+    }
+
+    /// Says whether the tag makes a text of what follows; every tag but `!!str` and `!` is refused.
+    fn refuse_tag(&self, tag: Option<&Tag>, range: Range) -> Result<bool, Diagnostic> {
+        match tag {
+            None => Ok(false),
+            Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => Ok(true),
+            Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => Ok(true),
+            Some(_) => Err(self
+                .error(range, "this value has a YAML tag, which flow files do not use")
+                .help("remove the `!…` before the value, or quote a text that starts with `!`")),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        data: Data,
+        anchor: usize,
+        tag: Option<&Tag>,
+        range: Range,
+    ) -> Result<(), Diagnostic> {
+        if self.awaits_key() {
+            return Err(self
+                .error(range, "expected a text as a key, found a list or a map")
+                .help("quote a text that starts with `[` or `{`"));
+        }
+        self.refuse_tag(tag, range)?;
+        self.check_depth(self.open.len() + 1, range)?;
+        let size = Size { bytes: Limits::NODE_BYTES, depth: 1 };
+        self.open.push(Open { start: range, anchor, data, key: None, size });
+        Ok(())
+    }
+
+    fn end(&mut self, range: Range) -> Result<(), Diagnostic> {
+        let Some(Open { start, anchor, data, size, .. }) = self.open.pop() else {
+            return Err(self.error(range, "this closes a list or map that was never opened"));
+        };
+        let at = self.span(Range::new(start.start, range.end));
+        self.finish(Node { at, data, inline: None }, anchor, size, start)
+    }
+
+    fn alias(&mut self, anchor: usize, range: Range) -> Result<(), Diagnostic> {
+        let Some((node, size)) = self.anchors.get(&anchor).cloned() else {
+            return Err(self
+                .error(range, "this alias stands inside of what it stands for")
+                .help("an alias can only name a value that is complete above it"));
+        };
+        self.check_depth(self.open.len() + size.depth, range)?;
+        // Counted before it is copied.
+        self.count(size.bytes, range)?;
+        let node = Node::clone(&node);
+        if self.awaits_key() && !matches!(node.data, Data::Text(_)) {
+            return Err(
+                self.error(range, "expected a text as a key, found an alias of another value")
+            );
+        }
+        self.attach(node, size, range)
+    }
+
+    /// A node of the file itself is complete.
+    fn finish(
+        &mut self,
+        node: Node,
+        anchor: usize,
+        size: Size,
+        range: Range,
+    ) -> Result<(), Diagnostic> {
+        if anchor != 0 {
+            // The copy that aliases are made from takes memory as well.
+            self.count(size.bytes, range)?;
+            self.anchors.insert(anchor, (Rc::new(node.clone()), size));
+        }
+        let own = match node.data {
+            Data::List(_) | Data::Map(_) => Limits::NODE_BYTES,
+            _ => size.bytes,
+        };
+        self.count(own, range)?;
+        self.attach(node, size, range)
+    }
+
+    /// Puts a node where it belongs: into the innermost open list or map, or at the root.
+    fn attach(&mut self, node: Node, size: Size, range: Range) -> Result<(), Diagnostic> {
+        let Some(parent) = self.open.last_mut() else {
+            self.root = Some(node);
+            return Ok(());
+        };
+        parent.size.bytes = parent.size.bytes.saturating_add(size.bytes);
+        parent.size.depth = parent.size.depth.max(size.depth + 1);
+        match (&mut parent.data, parent.key.take()) {
+            (Data::List(items), _) => items.push(node),
+            (Data::Map(entries), Some((key, at))) => entries.push(Entry { key, at, value: node }),
+            (_, _) => match node.data {
+                Data::Text(key) if !key.is_empty() => {
+                    let at = self.span(range);
+                    if let Some(parent) = self.open.last_mut() {
+                        parent.key = Some((key, at));
+                    }
+                }
+                _ => return Err(self.error(range, "expected a key before `:`, found nothing")),
+            },
+        }
+        Ok(())
+    }
+
+    /// Whether what comes next is a key: the innermost open collection is a map between entries.
+    fn awaits_key(&self) -> bool {
+        self.open.last().is_some_and(|open| open.key.is_none() && matches!(open.data, Data::Map(_)))
+    }
+
+    fn check_depth(&self, depth: usize, range: Range) -> Result<(), Diagnostic> {
+        if depth <= self.limits.max_depth {
+            return Ok(());
+        }
+        let message = format!("lists and maps nest deeper than {} levels", self.limits.max_depth);
+        Err(self.error(range, message).help("a flow needs a few levels; make the value flatter"))
+    }
+
+    fn count(&mut self, bytes: usize, range: Range) -> Result<(), Diagnostic> {
+        self.expanded = self.expanded.saturating_add(bytes);
+        if self.expanded <= self.limits.max_expanded_bytes {
+            return Ok(());
+        }
+        let message = format!(
+            "with its aliases replaced by what they stand for, the file exceeds {} bytes",
+            self.limits.max_expanded_bytes
+        );
+        Err(self.error(range, message).help("do not build aliases from aliases"))
+    }
+
+    fn span(&self, range: Range) -> Span {
+        let (line, column) = (range.start.line(), range.start.col() + 1);
+        let end = if range.end.line() == line {
+            range.end.col() + 1
+        } else {
+            self.source.line(line).trim_end().chars().count() + 1
+        };
+        Span { line, column, width: end.saturating_sub(column) }
+    }
+
+    /// Where the innermost `[` or `{` stands that has not been closed yet.
+    fn open_bracket(&self) -> Option<Span> {
+        let is_bracket = |at: &Span| {
+            let c = self.source.line(at.line).chars().nth(at.column - 1);
+            matches!(c, Some('[' | '{'))
+        };
+        self.open.iter().rev().map(|open| self.span(open.start)).find(is_bracket)
+    }
+
+    fn error(&self, range: Range, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(Arc::clone(self.source), self.span(range), message)
+    }
+}

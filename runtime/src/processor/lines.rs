@@ -1,0 +1,170 @@
+//! The preprocessor `lines`: a message a line.
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::abi::batch::{Batch, Cutter, Rejected};
+
+use super::{reassembly::Partial, Preprocessor};
+
+/// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
+/// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
+/// line.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "lines")]
+pub(super) struct Config {
+    /// The longest line that is taken, in bytes. Longer ones go to `err`.
+    #[serde(default = "max_length")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    max_length: usize,
+}
+
+const fn max_length() -> usize {
+    4 << 20
+}
+
+pub(super) struct Lines {
+    max_length: usize,
+    /// Lines that have begun, by stream. Streams without one are not in here.
+    partial: HashMap<u64, Partial>,
+}
+
+impl Lines {
+    pub(super) fn new(config: Config) -> Self {
+        Self { max_length: config.max_length, partial: HashMap::new() }
+    }
+
+    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+        let stream = cutter.event().stream;
+        let mut partial = self.partial.remove(&stream).unwrap_or_default();
+        let mut start = 0;
+        while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
+            let end = start + length;
+            let stripped = end - usize::from(cutter.payload()[start..end].ends_with(b"\r"));
+            if start == end {
+                partial.strip_carriage_return();
+            }
+            partial.complete(cutter, start..stripped, self.max_length);
+            start = end + 1;
+        }
+        let end = cutter.payload().len();
+        partial.extend(&cutter.payload()[start..end], self.max_length);
+        let is_whole = !cutter.event().is_fragment();
+        if cutter.event().is_stream_end() {
+            if !partial.is_empty() {
+                partial.complete(cutter, 0..0, self.max_length);
+            }
+            cutter.pass();
+        } else if is_whole && !partial.is_empty() {
+            partial.complete(cutter, 0..0, self.max_length);
+        }
+        if !partial.is_empty() {
+            self.partial.insert(stream, partial);
+        }
+    }
+}
+
+impl Preprocessor for Lines {
+    fn process(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        batch.cut(|cutter| self.cut(cutter))
+    }
+
+    fn finish(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        let mut streams: Vec<u64> = self.partial.keys().copied().collect();
+        streams.sort_unstable();
+        streams.into_iter().for_each(|stream| batch.end_stream(stream));
+        self.process(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::abi::batch::{Batch, Rejected};
+
+    use super::{Config, Lines};
+    use crate::processor::Preprocessor;
+
+    fn lines(max_length: usize) -> Lines {
+        Lines::new(Config { max_length })
+    }
+
+    fn messages(batch: &Batch) -> Vec<String> {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        batch.events().iter().filter_map(|event| batch.raw(event)).map(text).collect()
+    }
+
+    fn run(lines: &mut Lines, fragments: &[&[u8]]) -> (Vec<String>, Vec<Rejected>) {
+        let (mut found, mut rejected) = (Vec::new(), Vec::new());
+        for fragment in fragments {
+            let mut batch = Batch::new();
+            batch.push_fragment(0, fragment);
+            rejected.extend(lines.process(&mut batch));
+            found.extend(messages(&batch));
+        }
+        let mut batch = Batch::new();
+        rejected.extend(lines.finish(&mut batch));
+        found.extend(messages(&batch));
+        (found, rejected)
+    }
+
+    #[test]
+    fn a_stream_cut_anywhere_gives_the_same_lines() {
+        let text = b"one\ntwo\r\n\nthree\rstill three\nlast";
+        let expected = ["one", "two", "", "three\rstill three", "last"];
+        for size in 1..=text.len() {
+            let pieces: Vec<&[u8]> = text.chunks(size).collect();
+            let (found, rejected) = run(&mut lines(100), &pieces);
+            assert_eq!(found, expected, "cut every {size} bytes");
+            assert!(rejected.is_empty());
+        }
+    }
+
+    #[test]
+    fn streams_do_not_mix() {
+        let mut lines = lines(100);
+        let mut batch = Batch::new();
+        batch.push_fragment(1, b"a");
+        batch.push_fragment(2, b"b");
+        batch.push_fragment(1, b"a\n");
+        batch.end_stream(2);
+        assert!(lines.process(&mut batch).is_empty());
+        assert_eq!(messages(&batch), ["aa", "b"]);
+    }
+
+    #[test]
+    fn a_whole_message_ends_its_last_line() {
+        let mut lines = lines(100);
+        let mut batch = Batch::new();
+        batch.push_message(0, b"a\nb");
+        batch.push_message(0, b"c");
+        assert!(lines.process(&mut batch).is_empty());
+        assert_eq!(messages(&batch), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_line_above_the_limit_is_rejected_with_its_length_and_the_rest_flows_on() {
+        for size in [3, 7, 100] {
+            let text = [b"ok\n".as_slice(), &[b'x'; 21], b"\nfine\n"].concat();
+            let pieces: Vec<&[u8]> = text.chunks(size).collect();
+            let (found, rejected) = run(&mut lines(20), &pieces);
+            assert_eq!(found, ["ok", "fine"], "cut every {size} bytes");
+            let [rejected] = &rejected[..] else { panic!("expected one, not {rejected:?}") };
+            assert!(rejected.error.to_string().contains("21 bytes"), "{}", rejected.error);
+        }
+    }
+
+    #[test]
+    fn of_a_huge_line_no_more_than_4_kib_are_kept() {
+        let mut lines = lines(1 << 20);
+        let mut batch = Batch::new();
+        batch.push_fragment(0, &vec![b'x'; 3 << 20]);
+        assert!(lines.process(&mut batch).is_empty());
+        let mut rest = Batch::new();
+        rest.push_fragment(0, b"x\n");
+        let rejected = lines.process(&mut rest);
+        assert_eq!(rest.original(&rejected[0].event).len(), 4 << 10);
+        assert!(rejected[0].error.to_string().contains("3145729 bytes"));
+    }
+}

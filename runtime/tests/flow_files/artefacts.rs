@@ -1,0 +1,156 @@
+//! The artefacts that the cases can name, with schemas made as plugins make them.
+
+use std::path::PathBuf;
+
+use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
+use tremor_runtime::flow::{Kind, Lookup, Resolver};
+
+/// Knows a handful of artefacts, none of which exists.
+pub(crate) struct Artefacts;
+
+/// Names, kinds and schemas.
+fn artefacts() -> Vec<(Kind, &'static str, Option<Value>)> {
+    let of = |schema: schemars::Schema| Some(schema.to_value());
+    vec![
+        (Kind::Connector, "file", of(schema_for!(File))),
+        (Kind::Connector, "tcp", of(schema_for!(Tcp))),
+        (Kind::Connector, "stdio", of(schema_for!(Nothing))),
+        (Kind::Connector, "bench", None),
+        (Kind::Codec, "json", of(schema_for!(Json))),
+        (Kind::Codec, "string", of(schema_for!(Nothing))),
+        (Kind::Preprocessor, "lines", of(schema_for!(Lines))),
+        (Kind::Postprocessor, "lines", of(schema_for!(Lines))),
+        (Kind::Operator, "passthrough", of(schema_for!(Nothing))),
+        (Kind::Operator, "filter", of(schema_for!(Filter))),
+        (Kind::Operator, "route", of(schema_for!(Route))),
+    ]
+}
+
+impl Resolver for Artefacts {
+    fn find(&self, kind: Kind, name: &str) -> Lookup {
+        if (kind, name) == (Kind::Connector, "outdated") {
+            return Lookup::Unusable("it was built for version 3 of the interface".to_owned());
+        }
+        artefacts()
+            .into_iter()
+            .find(|(known_kind, known, _)| (*known_kind, *known) == (kind, name))
+            .map_or(Lookup::Unknown, |(.., schema)| Lookup::Known { schema })
+    }
+
+    fn names(&self, kind: Kind) -> Vec<String> {
+        artefacts()
+            .into_iter()
+            .filter(|(known_kind, ..)| *known_kind == kind)
+            .map(|(_, name, _)| name.to_owned())
+            .collect()
+    }
+
+    fn searched(&self) -> Vec<PathBuf> {
+        vec!["plugins".into(), "../target/release".into()]
+    }
+
+    fn ports(&self, operator: &str, config: &Value) -> Vec<String> {
+        let routes = config["routes"].as_object().filter(|_| operator == "route");
+        routes.into_iter().flatten().map(|(route, _)| route.clone()).collect()
+    }
+}
+
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Nothing {}
+
+#[allow(dead_code)] // Only its schema is of use here, as below.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct File {
+    /// Path of the file,
+    /// relative to the flow file.
+    ///
+    /// More about it.
+    path: String,
+    /// What to do with the file.
+    mode: Mode,
+    #[serde(default)]
+    follow: bool,
+    /// Bytes to read at a time.
+    #[schemars(range(min = 512, max = 16_777_216))]
+    chunk: Option<u32>,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    /// Reads from the start.
+    Read,
+    Write,
+    Append,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Tcp {
+    addresses: Vec<Address>,
+    tls: Option<Tls>,
+    framing: Option<Framing>,
+    #[schemars(length(min = 1))]
+    greeting: Option<String>,
+    ratio: Option<f64>,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Address {
+    host: String,
+    port: u16,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Tls {
+    certificate: String,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[serde(tag = "by", rename_all = "lowercase", deny_unknown_fields)]
+enum Framing {
+    Length { bytes: u8 },
+    Separator { text: String },
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Json {
+    #[serde(default)]
+    sort_keys: bool,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Lines {
+    /// The longest line in bytes.
+    #[schemars(range(min = 1))]
+    max_length: Option<u64>,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Filter {
+    field: String,
+    equals: Option<String>,
+}
+
+#[allow(dead_code)]
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Route {
+    routes: std::collections::BTreeMap<String, String>,
+}

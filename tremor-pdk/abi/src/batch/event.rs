@@ -1,0 +1,130 @@
+//! One event of a batch: 64 bytes that point into the batch's buffers.
+
+use abi_stable::StableAbi;
+
+/// A range of a batch's bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Length in bytes.
+    pub len: u32,
+}
+
+impl Span {
+    /// The range, for slicing. Cannot overflow: both parts are 32 bits.
+    #[inline]
+    pub const fn range(self) -> std::ops::Range<usize> {
+        self.start as usize..self.start as usize + self.len as usize
+    }
+}
+
+/// Where an event's payload lies. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct PayloadKind(pub u8);
+
+impl PayloadKind {
+    /// There is none: the event marks the end of a stream.
+    pub const NONE: Self = Self(0);
+    /// Bytes that no codec has seen: a span of the batch's bytes.
+    pub const RAW: Self = Self(1);
+    /// A value of the batch's document: the index of its root node.
+    pub const DOCUMENT: Self = Self(2);
+    /// A value of the batch's table of edited values: its index.
+    pub const VALUE: Self = Self(3);
+}
+
+/// Truths about an event, one bit each.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct EventFlags(pub u8);
+
+impl EventFlags {
+    /// The payload is a part of a byte stream, cut anywhere; the next event of the stream goes on
+    /// where this one ends. Without it, the payload is a whole message.
+    pub const FRAGMENT: Self = Self(1);
+    /// The stream of this event ends here.
+    pub const STREAM_END: Self = Self(2);
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// One event. It owns nothing, so copying a batch's events is one `memcpy`, and dropping them is
+/// free; what it points to belongs to the batch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, StableAbi)]
+pub struct Event {
+    pub(crate) kind: PayloadKind,
+    pub(crate) flags: EventFlags,
+    reserved: u16,
+    /// Which source of the runtime it came from; zero until the runtime has stamped it.
+    pub source: u32,
+    /// [`PayloadKind::RAW`]: the span; otherwise `start` is the index that the kind names.
+    pub(crate) payload: Span,
+    /// The bytes it was decoded from, where they are known.
+    pub(crate) original: Span,
+    /// Position in the batch's values plus one; zero is none.
+    pub(crate) metadata: u32,
+    /// As `metadata`: where the event came from, in the connector's own words.
+    pub(crate) origin: u32,
+    /// The stream within the source: a connection, a file. Messages are only ever put together
+    /// from fragments of one stream.
+    pub stream: u64,
+    /// The pull of the source that brought it: the unit of acknowledgement.
+    pub pull: u64,
+    /// When it came in, in ns since the Unix epoch; zero until the runtime has stamped it, unless
+    /// the source knows better.
+    pub ingest_ns: u64,
+}
+
+impl Event {
+    pub(crate) const fn new(
+        kind: PayloadKind,
+        flags: EventFlags,
+        payload: Span,
+        stream: u64,
+    ) -> Self {
+        let original = Span { start: 0, len: 0 };
+        Self {
+            kind,
+            flags,
+            reserved: 0,
+            source: 0,
+            payload,
+            original,
+            metadata: 0,
+            origin: 0,
+            stream,
+            pull: 0,
+            ingest_ns: 0,
+        }
+    }
+
+    /// Whether the payload is a part of a byte stream and not a whole message.
+    #[inline]
+    pub const fn is_fragment(&self) -> bool {
+        self.flags.contains(EventFlags::FRAGMENT)
+    }
+
+    /// Whether the event marks the end of its stream.
+    #[inline]
+    pub const fn is_stream_end(&self) -> bool {
+        self.flags.contains(EventFlags::STREAM_END)
+    }
+
+    /// The same id, times, origin and metadata with another payload.
+    #[inline]
+    #[must_use]
+    pub(crate) const fn with_payload(mut self, kind: PayloadKind, payload: Span) -> Self {
+        self.kind = kind;
+        self.payload = payload;
+        self.flags = EventFlags(0);
+        self
+    }
+}

@@ -1,0 +1,221 @@
+//! Batches: what crosses the boundary, a queue or a thread is always a batch of events.
+//!
+//! # Memory layout
+//! ```text
+//! Batch ─┬─ events: [Event; n]   64 bytes each, own nothing, point into
+//!        ├─ values: [Value]      edited payloads, metadata and origins; usually empty
+//!        └─ shared ──► bytes: [u8]    raw messages and the strings of documents
+//!                      nodes: [Node]  documents, 16 bytes a node
+//! ```
+//! Events and values belong to one batch; bytes and nodes are shared by all batches that were
+//! cloned from it, and immutable while they are. So a fan-out copies 64 bytes an event, a filter
+//! only shortens its event list, and an edit touches the editor's batch alone.
+
+mod check;
+mod event;
+mod fill;
+mod rewrite;
+mod storage;
+
+use abi_stable::{StableAbi, std_types::RVec};
+
+pub use self::{
+    event::{Event, EventFlags, PayloadKind, Span},
+    rewrite::{Cutter, Payload, Rejected},
+    storage::Pool,
+};
+use crate::{
+    document::{Document, Node, ValueRef},
+    value::Value,
+};
+
+/// Events with the buffers that they point into. See the [module](self) for its shape.
+///
+/// Cloning shares the buffers: it copies the event list and the edited values, nothing else.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct Batch {
+    events: RVec<Event>,
+    values: RVec<Value<'static>>,
+    shared: storage::Shared,
+    limit: Limit,
+}
+
+/// How much a pull should add to a batch at most. A source that has one message in hand may exceed
+/// it by that message.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Limit {
+    /// In events.
+    pub events: u32,
+    /// In bytes of payload.
+    pub bytes: u32,
+}
+
+impl Default for Limit {
+    /// 256 events or 256 KiB.
+    fn default() -> Self {
+        Self { events: 256, bytes: 256 << 10 }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batch {
+    /// An empty batch whose buffers are freed with it.
+    pub fn new() -> Self {
+        Self::on(storage::Shared::unpooled())
+    }
+
+    /// An empty batch whose buffers come from `pool` and go back to it.
+    pub fn from_pool(pool: &Pool) -> Self {
+        Self::on(pool.take())
+    }
+
+    fn on(mut shared: storage::Shared) -> Self {
+        let (events, values) = match shared.storage_mut() {
+            Some(storage) => (
+                std::mem::take(&mut storage.spare_events),
+                std::mem::take(&mut storage.spare_values),
+            ),
+            None => (RVec::new(), RVec::new()),
+        };
+        Self { events, values, shared, limit: Limit::default() }
+    }
+
+    /// How many events there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether there is no event.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events, in order.
+    #[inline]
+    pub fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// The events, to stamp: ids and times.
+    #[inline]
+    pub fn events_mut(&mut self) -> &mut [Event] {
+        &mut self.events
+    }
+
+    /// The bytes that raw payloads and documents lie in. They hold more than the payloads: what
+    /// was filtered out, cut or decoded in place is still there.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.shared.storage().bytes
+    }
+
+    /// The nodes of all documents.
+    #[inline]
+    pub fn nodes(&self) -> &[Node] {
+        &self.shared.storage().nodes
+    }
+
+    /// Bytes that the byte buffer holds without growing.
+    pub fn byte_capacity(&self) -> usize {
+        self.shared.storage().bytes.capacity()
+    }
+
+    /// How much memory the batch's contents take, in bytes, edited values not counted: what a
+    /// queue is bounded by.
+    pub fn weight(&self) -> usize {
+        let storage = self.shared.storage();
+        storage.bytes.len()
+            + storage.nodes.len() * size_of::<Node>()
+            + self.events.len() * size_of::<Event>()
+    }
+
+    /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
+    #[inline]
+    pub fn raw(&self, event: &Event) -> Option<&[u8]> {
+        (event.kind == PayloadKind::RAW).then(|| self.slice(event.payload))
+    }
+
+    /// The payload as a value; `None` where it is raw, or there is none.
+    #[inline]
+    pub fn value(&self, event: &Event) -> Option<ValueRef<'_>> {
+        match event.kind {
+            PayloadKind::DOCUMENT => {
+                let document = Document::new(self.bytes(), self.nodes());
+                Some(document.root(event.payload.start))
+            }
+            PayloadKind::VALUE => self.table(event.payload.start),
+            _ => None,
+        }
+    }
+
+    /// The bytes that the event was decoded from; empty where there were none.
+    #[inline]
+    pub fn original(&self, event: &Event) -> &[u8] {
+        let span = if event.kind == PayloadKind::RAW { event.payload } else { event.original };
+        self.slice(span)
+    }
+
+    /// What is known about the event besides its payload; usually nothing.
+    #[inline]
+    pub fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
+        self.table(event.metadata.checked_sub(1)?)
+    }
+
+    /// Where the event came from in the connector's own words: a path, a peer's address.
+    #[inline]
+    pub fn origin(&self, event: &Event) -> Option<&str> {
+        self.table(event.origin.checked_sub(1)?)?.as_str()
+    }
+
+    fn table(&self, index: u32) -> Option<ValueRef<'_>> {
+        self.values.get(index as usize).map(ValueRef::from)
+    }
+
+    /// Bad spans, which only a plugin that forged them can make, are empty.
+    fn slice(&self, span: Span) -> &[u8] {
+        self.bytes().get(span.range()).unwrap_or_default()
+    }
+}
+
+impl Clone for Batch {
+    fn clone(&self) -> Self {
+        Self {
+            events: self.events.clone(),
+            values: self.values.clone(),
+            shared: self.shared.clone(),
+            limit: self.limit,
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // The last holder leaves its lists with the buffers, for the next batch.
+        if let Some(storage) = self.shared.storage_mut() {
+            self.events.clear();
+            self.values.clear();
+            storage.spare_events = std::mem::take(&mut self.events);
+            storage.spare_values = std::mem::take(&mut self.values);
+        }
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch")
+            .field("events", &self.events.len())
+            .field("values", &self.values.len())
+            .field("bytes", &self.bytes().len())
+            .field("nodes", &self.nodes().len())
+            .finish()
+    }
+}

@@ -1,0 +1,226 @@
+//! The buffers that the events of a batch point into: shared, counted once a batch, recycled.
+//!
+//! This is the only module of the batch with `unsafe` code. What it relies on:
+//! 1. [`Shared`] points to a live [`Storage`] and holds one of its `references`.
+//! 2. Who holds the only reference may write; nobody writes while there are two.
+//! 3. Who drops the last reference calls `release`, once, and never touches the storage again.
+//! 4. `release` and what is behind `pool` belong to the side that allocated the storage, so that a
+//!    batch can be dropped on either side of the boundary and on any thread.
+
+use std::{
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering, fence},
+    },
+};
+
+use abi_stable::{StableAbi, std_types::RVec};
+
+use super::Event;
+use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
+
+/// Buffers above this size are freed instead of recycled, so that one huge message does not stay
+/// in memory for good. Bytes.
+const RECYCLED_AT_MOST: usize = 4 << 20;
+
+#[repr(C)]
+#[derive(StableAbi)]
+pub(super) struct Storage {
+    references: AtomicUsize,
+    pub(super) bytes: ByteBuffer,
+    pub(super) nodes: NodeBuffer,
+    /// The event list and the value table of the last batch, empty, waiting for the next.
+    pub(super) spare_events: RVec<Event>,
+    pub(super) spare_values: RVec<Value<'static>>,
+    /// A second event list, for steps that write a new one while they read the old.
+    pub(super) scratch_events: RVec<Event>,
+    release: unsafe extern "C" fn(NonNull<Storage>),
+    pool: *const (),
+}
+
+/// One reference to a [`Storage`].
+#[repr(transparent)]
+#[derive(StableAbi)]
+pub(super) struct Shared(NonNull<Storage>);
+
+// SAFETY: the storage is plain memory behind an atomic count (rules 2 and 3), and what it is
+// released to is thread-safe (rule 4: a mutex behind an `Arc`).
+unsafe impl Send for Shared {}
+// SAFETY: as above; a shared reference only reads.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// A storage of its own, freed when the last reference goes.
+    pub(super) fn unpooled() -> Self {
+        Self::allocate(Weak::new().into_raw())
+    }
+
+    fn allocate(pool: *const Shelf) -> Self {
+        let storage = Box::new(Storage {
+            references: AtomicUsize::new(1),
+            bytes: RVec::new(),
+            nodes: RVec::new(),
+            spare_events: RVec::new(),
+            spare_values: RVec::new(),
+            scratch_events: RVec::new(),
+            release,
+            pool: pool.cast(),
+        });
+        Self(NonNull::from(Box::leak(storage)))
+    }
+
+    /// Whether nobody else holds the storage.
+    pub(super) fn is_unique(&self) -> bool {
+        // Acquire: what the others wrote before they let go is visible to us.
+        self.storage().references.load(Ordering::Acquire) == 1
+    }
+
+    pub(super) fn storage(&self) -> &Storage {
+        // SAFETY: rule 1; nobody writes while more than one reference exists (rule 2).
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The storage, to write to; `None` while somebody else holds it.
+    pub(super) fn storage_mut(&mut self) -> Option<&mut Storage> {
+        // SAFETY: rules 1 and 2: the only reference is ours, and `&mut self` keeps it so.
+        self.is_unique().then(|| unsafe { self.0.as_mut() })
+    }
+}
+
+impl Clone for Shared {
+    fn clone(&self) -> Self {
+        // Relaxed as in `Arc`: a new reference can only come from an existing one.
+        self.storage().references.fetch_add(1, Ordering::Relaxed);
+        Self(self.0)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.storage().references.fetch_sub(1, Ordering::Release) == 1 {
+            // Everybody's reads happen before the storage is used again, as in `Arc`.
+            fence(Ordering::Acquire);
+            let release = self.storage().release;
+            // SAFETY: rule 3: this was the last reference.
+            unsafe { release(self.0) };
+        }
+    }
+}
+
+/// Where storages wait to be used again.
+#[derive(Debug)]
+struct Shelf {
+    waiting: Mutex<Vec<Waiting>>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Waiting(NonNull<Storage>);
+
+// SAFETY: a waiting storage is referenced by nobody else (rule 3).
+unsafe impl Send for Waiting {}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        // SAFETY: it was leaked from a `Box` by `allocate`, on this side (rule 4), and nobody
+        // else refers to it; its own weak reference to the shelf goes with it.
+        unsafe {
+            let storage = Box::from_raw(self.0.as_ptr());
+            drop(Weak::from_raw(storage.pool.cast::<Shelf>()));
+        }
+    }
+}
+
+unsafe extern "C" fn release(storage: NonNull<Storage>) {
+    let waiting = Waiting(storage);
+    // SAFETY: the caller gave up the last reference (rule 3). The weak reference stays with the
+    // storage, hence `ManuallyDrop`.
+    let (storage, shelf) = unsafe {
+        let storage = &mut *storage.as_ptr();
+        let shelf = Weak::from_raw(storage.pool.cast::<Shelf>());
+        (storage, shelf)
+    };
+    let shelf = std::mem::ManuallyDrop::new(shelf);
+    let Some(shelf) = shelf.upgrade() else { return };
+    let held = storage.bytes.capacity() + storage.nodes.capacity() * size_of::<Node>();
+    if held > RECYCLED_AT_MOST {
+        return;
+    }
+    storage.bytes.clear();
+    storage.nodes.clear();
+    storage.references.store(1, Ordering::Relaxed);
+    let mut list = shelf.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    if list.len() < shelf.capacity {
+        list.push(waiting);
+    }
+}
+
+/// Storages that are used again: a batch taken from a pool brings the capacity of an earlier one,
+/// so that a running flow allocates nothing for its batches.
+///
+/// A storage comes back when the last batch that shares it is dropped, from whichever side of the
+/// boundary and whichever thread. Clones are handles to one pool.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Shelf>);
+
+impl Pool {
+    /// A pool that keeps at most `capacity` unused storages.
+    pub fn new(capacity: usize) -> Self {
+        Self(Arc::new(Shelf { waiting: Mutex::new(Vec::with_capacity(capacity)), capacity }))
+    }
+
+    /// How many storages wait to be used again.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    pub(super) fn take(&self) -> Shared {
+        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        match waiting {
+            Some(waiting) => Shared(std::mem::ManuallyDrop::new(waiting).0),
+            None => Shared::allocate(Arc::downgrade(&self.0).into_raw()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pool;
+    use crate::batch::Batch;
+
+    #[test]
+    fn a_storage_returns_when_its_last_batch_goes_and_keeps_its_capacity() {
+        let pool = Pool::new(2);
+        let mut batch = Batch::from_pool(&pool);
+        batch.push_message(0, b"some bytes");
+        let shared = batch.clone();
+        drop(batch);
+        assert_eq!(pool.waiting(), 0, "a consumer still reads");
+        std::thread::spawn(move || drop(shared)).join().unwrap();
+        assert_eq!(pool.waiting(), 1);
+        let again = Batch::from_pool(&pool);
+        assert!(again.is_empty() && again.bytes().is_empty());
+        assert!(again.byte_capacity() >= 10);
+    }
+
+    #[test]
+    fn a_pool_keeps_no_more_than_its_capacity_and_nothing_huge() {
+        let pool = Pool::new(1);
+        drop((Batch::from_pool(&pool), Batch::from_pool(&pool)));
+        assert_eq!(pool.waiting(), 1);
+        let mut huge = Batch::from_pool(&pool);
+        huge.push_message(0, &vec![0; super::RECYCLED_AT_MOST + 1]);
+        drop(huge);
+        assert_eq!(pool.waiting(), 0);
+    }
+
+    #[test]
+    fn a_batch_may_outlive_its_pool() {
+        let pool = Pool::new(1);
+        let mut batch = Batch::from_pool(&pool);
+        drop(pool);
+        batch.push_message(0, b"x");
+        assert_eq!(batch.len(), 1);
+    }
+}

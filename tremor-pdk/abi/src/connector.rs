@@ -1,0 +1,218 @@
+//! Connectors at the boundary: what a plugin implements through the adapters of `tremor-pdk` and
+//! the runtime calls. Authors use the traits of `tremor-pdk` instead.
+//!
+//! The order of calls: constructor, `connect` until it answers `true`, `create_source` and
+//! `create_sink`, `on_start`, then the data path. A source and a sink live as long as one
+//! connection; what must survive it lives in the connector. All calls to one object come one after
+//! the other, from any thread of the host.
+
+// What the macro generates trips over a lint that is younger than it.
+#![allow(non_local_definitions)]
+
+use abi_stable::{
+    StableAbi, sabi_trait,
+    std_types::{RBox, ROption, RResult, RStr, RVec},
+};
+use async_ffi::{BorrowingFfiFuture, FfiContext, FfiPoll};
+
+use crate::{batch::Batch, error::PluginError};
+
+/// The result of a call.
+pub type CallResult<T> = RResult<T, PluginError>;
+/// The result of a call that may take its time.
+pub type CallFuture<'a, T> = BorrowingFfiFuture<'a, CallResult<T>>;
+
+/// What a connector exchanges with the runtime: bytes, for which a codec is needed, or values.
+/// An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct CodecNeed(pub u8);
+
+impl CodecNeed {
+    /// Values; a codec in the flow is an error.
+    pub const STRUCTURED: Self = Self(0);
+    /// Bytes; the flow must name a codec.
+    pub const REQUIRED: Self = Self(1);
+    /// Bytes; where the flow names no codec, the default is used.
+    pub const OPTIONAL: Self = Self(2);
+}
+
+/// What a connector says about codecs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct CodecRequirement {
+    /// Whether there is to be one.
+    pub need: CodecNeed,
+    /// The codec that [`CodecNeed::OPTIONAL`] falls back to; empty otherwise.
+    pub default: RStr<'static>,
+}
+
+/// What a pull came to. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct PullKind(pub u8);
+
+impl PullKind {
+    /// What there is lies in the batch; pull again.
+    pub const EVENTS: Self = Self(0);
+    /// Nothing just now; pull again after the wait.
+    pub const IDLE: Self = Self(1);
+    /// There is nothing more and there never will be.
+    pub const FINISHED: Self = Self(2);
+}
+
+/// The answer to a pull.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct PullReply {
+    /// What it came to.
+    pub kind: PullKind,
+    /// How long to wait before the next pull after [`PullKind::IDLE`], in ns.
+    pub wait_ns: u64,
+}
+
+/// What became of delivered events. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Outcome(pub u8);
+
+impl Outcome {
+    /// The sink's peer has them, as far as it promises anything.
+    pub const DELIVERED: Self = Self(0);
+    /// They cannot be delivered; trying again is no use.
+    pub const FAILED: Self = Self(1);
+    /// They were not delivered this time; the runtime delivers them again.
+    pub const RETRY: Self = Self(2);
+}
+
+/// A run of events of a batch that something other than delivery became of.
+#[repr(C)]
+#[derive(Clone, Debug, PartialEq, Eq, StableAbi)]
+pub struct OutcomeRange {
+    /// Position of the first event.
+    pub start: u32,
+    /// How many events.
+    pub len: u32,
+    /// What became of them.
+    pub outcome: Outcome,
+    /// Why.
+    pub error: PluginError,
+}
+
+/// The answer to a delivery. Events in no range were delivered; ranges come in order and do not
+/// overlap.
+#[repr(C)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct DeliverReply {
+    /// The exceptions.
+    pub exceptions: RVec<OutcomeRange>,
+}
+
+/// What a sink is told besides events. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Signal(pub u8);
+
+impl Signal {
+    /// Some time has passed: a chance for what is due.
+    pub const TICK: Self = Self(0);
+    /// No event follows: whatever the sink holds back goes out now.
+    pub const DRAIN: Self = Self(1);
+}
+
+/// A connector behind the boundary.
+pub type RawConnectorBox = RawConnector_TO<RBox<()>>;
+/// A source behind the boundary.
+pub type RawSourceBox = RawSource_TO<RBox<()>>;
+/// A sink behind the boundary.
+pub type RawSinkBox = RawSink_TO<RBox<()>>;
+
+/// A connector: connects, and makes the source and the sink of one connection.
+#[sabi_trait]
+pub trait RawConnector: Send + 'static {
+    /// What it says about codecs. Asked once, before anything else.
+    fn codec_requirement(&self) -> CodecRequirement;
+
+    /// Connects to the peer. `attempt` counts from 1 and starts again once connected. `false` is
+    /// "not yet": the host retries with backoff, as it does for errors worth retrying.
+    fn connect(&mut self, attempt: u64) -> CallFuture<'_, bool>;
+
+    /// Makes the source of this connection; none where the connector is only a sink.
+    fn create_source(&mut self) -> CallFuture<'_, ROption<RawSourceBox>>;
+
+    /// Makes the sink of this connection; none where the connector is only a source.
+    fn create_sink(&mut self) -> CallFuture<'_, ROption<RawSinkBox>>;
+
+    /// Events are about to flow.
+    fn on_start(&mut self) -> CallFuture<'_, ()>;
+
+    /// No event flows until `on_resume`.
+    fn on_pause(&mut self) -> CallFuture<'_, ()>;
+
+    /// Events flow again.
+    fn on_resume(&mut self) -> CallFuture<'_, ()>;
+
+    /// The source is not pulled any more; what is under way still arrives at the sink.
+    fn on_drain(&mut self) -> CallFuture<'_, ()>;
+
+    /// The end, source and sink are gone.
+    fn on_stop(&mut self) -> CallFuture<'_, ()>;
+
+    /// The connection is gone; `connect` follows.
+    fn on_connection_lost(&mut self) -> CallFuture<'_, ()>;
+
+    /// `connect` succeeded.
+    #[sabi(last_prefix_field)]
+    fn on_connection_established(&mut self) -> CallFuture<'_, ()>;
+}
+
+/// A source: fills batches.
+///
+/// `poll_pull` is polled with the same batch until it is ready. While it is pending the events of
+/// the batch may live with the plugin; when it is ready they are in `batch`. Before the host calls
+/// anything else while a pull is pending, it gives the pull up.
+#[sabi_trait]
+pub trait RawSource: Send + 'static {
+    /// Adds what there is to `batch`, within its limit.
+    fn poll_pull(
+        &mut self,
+        context: &mut FfiContext<'_>,
+        batch: &mut Batch,
+    ) -> FfiPoll<CallResult<PullReply>>;
+
+    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then.
+    fn give_up(&mut self, batch: &mut Batch);
+
+    /// Whether `ack` and `fail` mean anything to it. Asked once.
+    fn is_transactional(&self) -> bool;
+
+    /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
+    fn ack(&mut self, pull: u64) -> CallResult<()>;
+
+    /// An event of this pull could not be delivered.
+    fn fail(&mut self, pull: u64) -> CallResult<()>;
+
+    /// A sink downstream is down (`true`): it is no use to pull; or it is back.
+    #[sabi(last_prefix_field)]
+    fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()>;
+}
+
+/// A sink: takes batches.
+///
+/// `poll_deliver` is polled with the same batch until it is ready, as `poll_pull` is.
+#[sabi_trait]
+pub trait RawSink: Send + 'static {
+    /// Delivers the events of `batch`: raw where the connector asked for bytes, values otherwise.
+    #[sabi(last_prefix_field)]
+    fn poll_deliver(
+        &mut self,
+        context: &mut FfiContext<'_>,
+        batch: &mut Batch,
+    ) -> FfiPoll<CallResult<DeliverReply>>;
+
+    /// Something other than events. Since ABI 1.1; without it, signals pass the sink by.
+    fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
+        let _ = signal;
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+}

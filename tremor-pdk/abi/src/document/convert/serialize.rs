@@ -1,0 +1,44 @@
+//! Values and views serialise.
+
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
+
+use crate::document::{MAX_DEPTH, Shape, ValueRef};
+
+/// A value that may hold containers `depth` levels deep; what lies deeper is `null`.
+struct Nested<'a>(ValueRef<'a>, usize);
+
+impl Serialize for Nested<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(value, depth) = *self;
+        match value.shape() {
+            Shape::Null => serializer.serialize_unit(),
+            Shape::Bool(value) => serializer.serialize_bool(value),
+            Shape::I64(value) => serializer.serialize_i64(value),
+            Shape::U64(value) => serializer.serialize_u64(value),
+            Shape::F64(value) => serializer.serialize_f64(value),
+            Shape::String(text) => serializer.serialize_str(text),
+            Shape::Bytes(data) => serializer.serialize_bytes(data),
+            Shape::Array(_) | Shape::Object(_) if depth == 0 => serializer.serialize_unit(),
+            Shape::Array(array) => {
+                let mut seq = serializer.serialize_seq(Some(array.len()))?;
+                for element in array {
+                    seq.serialize_element(&Nested(element, depth - 1))?;
+                }
+                seq.end()
+            }
+            Shape::Object(object) => {
+                let mut map = serializer.serialize_map(Some(object.len()))?;
+                for (key, value) in object {
+                    map.serialize_entry(key, &Nested(value, depth - 1))?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+impl Serialize for ValueRef<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Nested(*self, MAX_DEPTH).serialize(serializer)
+    }
+}

@@ -1,0 +1,152 @@
+//! Documents that nobody should have written.
+
+use proptest::prelude::*;
+
+use super::{any_value, document};
+use crate::{
+    document::{
+        Document, Invalid, MAX_DEPTH, Node, Reason, ValueRef, Writer, fingerprint, read, validate,
+    },
+    value::Value,
+};
+use abi_stable::std_types::RVec;
+
+/// A node of any kind that refers to something near or far.
+fn any_node() -> impl Strategy<Value = Node> {
+    let number = prop_oneof![4 => 0_u64..12, 1 => any::<u64>()];
+    let len = prop_oneof![4 => 0_u32..6, 1 => any::<u32>()];
+    (0_u8..11, len, number).prop_map(|(kind, len, number)| match kind {
+        0 => Node::null(),
+        1 => Node::bool(number & 1 == 1),
+        2 => Node::u64(number),
+        3 => Node::f64(f64::from_bits(number)),
+        4 => Node::string(number, len),
+        5 => Node::bytes(number, len),
+        6 | 7 => Node::array(len, number),
+        8 => Node::key(number, len, fingerprint(b"aaa")),
+        _ => Node::object(len, number),
+    })
+}
+
+/// Reads everything that can be read.
+fn exhaust(view: ValueRef<'_>) {
+    let copy = view.to_value();
+    let _ = (view == copy.view(), view.cmp(&view), view.to_string(), view.value_type());
+    let _ = (view.is_null(), view.as_bool(), view.as_i64(), view.as_u64(), view.cast_f64());
+    let _ = (view.as_str(), view.as_bytes(), view.get("aaa"), view.get_idx(2));
+    let _ = (read::<Value<'_>>(view), serde_json::to_string(&view), hash(view));
+    if let Some(array) = view.as_array() {
+        assert!(array.iter().count() <= array.len());
+    }
+    if let Some(object) = view.as_object() {
+        assert!(object.iter().count() <= object.len());
+    }
+    let (mut bytes, mut nodes) = (RVec::new(), RVec::new());
+    let mut writer = Writer::new(&mut bytes, &mut nodes);
+    writer.write_value(view);
+    if let Ok(root) = writer.finish() {
+        assert_eq!(validate(&bytes, &nodes, root), Ok(()));
+    }
+}
+
+fn hash(view: ValueRef<'_>) {
+    std::hash::Hash::hash(&view, &mut std::collections::hash_map::DefaultHasher::new());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn reading_never_fails(
+        bytes in prop::collection::vec(prop_oneof![3 => Just(b'a'), 1 => any::<u8>()], 0..20),
+        nodes in prop::collection::vec(any_node(), 0..24),
+        root in 0_u32..3,
+    ) {
+        let view = Document::new(&bytes, &nodes).root(root);
+        exhaust(view);
+        if let Ok(trusted) = Document::validated(&bytes, &nodes, root) {
+            exhaust(trusted);
+            prop_assert_eq!(trusted, view);
+        }
+    }
+
+    #[test]
+    fn one_wrong_node_is_found_or_harmless(
+        value in any_value(),
+        at in any::<prop::sample::Index>(),
+        node in any_node(),
+    ) {
+        let (bytes, nodes, root) = document(&value);
+        let mut nodes = nodes.to_vec();
+        let at = at.index(nodes.len());
+        nodes[at] = node;
+        let view = Document::new(&bytes, &nodes).root(root);
+        exhaust(view);
+        if validate(&bytes, &nodes, root).is_ok() {
+            let (bytes, nodes, root) = document(&view.to_value());
+            prop_assert_eq!(validate(&bytes, &nodes, root), Ok(()));
+        }
+    }
+}
+
+#[test]
+fn every_kind_of_damage_is_named() {
+    let text = b"abc\xff";
+    let key = Node::key(0, 3, fingerprint(b"abc"));
+    let check = |nodes: &[Node]| {
+        validate(text, nodes, 0).map_err(|Invalid { node, reason }| (node, reason))
+    };
+    let cases: [(&[Node], usize, Reason); 14] = [
+        (&[], 0, Reason::Missing),
+        (&[Node::array(1, 1)], 1, Reason::Missing),
+        (&[Node::array(1, 2), Node::array(0, 2), Node::null()], 1, Reason::Span),
+        (&[Node::array(0, 2), Node::null()], 0, Reason::Span),
+        (&[Node::array(0, 0)], 0, Reason::Span),
+        (&[Node::array(1, u64::MAX)], 0, Reason::Span),
+        (&[Node::string(4, 1)], 0, Reason::Range),
+        (&[Node::bytes(u64::MAX, u32::MAX)], 0, Reason::Range),
+        (&[Node::string(3, 1)], 0, Reason::Utf8),
+        (&[Node::object(1, 3), Node::null(), Node::null()], 1, Reason::Key),
+        (&[Node::object(1, 3), Node::string(0, 3), Node::null()], 1, Reason::Key),
+        (&[Node::object(1, 2), key], 2, Reason::Missing),
+        (&[key], 0, Reason::Content),
+        (&[Node::object(2, 3), key, Node::null()], 3, Reason::Missing),
+    ];
+    for (nodes, node, reason) in cases {
+        assert_eq!(check(nodes), Err((node, reason)), "{nodes:?}");
+    }
+    assert_eq!(check(&[Node::object(1, 3), key, Node::string(1, 2)]), Ok(()));
+}
+
+#[test]
+fn deep_nesting_ends_at_the_limit() {
+    let nested = |levels: usize| -> Vec<Node> {
+        let heads = (0..levels).map(|n| Node::array(1, (levels - n + 1) as u64));
+        heads.chain([Node::bool(true)]).collect()
+    };
+    assert_eq!(validate(b"", &nested(MAX_DEPTH), 0), Ok(()));
+    let deep = nested(100_000);
+    let found = validate(b"", &deep, 0);
+    assert_eq!(found, Err(Invalid { node: MAX_DEPTH, reason: Reason::Depth }));
+
+    let view = Document::new(b"", &deep).root(0);
+    exhaust(view);
+    assert_eq!(view.to_string().matches('[').count(), MAX_DEPTH);
+}
+
+#[test]
+fn nodes_that_claim_each_other_are_read_once() {
+    let nodes = vec![Node::array(u32::MAX, 1); 64];
+    exhaust(Document::new(b"", &nodes).root(0));
+    let mut nodes = vec![Node::array(u32::MAX, u64::MAX); 64];
+    exhaust(Document::new(b"", &nodes).root(0));
+    nodes.fill(Node::object(u32::MAX, 1));
+    exhaust(Document::new(b"", &nodes).root(0));
+}
+
+#[test]
+fn text_of_unknown_origin_is_checked_when_read() {
+    let nodes = [Node::string(0, 1)];
+    let view = Document::new(b"\xff", &nodes).root(0);
+    assert_eq!(view.as_str(), None);
+    assert!(view.is_null());
+}

@@ -1,0 +1,254 @@
+//! What the host does for a plugin: the only way from a plugin to the runtime.
+
+use abi_stable::{
+    StableAbi,
+    std_types::{RResult, RStr},
+};
+use async_ffi::FfiFuture;
+
+use crate::error::PluginError;
+
+/// The importance of a log line. An open set; what is unknown is logged as [`LogLevel::INFO`].
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct LogLevel(pub u8);
+
+impl LogLevel {
+    /// Something failed.
+    pub const ERROR: Self = Self(1);
+    /// Something is off and somebody should look.
+    pub const WARN: Self = Self(2);
+    /// Something worth knowing, rarely.
+    pub const INFO: Self = Self(3);
+    /// For whoever looks for a fault.
+    pub const DEBUG: Self = Self(4);
+    /// Everything.
+    pub const TRACE: Self = Self(5);
+}
+
+/// What a metric does with what is recorded. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
+pub struct MetricKind(pub u8);
+
+impl MetricKind {
+    /// Adds it up.
+    pub const COUNTER: Self = Self(0);
+    /// Keeps the last.
+    pub const GAUGE: Self = Self(1);
+    /// Keeps the distribution.
+    pub const HISTOGRAM: Self = Self(2);
+}
+
+/// What a file descriptor is to be ready for. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Interest(pub u8);
+
+impl Interest {
+    /// A read would not block.
+    pub const READABLE: Self = Self(0);
+    /// A write would not block.
+    pub const WRITABLE: Self = Self(1);
+}
+
+/// A piece of work that may block, for the host's pool of threads.
+///
+/// Dropped without having run, it drops what it captured.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct Job {
+    data: *mut (),
+    run: unsafe extern "C" fn(*mut ()),
+    discard: unsafe extern "C" fn(*mut ()),
+}
+
+// SAFETY: `Job::new` only takes closures that are `Send`.
+unsafe impl Send for Job {}
+
+impl Job {
+    /// A job that runs `work`. A panic in it ends the job; the host never sees it.
+    pub fn new<F: FnOnce() + Send + 'static>(work: F) -> Self {
+        /// # Safety
+        /// `data` comes from `Box::<F>::into_raw` and is not used again.
+        unsafe extern "C" fn run<F: FnOnce()>(data: *mut ()) {
+            // SAFETY: the contract of this function.
+            let work = unsafe { Box::from_raw(data.cast::<F>()) };
+            contain(move || (*work)());
+        }
+        /// # Safety
+        /// As for `run`.
+        unsafe extern "C" fn discard<F>(data: *mut ()) {
+            // SAFETY: the contract of this function.
+            let work = unsafe { Box::from_raw(data.cast::<F>()) };
+            contain(move || drop(work));
+        }
+        Self { data: Box::into_raw(Box::new(work)).cast(), run: run::<F>, discard: discard::<F> }
+    }
+
+    /// Runs the job on this thread.
+    pub fn run(self) {
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `data` is the box that `new` made, and `ManuallyDrop` keeps it from being freed
+        // a second time.
+        unsafe { (this.run)(this.data) }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // SAFETY: a job that ran was forgotten; this one still owns its box.
+        unsafe { (self.discard)(self.data) }
+    }
+}
+
+/// Keeps a panic from crossing the boundary. Whoever waits for the result of the work learns from
+/// its absence.
+fn contain(work: impl FnOnce()) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
+        // Even dropping the payload may panic.
+        std::mem::forget(payload);
+    }
+}
+
+/// The functions of the host. The first argument of each is the context of [`HostHandle`].
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = HostFunctionsRef)))]
+#[sabi(missing_field(panic))]
+pub struct HostFunctions {
+    /// One more handle to the context.
+    pub retain: unsafe extern "C" fn(*const ()),
+    /// One handle less.
+    pub release: unsafe extern "C" fn(*const ()),
+    /// Whether a line of this level would be written.
+    pub log_enabled: unsafe extern "C" fn(*const (), LogLevel) -> bool,
+    /// Writes a line to the host's log, under the component's name.
+    pub log: unsafe extern "C" fn(*const (), LogLevel, RStr<'_>),
+    /// The time in ns since the Unix epoch.
+    pub now_ns: unsafe extern "C" fn(*const ()) -> u64,
+    /// Registers a metric of this component (kind, name, help) and gives its number. The same name
+    /// gives the same number.
+    pub metric: unsafe extern "C" fn(*const (), MetricKind, RStr<'_>, RStr<'_>) -> u32,
+    /// Records a value of a registered metric.
+    pub record: unsafe extern "C" fn(*const (), u32, f64),
+    /// Runs a future on the host's executor, under a name for logs.
+    pub spawn: unsafe extern "C" fn(*const (), RStr<'_>, FfiFuture<()>),
+    /// Runs a job on the host's pool of threads for blocking work.
+    pub spawn_blocking: unsafe extern "C" fn(*const (), Job),
+    /// Ready after so many ns.
+    pub sleep: unsafe extern "C" fn(*const (), u64) -> FfiFuture<()>,
+    /// Ready when the file descriptor is. The descriptor must stay open until then.
+    pub ready:
+        unsafe extern "C" fn(*const (), i32, Interest) -> FfiFuture<RResult<(), PluginError>>,
+    /// The component's connection is lost: the host reconnects it.
+    pub connection_lost: unsafe extern "C" fn(*const ()),
+    /// Ends the run. Graceful: everything drains first.
+    #[sabi(last_prefix_field)]
+    pub request_stop: unsafe extern "C" fn(*const (), bool, RStr<'_>),
+}
+
+/// A component's handle to the host.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct HostHandle {
+    functions: HostFunctionsRef,
+    context: *const (),
+}
+
+// SAFETY: whoever makes a handle promises that the functions may be called from any thread.
+unsafe impl Send for HostHandle {}
+// SAFETY: as above.
+unsafe impl Sync for HostHandle {}
+
+impl HostHandle {
+    /// A handle that owns one reference to `context`.
+    ///
+    /// # Safety
+    /// Every function may be called with `context` from any thread as long as it was retained at
+    /// least as often as released.
+    pub unsafe fn new(functions: HostFunctionsRef, context: *const ()) -> Self {
+        Self { functions, context }
+    }
+
+    /// Whether a line of this level would be written. Cheap: ask before formatting.
+    pub fn log_enabled(&self, level: LogLevel) -> bool {
+        // SAFETY: `new`'s contract; so in all methods below.
+        unsafe { self.functions.log_enabled()(self.context, level) }
+    }
+
+    /// Writes a line to the host's log.
+    pub fn log(&self, level: LogLevel, message: &str) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.log()(self.context, level, message.into()) }
+    }
+
+    /// The time in ns since the Unix epoch.
+    pub fn now_ns(&self) -> u64 {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.now_ns()(self.context) }
+    }
+
+    /// Registers a metric and gives its number.
+    pub fn metric(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.metric()(self.context, kind, name.into(), help.into()) }
+    }
+
+    /// Records a value of a registered metric.
+    pub fn record(&self, metric: u32, value: f64) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.record()(self.context, metric, value) }
+    }
+
+    /// Runs a future on the host's executor.
+    pub fn spawn(&self, name: &str, future: FfiFuture<()>) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.spawn()(self.context, name.into(), future) }
+    }
+
+    /// Runs a job on the host's pool of threads for blocking work.
+    pub fn spawn_blocking(&self, job: Job) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.spawn_blocking()(self.context, job) }
+    }
+
+    /// Ready after so many ns.
+    pub fn sleep(&self, ns: u64) -> FfiFuture<()> {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.sleep()(self.context, ns) }
+    }
+
+    /// Ready when the file descriptor is.
+    pub fn ready(&self, fd: i32, interest: Interest) -> FfiFuture<RResult<(), PluginError>> {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.ready()(self.context, fd, interest) }
+    }
+
+    /// Says that the component's connection is lost.
+    pub fn connection_lost(&self) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.connection_lost()(self.context) }
+    }
+
+    /// Ends the run.
+    pub fn request_stop(&self, graceful: bool, reason: &str) {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
+    }
+}
+
+impl Clone for HostHandle {
+    fn clone(&self) -> Self {
+        // SAFETY: `new`'s contract: this handle holds a reference.
+        unsafe { self.functions.retain()(self.context) };
+        Self { functions: self.functions, context: self.context }
+    }
+}
+
+impl Drop for HostHandle {
+    fn drop(&mut self) {
+        // SAFETY: `new`'s contract: this handle's reference is given back once.
+        unsafe { self.functions.release()(self.context) }
+    }
+}

@@ -1,0 +1,231 @@
+//! What a plugin library says about itself without being loaded: a record in a section of its own.
+//!
+//! # Format
+//! ```text
+//!  0..16            16..20           20..24           24..
+//! +----------------+----------------+----------------+------------------------+
+//! | magic          | version u32 LE | length u32 LE  | JSON, `length` bytes   |
+//! +----------------+----------------+----------------+------------------------+
+//! ```
+//! The section is as large as [`Record`]; what is behind the JSON is zero. The record's version
+//! changes when a reader of the old one would be misled; keys may be added at any time.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+/// The section's name, for Mach-O with its segment in front.
+#[cfg(target_vendor = "apple")]
+pub const SECTION: &str = "__DATA,__tremor_pdk";
+/// The section's name.
+#[cfg(not(target_vendor = "apple"))]
+pub const SECTION: &str = ".tremor";
+
+/// The first bytes of a record.
+pub const MAGIC: [u8; 16] = *b"\x7fTREMOR-PLUGIN\r\n";
+/// The version of the record that this crate reads and writes.
+pub const VERSION: u32 = 1;
+
+const HEADER: usize = 24;
+const JSON: usize = 4_096 - HEADER;
+
+/// The record as it lies in the section: 4,096 bytes.
+#[repr(C)]
+pub struct Record {
+    magic: [u8; 16],
+    version: [u8; 4],
+    length: [u8; 4],
+    json: [u8; JSON],
+}
+
+impl Record {
+    /// A record around a JSON text. In a constant, too long a text fails the build.
+    ///
+    /// # Panics
+    /// Where the text is longer than 4,072 bytes.
+    #[allow(clippy::cast_possible_truncation)] // at most `JSON`
+    pub const fn new(json: &JsonText) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION.to_le_bytes(),
+            length: (json.len as u32).to_le_bytes(),
+            json: json.buffer,
+        }
+    }
+}
+
+/// JSON text under construction at compile time.
+pub struct JsonText {
+    buffer: [u8; JSON],
+    len: usize,
+}
+
+impl Default for JsonText {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl JsonText {
+    /// An empty text.
+    pub const fn new() -> Self {
+        Self { buffer: [0; JSON], len: 0 }
+    }
+
+    /// Adds `text` as it is.
+    ///
+    /// # Panics
+    /// Where the record would be too long; so do the other methods.
+    #[must_use]
+    pub const fn raw(mut self, text: &str) -> Self {
+        let bytes = text.as_bytes();
+        assert!(self.len + bytes.len() <= JSON, "the plugin's metadata is longer than 4,072 bytes");
+        let mut i = 0;
+        while i < bytes.len() {
+            self.buffer[self.len + i] = bytes[i];
+            i += 1;
+        }
+        self.len += bytes.len();
+        self
+    }
+
+    /// Adds `text` as a JSON string, escaped as RFC 8259 wants it.
+    #[must_use]
+    pub const fn string(mut self, text: &str) -> Self {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        self = self.raw("\"");
+        let bytes = text.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            let byte = bytes[i];
+            if byte == b'"' || byte == b'\\' {
+                self = self.byte(b'\\').byte(byte);
+            } else if byte < 0x20 {
+                self = self.raw("\\u00").byte(HEX[(byte >> 4) as usize]);
+                self = self.byte(HEX[(byte & 15) as usize]);
+            } else {
+                self = self.byte(byte);
+            }
+            i += 1;
+        }
+        self.raw("\"")
+    }
+
+    /// Adds a number.
+    #[must_use]
+    pub const fn number(mut self, value: u16) -> Self {
+        if value >= 10 {
+            self = self.number(value / 10);
+        }
+        self.byte(b'0' + (value % 10) as u8)
+    }
+
+    const fn byte(mut self, byte: u8) -> Self {
+        assert!(self.len < JSON, "the plugin's metadata is longer than 4,072 bytes");
+        self.buffer[self.len] = byte;
+        self.len += 1;
+        self
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Metadata {
+    /// The plugin's package name.
+    pub name: String,
+    /// The plugin's package version.
+    pub version: String,
+    /// What the plugin is for, in a line.
+    #[serde(default)]
+    pub description: String,
+    /// The ABI that it was built for, as `major.minor`.
+    pub abi: String,
+    /// The version of `tremor-pdk` that it was built with.
+    pub pdk: String,
+    /// What a panic does: `unwind` or `abort`.
+    pub panic: String,
+    /// What it offers.
+    pub artefacts: Vec<ArtefactMetadata>,
+}
+
+/// What a record says of one artefact.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ArtefactMetadata {
+    /// `connector`, `codec` and so on.
+    pub kind: String,
+    /// The `type` that flow files name it by.
+    pub name: String,
+    /// What it is for, in a line.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// Why a section is not a record that can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotARecord {
+    /// It is shorter than its header or than the header says.
+    Truncated,
+    /// It does not start with [`MAGIC`].
+    Magic,
+    /// It is of a version that this crate does not read.
+    Version(u32),
+}
+
+impl fmt::Display for NotARecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the metadata record is cut short"),
+            Self::Magic => f.write_str("the metadata record does not start as one"),
+            Self::Version(version) => {
+                write!(f, "the metadata record has version {version}, expected {VERSION}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotARecord {}
+
+/// The JSON text of the record that `section` holds.
+///
+/// # Errors
+/// [`NotARecord`], where it holds none.
+pub fn json_of(section: &[u8]) -> Result<&[u8], NotARecord> {
+    let header = section.get(..HEADER).ok_or(NotARecord::Truncated)?;
+    let word = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| header[at + i]));
+    if header[..16] != MAGIC {
+        return Err(NotARecord::Magic);
+    }
+    if word(16) != VERSION {
+        return Err(NotARecord::Version(word(16)));
+    }
+    section.get(HEADER..HEADER + word(20) as usize).ok_or(NotARecord::Truncated)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JsonText, NotARecord, Record, json_of};
+
+    fn bytes(record: &Record) -> Vec<u8> {
+        [&record.magic[..], &record.version, &record.length, &record.json].concat()
+    }
+
+    #[test]
+    fn text_made_at_compile_time_is_json() {
+        const TEXT: JsonText =
+            JsonText::new().raw("[").string("a\"\\\n\u{1}é").raw(",").number(407).raw("]");
+        let section = bytes(&Record::new(&TEXT));
+        let value: serde_json::Value = serde_json::from_slice(json_of(&section).unwrap()).unwrap();
+        assert_eq!(value, serde_json::json!(["a\"\\\n\u{1}é", 407]));
+    }
+
+    #[test]
+    fn what_is_not_a_record_is_told_apart() {
+        let record = bytes(&Record::new(&JsonText::new().raw("{}")));
+        assert_eq!(json_of(&record[..20]), Err(NotARecord::Truncated));
+        assert_eq!(json_of(&record[..25]), Err(NotARecord::Truncated));
+        assert_eq!(json_of(&[0; 64]), Err(NotARecord::Magic));
+        let mut newer = record;
+        newer[16] = 9;
+        assert_eq!(json_of(&newer), Err(NotARecord::Version(9)));
+    }
+}

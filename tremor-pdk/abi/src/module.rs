@@ -1,0 +1,93 @@
+//! The root module: what the runtime finds in a library once it has been checked and loaded.
+
+use abi_stable::{
+    StableAbi, declare_root_module_statics,
+    library::RootModule,
+    package_version_strings,
+    sabi_types::VersionStrings,
+    std_types::{RResult, RStr, RString, RVec},
+};
+
+use crate::{
+    connector::RawConnectorBox, error::PluginError, host::HostHandle, value::Value,
+    version::AbiVersion,
+};
+
+/// What kind of component an artefact is. An open set.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, StableAbi)]
+pub struct ArtefactKind(pub u16);
+
+impl ArtefactKind {
+    /// Talks to the world: a source, a sink, or both.
+    pub const CONNECTOR: Self = Self(0);
+    /// Turns bytes into values and back. Reserved.
+    pub const CODEC: Self = Self(1);
+    /// Cuts and transforms bytes before the codec. Reserved.
+    pub const PREPROCESSOR: Self = Self(2);
+    /// Frames and transforms bytes behind the codec. Reserved.
+    pub const POSTPROCESSOR: Self = Self(3);
+    /// Transforms events. Reserved.
+    pub const OPERATOR: Self = Self(4);
+    /// Reserved.
+    pub const FUNCTION: Self = Self(5);
+
+    /// The kind in the words of metadata and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::CONNECTOR => "connector",
+            Self::CODEC => "codec",
+            Self::PREPROCESSOR => "preprocessor",
+            Self::POSTPROCESSOR => "postprocessor",
+            Self::OPERATOR => "operator",
+            Self::FUNCTION => "function",
+            _ => "unknown",
+        }
+    }
+}
+
+/// One component that a library offers.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = ArtefactRef)))]
+#[sabi(missing_field(option))]
+pub struct Artefact {
+    /// What it is.
+    pub kind: ArtefactKind,
+    /// The `type` that flow files name it by.
+    pub name: RStr<'static>,
+    /// The JSON Schema of its configuration, as JSON text.
+    pub config_schema: extern "C" fn() -> RString,
+    /// Makes a connector: its name in the flow, its configuration, its handle to the host. An
+    /// artefact of another kind answers that this is unsupported.
+    #[sabi(last_prefix_field)]
+    pub create_connector: extern "C" fn(
+        RStr<'_>,
+        &Value<'static>,
+        HostHandle,
+    ) -> RResult<RawConnectorBox, PluginError>,
+    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
+    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.
+    pub validate: extern "C" fn(&Value<'static>) -> RResult<(), PluginError>,
+}
+
+/// The root module of a plugin library.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = PluginModuleRef)))]
+#[sabi(missing_field(panic))]
+pub struct PluginModule {
+    /// The ABI that the plugin was built for.
+    pub abi_version: AbiVersion,
+    /// What it offers.
+    #[sabi(last_prefix_field)]
+    pub artefacts: extern "C" fn() -> RVec<ArtefactRef>,
+}
+
+impl RootModule for PluginModuleRef {
+    // Never loaded through abi_stable's own loader, which caches the first library for good.
+    declare_root_module_statics! {PluginModuleRef}
+    const BASE_NAME: &'static str = "tremor_plugin";
+    const NAME: &'static str = "tremor_plugin";
+    const VERSION_STRINGS: VersionStrings = package_version_strings!();
+}

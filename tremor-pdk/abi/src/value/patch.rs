@@ -1,0 +1,141 @@
+//! Edits as data: merging and patching.
+
+use super::{NoSuchPlace, Path, Value};
+
+/// One edit of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change<'v> {
+    /// Puts a value somewhere, as [`Value::set_path`].
+    Set(Path, Value<'v>),
+    /// The same, unless there is something already.
+    Default(Path, Value<'v>),
+    /// Merges a value into what is there, as [`Value::merge`].
+    Merge(Path, Value<'v>),
+    /// Takes out what is there, if anything is.
+    Remove(Path),
+    /// Puts what is at the first path, if anything is, at the second as well.
+    Copy(Path, Path),
+    /// Takes out what is at the first path, if anything is, and puts it at the second. The way to
+    /// the second is followed after the first is taken out.
+    Move(Path, Path),
+}
+
+impl<'v> Value<'v> {
+    /// Merges `patch` into this value as RFC 7396 says: keys that are `null` in the patch are
+    /// removed, objects are merged key by key, and everything else replaces what was there.
+    pub fn merge(&mut self, patch: Value<'v>) {
+        let Value::Object(patch) = patch else {
+            *self = patch;
+            return;
+        };
+        if self.as_object().is_none() {
+            *self = Value::object();
+        }
+        let Some(object) = self.as_object_mut() else { return };
+        for (key, change) in patch {
+            if change.is_null() {
+                object.remove(&key);
+            } else if let Some(value) = object.get_mut(&key) {
+                value.merge(change);
+            } else {
+                let mut value = Value::Null;
+                value.merge(change);
+                object.insert_nocheck(key, value);
+            }
+        }
+    }
+
+    /// Applies changes one after the other. Where one fails, those before it stay done.
+    pub fn patch(
+        &mut self,
+        changes: impl IntoIterator<Item = Change<'v>>,
+    ) -> Result<(), NoSuchPlace> {
+        changes.into_iter().try_for_each(|change| self.apply(change))
+    }
+
+    fn apply(&mut self, change: Change<'v>) -> Result<(), NoSuchPlace> {
+        match change {
+            Change::Set(path, value) => self.set_path(&path, value).map(drop),
+            Change::Default(path, value) => match self.get_path(&path) {
+                Some(_) => Ok(()),
+                None => self.set_path(&path, value).map(drop),
+            },
+            Change::Merge(path, changes) => {
+                if let Some(place) = self.get_path_mut(&path) {
+                    place.merge(changes);
+                    return Ok(());
+                }
+                let mut value = Value::Null;
+                value.merge(changes);
+                self.set_path(&path, value).map(drop)
+            }
+            Change::Remove(path) => {
+                self.remove_path(&path);
+                Ok(())
+            }
+            Change::Copy(from, to) => match self.get_path(&from).cloned() {
+                Some(value) => self.set_path(&to, value).map(drop),
+                None => Ok(()),
+            },
+            Change::Move(from, to) => match self.remove_path(&from) {
+                Some(value) => self.set_path(&to, value).map(drop),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::literal;
+
+    /// The examples of RFC 7396, appendix A.
+    #[test]
+    fn merging_follows_the_rfc() {
+        let cases = [
+            (literal!({"a":"b"}), literal!({"a":"c"}), literal!({"a":"c"})),
+            (literal!({"a":"b"}), literal!({"b":"c"}), literal!({"a":"b","b":"c"})),
+            (literal!({"a":"b"}), literal!({ "a": null }), literal!({})),
+            (literal!({"a":"b","b":"c"}), literal!({ "a": null }), literal!({"b":"c"})),
+            (literal!({"a":["b"]}), literal!({"a":"c"}), literal!({"a":"c"})),
+            (literal!({"a":"c"}), literal!({"a":["b"]}), literal!({"a":["b"]})),
+            (
+                literal!({"a":{"b":"c"}}),
+                literal!({"a":{"b":"d","c":null}}),
+                literal!({"a":{"b":"d"}}),
+            ),
+            (literal!({"a":[{"b":"c"}]}), literal!({"a":[1]}), literal!({"a":[1]})),
+            (literal!(["a", "b"]), literal!(["c", "d"]), literal!(["c", "d"])),
+            (literal!({"a":"b"}), literal!(["c"]), literal!(["c"])),
+            (literal!({"a":"foo"}), literal!(null), literal!(null)),
+            (literal!({"a":"foo"}), literal!("bar"), literal!("bar")),
+            (literal!({ "e": null }), literal!({"a":1}), literal!({"e":null,"a":1})),
+            (literal!([1, 2]), literal!({"a":"b","c":null}), literal!({"a":"b"})),
+            (literal!({}), literal!({"a":{"bb":{"ccc":null}}}), literal!({"a":{"bb":{}}})),
+        ];
+        for (mut value, patch, expected) in cases {
+            value.merge(patch);
+            assert_eq!(value, expected);
+        }
+    }
+
+    #[test]
+    fn changes_are_applied_in_order() {
+        let path = |text: &str| text.parse::<Path>().expect("a path");
+        let mut value = literal!({ "a": 1, "b": { "c": 2 }, "gone": 0 });
+        let done = value.patch([
+            Change::Set(path("a"), literal!(10)),
+            Change::Default(path("a"), literal!(0)),
+            Change::Default(path("d"), literal!(4)),
+            Change::Merge(path("b"), literal!({ "c": null, "e": 5 })),
+            Change::Remove(path("gone")),
+            Change::Copy(path("a"), path("copy")),
+            Change::Move(path("d"), path("b.d")),
+            Change::Move(path("absent"), path("a")),
+        ]);
+        assert_eq!(done, Ok(()));
+        assert_eq!(value, literal!({ "a": 10, "b": { "e": 5, "d": 4 }, "copy": 10 }));
+        assert!(value.patch([Change::Set(path("a.x"), literal!(1))]).is_err());
+    }
+}

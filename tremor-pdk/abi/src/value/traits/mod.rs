@@ -1,0 +1,227 @@
+//! value-trait: code written against its traits works on ours.
+
+mod containers;
+
+use std::io::{self, Write};
+
+use value_trait::{
+    ValueBuilder, ValueType,
+    base::{
+        TypedCustomValue, TypedValue, ValueAsArray, ValueAsMutArray, ValueAsMutObject,
+        ValueAsObject, ValueAsScalar, ValueIntoArray, ValueIntoObject, ValueIntoString, Writable,
+    },
+};
+
+use super::{Array, Object, Str, Value};
+use crate::document::ValueRef;
+
+impl ValueAsScalar for Value<'_> {
+    #[inline]
+    fn as_null(&self) -> Option<()> {
+        self.is_null().then_some(())
+    }
+
+    #[inline]
+    fn as_bool(&self) -> Option<bool> {
+        Value::as_bool(self)
+    }
+
+    #[inline]
+    fn as_i64(&self) -> Option<i64> {
+        Value::as_i64(self)
+    }
+
+    #[inline]
+    fn as_u64(&self) -> Option<u64> {
+        Value::as_u64(self)
+    }
+
+    #[inline]
+    fn as_f64(&self) -> Option<f64> {
+        Value::as_f64(self)
+    }
+
+    #[inline]
+    fn as_str(&self) -> Option<&str> {
+        Value::as_str(self)
+    }
+}
+
+impl TypedValue for Value<'_> {
+    fn value_type(&self) -> ValueType {
+        Value::value_type(self)
+    }
+}
+
+impl TypedCustomValue for Value<'_> {
+    /// Binary data has no type of its own in value-trait.
+    fn is_custom(&self) -> bool {
+        matches!(self, Self::Bytes(_))
+    }
+}
+
+impl<'v> ValueAsArray for Value<'v> {
+    type Array = Array<'v>;
+
+    #[inline]
+    fn as_array(&self) -> Option<&Array<'v>> {
+        Value::as_array(self)
+    }
+}
+
+impl<'v> ValueAsMutArray for Value<'v> {
+    type Array = Array<'v>;
+
+    #[inline]
+    fn as_array_mut(&mut self) -> Option<&mut Array<'v>> {
+        Value::as_array_mut(self)
+    }
+}
+
+impl<'v> ValueAsObject for Value<'v> {
+    type Object = Object<'v>;
+
+    #[inline]
+    fn as_object(&self) -> Option<&Object<'v>> {
+        Value::as_object(self)
+    }
+}
+
+impl<'v> ValueAsMutObject for Value<'v> {
+    type Object = Object<'v>;
+
+    #[inline]
+    fn as_object_mut(&mut self) -> Option<&mut Object<'v>> {
+        Value::as_object_mut(self)
+    }
+}
+
+impl<'v> ValueIntoString for Value<'v> {
+    type String = Str<'v>;
+
+    fn into_string(self) -> Option<Str<'v>> {
+        self.try_into().ok()
+    }
+}
+
+impl<'v> ValueIntoArray for Value<'v> {
+    type Array = Array<'v>;
+
+    fn into_array(self) -> Option<Array<'v>> {
+        self.try_into().ok()
+    }
+}
+
+impl<'v> ValueIntoObject for Value<'v> {
+    type Object = Object<'v>;
+
+    fn into_object(self) -> Option<Object<'v>> {
+        self.try_into().ok()
+    }
+}
+
+impl<'v> ValueBuilder<'v> for Value<'v> {
+    fn array_with_capacity(capacity: usize) -> Self {
+        Self::Array(Array::with_capacity(capacity))
+    }
+
+    fn object_with_capacity(capacity: usize) -> Self {
+        Self::Object(Object::with_capacity(capacity))
+    }
+
+    fn null() -> Self {
+        Self::Null
+    }
+}
+
+/// As `Display`, with what is said there about floats that are not finite.
+impl Writable for Value<'_> {
+    fn encode(&self) -> String {
+        self.to_string()
+    }
+
+    fn encode_pp(&self) -> String {
+        format!("{self:#}")
+    }
+
+    fn write<'writer, W: 'writer + Write>(&self, writer: &mut W) -> io::Result<()> {
+        write!(writer, "{self}")
+    }
+
+    fn write_pp<'writer, W: 'writer + Write>(&self, writer: &mut W) -> io::Result<()> {
+        write!(writer, "{self:#}")
+    }
+}
+
+impl ValueAsScalar for ValueRef<'_> {
+    #[inline]
+    fn as_null(&self) -> Option<()> {
+        self.is_null().then_some(())
+    }
+
+    #[inline]
+    fn as_bool(&self) -> Option<bool> {
+        ValueRef::as_bool(*self)
+    }
+
+    #[inline]
+    fn as_i64(&self) -> Option<i64> {
+        ValueRef::as_i64(*self)
+    }
+
+    #[inline]
+    fn as_u64(&self) -> Option<u64> {
+        ValueRef::as_u64(*self)
+    }
+
+    #[inline]
+    fn as_f64(&self) -> Option<f64> {
+        ValueRef::as_f64(*self)
+    }
+
+    #[inline]
+    fn as_str(&self) -> Option<&str> {
+        ValueRef::as_str(*self)
+    }
+}
+
+impl TypedCustomValue for ValueRef<'_> {
+    fn is_custom(&self) -> bool {
+        self.as_bytes().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use value_trait::prelude::*;
+
+    /// Written against the traits alone.
+    fn raise_level<'v, V>(event: &mut V) -> Option<i64>
+    where
+        V: ValueBuilder<'v>
+            + MutableObject<Key = super::Str<'v>, Target = V>
+            + ValueObjectAccessAsScalar<Key = super::Str<'v>>,
+    {
+        let level = event.get_i64("level")?;
+        event.insert("level", level + 1).ok()?;
+        event.get_i64("level")
+    }
+
+    #[test]
+    fn generic_code_reads_and_edits() {
+        let mut event = crate::literal!({ "level": 3, "tags": ["a"] });
+        assert_eq!(raise_level(&mut event), Some(4));
+        assert_eq!(event.get_array("tags").map(ArrayTrait::len), Some(1));
+        assert_eq!(event.try_get_str("level").map_err(|error| error.got), Err(ValueType::I64));
+        assert_eq!(event.try_remove("tags").map(|tags| tags.encode()), Some(r#"["a"]"#.into()));
+    }
+
+    #[test]
+    fn values_are_written_as_json() {
+        let value = crate::literal!({ "a": [1, null], "b": {} });
+        let mut written = Vec::new();
+        value.write(&mut written).expect("a vector takes everything");
+        assert_eq!(written, value.encode().as_bytes());
+        assert_eq!(value.encode_pp(), "{\n  \"a\": [\n    1,\n    null\n  ],\n  \"b\": {}\n}");
+    }
+}

@@ -1,0 +1,60 @@
+//! The version of the ABI: the version of this package.
+
+use std::fmt;
+
+use abi_stable::StableAbi;
+
+/// A major and a minor number. A plugin loads when its major equals the host's and its minor is at
+/// most the host's: a minor only ever adds, behind the last prefix field.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, StableAbi)]
+pub struct AbiVersion {
+    /// Changes when a layout or a meaning changes.
+    pub major: u16,
+    /// Changes when something is added.
+    pub minor: u16,
+}
+
+impl AbiVersion {
+    /// The version that this build of the crate speaks.
+    pub const CURRENT: Self = Self {
+        major: decimal(env!("CARGO_PKG_VERSION_MAJOR")),
+        minor: decimal(env!("CARGO_PKG_VERSION_MINOR")),
+    };
+
+    /// Whether a host of this version can load a plugin of version `plugin`.
+    pub const fn loads(self, plugin: Self) -> bool {
+        self.major == plugin.major && plugin.minor <= self.minor
+    }
+}
+
+impl fmt::Display for AbiVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Cargo's version numbers are decimal text; anything else fails the build.
+const fn decimal(text: &str) -> u16 {
+    let digits = text.as_bytes();
+    let (mut value, mut i) = (0u16, 0);
+    while i < digits.len() {
+        assert!(digits[i].is_ascii_digit());
+        value = value * 10 + (digits[i] - b'0') as u16;
+        i += 1;
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::AbiVersion;
+
+    #[test]
+    fn a_host_loads_its_own_major_up_to_its_own_minor() {
+        let host = AbiVersion { major: 2, minor: 3 };
+        let loads = |major, minor| host.loads(AbiVersion { major, minor });
+        assert!(loads(2, 0) && loads(2, 3));
+        assert!(!loads(2, 4) && !loads(1, 3) && !loads(3, 0));
+    }
+}

@@ -1,0 +1,70 @@
+//! The same as the authors' traits, for trait objects: what the runtime works with, whether a
+//! plugin was loaded or linked. Authors have no use for it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use crate::{Batch, CodecRequirement, Delivery, Pull, Result, Signal};
+
+/// A future on the heap: for everything off the data path.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A [`Connector`](crate::Connector) as a trait object.
+pub trait DynConnector: Send {
+    /// See [`Connector::CODEC`](crate::Connector::CODEC).
+    fn codec_requirement(&self) -> CodecRequirement;
+    /// See [`Connector::connect`](crate::Connector::connect).
+    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>>;
+    /// See [`Connector::create_source`](crate::Connector::create_source).
+    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>>;
+    /// See [`Connector::create_sink`](crate::Connector::create_sink).
+    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>>;
+    /// See [`Connector::on_start`](crate::Connector::on_start).
+    fn on_start(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_pause`](crate::Connector::on_pause).
+    fn on_pause(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_resume`](crate::Connector::on_resume).
+    fn on_resume(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_drain`](crate::Connector::on_drain).
+    fn on_drain(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_stop`](crate::Connector::on_stop).
+    fn on_stop(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_connection_lost`](crate::Connector::on_connection_lost).
+    fn on_connection_lost(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::on_connection_established`](crate::Connector::on_connection_established).
+    fn on_connection_established(&mut self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// A [`Source`](crate::Source) as a trait object.
+pub trait DynSource: Send {
+    /// Polls a pull. While it is pending the events of `batch` may live with the source; when it
+    /// is ready they are in `batch`. Before anything else is called while it is pending, it is
+    /// given up.
+    fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>>;
+    /// Gives a pending pull up; `batch` gets back what it had put into its batch by then. Does
+    /// nothing where none is pending.
+    fn give_up(&mut self, batch: &mut Batch);
+    /// See [`Source::is_transactional`](crate::Source::is_transactional).
+    fn is_transactional(&self) -> bool;
+    /// See [`Source::ack`](crate::Source::ack).
+    fn ack(&mut self, pull: u64) -> Result<()>;
+    /// See [`Source::fail`](crate::Source::fail).
+    fn fail(&mut self, pull: u64) -> Result<()>;
+    /// See [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()>;
+}
+
+/// A [`Sink`](crate::Sink) as a trait object.
+pub trait DynSink: Send {
+    /// Polls a delivery; `batch` is as for [`DynSource::poll_pull`].
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut Batch,
+    ) -> Poll<Result<Delivery>>;
+    /// See [`Sink::on_signal`](crate::Sink::on_signal).
+    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>>;
+}

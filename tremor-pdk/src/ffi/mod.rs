@@ -1,0 +1,39 @@
+//! The boundary: adapters between drivers and the `sabi_trait`s of `tremor-abi`, the root module,
+//! and the guard that turns panics into errors. Everything here is called by the host; nothing of
+//! it is for authors.
+
+mod connector;
+mod guard;
+mod module;
+mod stream;
+
+pub(crate) use self::guard::guard;
+pub use self::module::{artefact, header, root_module};
+pub use abi_stable::{
+    library::{LibHeader, RootModuleResult},
+    std_types::RVec,
+};
+
+use std::future::Future;
+
+use async_ffi::FfiFuture;
+
+use self::guard::Guarded;
+use crate::Host;
+
+/// A future for the host's executor that logs what it panics with.
+pub(crate) fn detached(
+    host: Host,
+    name: String,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> FfiFuture<()> {
+    let future = Guarded::new("a task", async {
+        future.await;
+        Ok(())
+    });
+    FfiFuture::new(async move {
+        if let Err(error) = future.await {
+            error!(host, "task `{name}`: {error}");
+        }
+    })
+}

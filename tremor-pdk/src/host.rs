@@ -1,0 +1,213 @@
+//! The host, as a plugin sees it.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use crate::{Error, Result, ffi, oneshot};
+use tremor_abi::host::{HostHandle, Interest, Job, MetricKind};
+
+pub use tremor_abi::host::LogLevel;
+
+/// What the host does for a component: logs, metrics, time, tasks. Cheap to clone; may be used from
+/// any thread.
+///
+/// The host's executor polls a plugin's futures, and its threads serve every component of the
+/// process: code that may block goes through [`Host::blocking`].
+#[derive(Clone)]
+pub struct Host(HostHandle);
+
+impl Host {
+    pub(crate) fn new(handle: HostHandle) -> Self {
+        Self(handle)
+    }
+
+    /// Whether a log line of this level would be written; the `error!` … `trace!` macros ask.
+    pub fn log_enabled(&self, level: LogLevel) -> bool {
+        self.0.log_enabled(level)
+    }
+
+    /// Writes a line to the host's log, under the component's name in the flow.
+    pub fn log(&self, level: LogLevel, message: &str) {
+        self.0.log(level, message);
+    }
+
+    /// The time in ns since the Unix epoch, by the clock that stamps events.
+    pub fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    /// A counter of this component: a number that only grows.
+    pub fn counter(&self, name: &str, help: &str) -> Counter {
+        Counter(self.metric(MetricKind::COUNTER, name, help))
+    }
+
+    /// A gauge of this component: a number that goes up and down.
+    pub fn gauge(&self, name: &str, help: &str) -> Gauge {
+        Gauge(self.metric(MetricKind::GAUGE, name, help))
+    }
+
+    /// A histogram of this component: the distribution of a number.
+    pub fn histogram(&self, name: &str, help: &str) -> Histogram {
+        Histogram(self.metric(MetricKind::HISTOGRAM, name, help))
+    }
+
+    fn metric(&self, kind: MetricKind, name: &str, help: &str) -> Metric {
+        Metric { host: self.0.clone(), number: self.0.metric(kind, name, help) }
+    }
+
+    /// Runs a future on the host's executor; `name` is for logs. A panic in it ends the future
+    /// and is logged.
+    pub fn spawn(&self, name: &str, future: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(name, ffi::detached(self.clone(), name.to_owned(), future));
+    }
+
+    /// Runs `work`, which may block, on a thread of the host's that is there for that. It starts
+    /// at once; the future gives its result. Dropping the future does not stop the work: a source
+    /// or sink that must not lose what the work does keeps the future in `self` and awaits
+    /// `&mut` it.
+    pub fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Blocking<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.spawn_blocking(Job::new(move || sender.send(ffi::guard("blocking work", work))));
+        Blocking(receiver)
+    }
+
+    /// Waits this long.
+    pub async fn sleep(&self, duration: Duration) {
+        self.0.sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)).await;
+    }
+
+    /// Waits until a read of the file descriptor would not block. For pipes, sockets and
+    /// terminals; regular files are always ready and cannot be waited for.
+    ///
+    /// # Errors
+    /// Where the descriptor is closed or of a kind that cannot be waited for.
+    #[cfg(unix)]
+    pub async fn readable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
+        self.0.ready(descriptor.as_raw_fd(), Interest::READABLE).await.into_result()
+    }
+
+    /// Waits until a write to the file descriptor would not block, as [`Host::readable`].
+    ///
+    /// # Errors
+    /// As [`Host::readable`].
+    #[cfg(unix)]
+    pub async fn writable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
+        self.0.ready(descriptor.as_raw_fd(), Interest::WRITABLE).await.into_result()
+    }
+
+    /// Says that the connection of this component is lost: the runtime reconnects it. For what
+    /// notices outside of a pull or a delivery.
+    pub fn connection_lost(&self) {
+        self.0.connection_lost();
+    }
+
+    /// Ends the run once everything under way has drained; `reason` is logged.
+    pub fn request_stop(&self, reason: &str) {
+        self.0.request_stop(true, reason);
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Host")
+    }
+}
+
+/// Work under way on another thread, see [`Host::blocking`]: a future that gives its result.
+///
+/// # Errors
+/// Kind panicked, where the work panicked or the host gave it up.
+#[must_use = "the result of the work says whether it succeeded"]
+pub struct Blocking<T>(oneshot::Receiver<Result<T>>);
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let result = ready!(Pin::new(&mut self.0).poll(context));
+        let given_up = || Err(Error::panicked("blocking work was given up by the host"));
+        Poll::Ready(result.unwrap_or_else(given_up))
+    }
+}
+
+#[derive(Clone)]
+struct Metric {
+    host: HostHandle,
+    number: u32,
+}
+
+impl Metric {
+    fn record(&self, value: f64) {
+        self.host.record(self.number, value);
+    }
+}
+
+/// A number that only grows.
+#[derive(Clone)]
+pub struct Counter(Metric);
+
+impl Counter {
+    /// Adds to it. Above 2^53 the sum is exact to one part in 2^53.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn add(&self, amount: u64) {
+        self.0.record(amount as f64);
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Clone)]
+pub struct Gauge(Metric);
+
+impl Gauge {
+    /// Sets it.
+    pub fn set(&self, value: f64) {
+        self.0.record(value);
+    }
+}
+
+/// The distribution of a number.
+#[derive(Clone)]
+pub struct Histogram(Metric);
+
+impl Histogram {
+    /// Adds a value to it.
+    pub fn observe(&self, value: f64) {
+        self.0.record(value);
+    }
+}
+
+macro_rules! log_macros {
+    ($d:tt $($(#[$doc:meta])* $name:ident => $level:ident;)*) => {
+        $(
+            $(#[$doc])*
+            #[macro_export]
+            macro_rules! $name {
+                ($d host:expr, $d ($d message:tt)+) => {
+                    if $d host.log_enabled($crate::LogLevel::$level) {
+                        $d host.log($crate::LogLevel::$level, &::std::format!($d ($d message)+));
+                    }
+                };
+            }
+        )*
+    };
+}
+
+log_macros! {$
+    /// Logs that something failed: `error!(host, "cannot read {path}")`.
+    error => ERROR;
+    /// Logs that something is off and somebody should look.
+    warn => WARN;
+    /// Logs something worth knowing, rarely.
+    info => INFO;
+    /// Logs for whoever looks for a fault.
+    debug => DEBUG;
+    /// Logs everything.
+    trace => TRACE;
+}

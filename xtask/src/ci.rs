@@ -1,0 +1,145 @@
+//! `cargo xtask ci`: what a change has to pass, one step after the other.
+//!
+//! A failed step does not end the run, so that one run tells everything there is to repair.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::project::{cargo, run as run_command};
+use crate::{demo, tidy};
+
+/// A check with the name it is reported by.
+struct Step {
+    name: &'static str,
+    check: fn() -> Result<Outcome>,
+}
+
+/// How a step ended that did not fail.
+enum Outcome {
+    Passed,
+    /// Passed, except for a part that could not be checked here.
+    Partly {
+        skipped: &'static str,
+    },
+}
+
+/// Cheap steps first: what fails often fails early.
+const STEPS: [Step; 7] = [
+    Step { name: "fmt", check: fmt },
+    Step { name: "tidy", check: tidy },
+    Step { name: "deny", check: deny },
+    Step { name: "clippy", check: clippy },
+    Step { name: "test", check: test },
+    Step { name: "doc", check: doc },
+    Step { name: "demo", check: demo },
+];
+
+pub(crate) fn run() -> Result<()> {
+    let reports: Vec<_> = STEPS.iter().map(report).collect();
+    eprintln!("\n==> summary");
+    for report in &reports {
+        eprintln!("{}", report.line);
+    }
+    let failed: Vec<_> = reports.iter().filter(|report| report.failed).collect();
+    if !failed.is_empty() {
+        bail!("{} of {} steps failed", failed.len(), reports.len());
+    }
+    Ok(())
+}
+
+struct Report {
+    line: String,
+    failed: bool,
+}
+
+fn report(step: &Step) -> Report {
+    eprintln!("\n==> {}", step.name);
+    let start = Instant::now();
+    let result = (step.check)();
+    let report = summarise(step.name, &result, start.elapsed());
+    eprintln!("{}", report.line);
+    report
+}
+
+fn summarise(name: &str, result: &Result<Outcome>, took: Duration) -> Report {
+    let seconds = took.as_secs_f64();
+    let (verdict, remark) = match result {
+        Ok(Outcome::Passed) => ("ok", String::new()),
+        Ok(Outcome::Partly { skipped }) => ("ok", format!("  SKIPPED: {skipped}")),
+        Err(error) => ("FAILED", format!("  {error:#}")),
+    };
+    Report {
+        line: format!("    {name:<8} {verdict:<6} {seconds:>7.1} s{remark}"),
+        failed: result.is_err(),
+    }
+}
+
+fn passes(command: Command) -> Result<Outcome> {
+    run_command(command)?;
+    Ok(Outcome::Passed)
+}
+
+fn fmt() -> Result<Outcome> {
+    passes(cargo(["fmt", "--all", "--check"]))
+}
+
+fn tidy() -> Result<Outcome> {
+    tidy::run()?;
+    Ok(Outcome::Passed)
+}
+
+/// The advisory database is a repository of its own, which CI has no access to.
+fn deny() -> Result<Outcome> {
+    let installed = cargo(["deny", "--version"]).output().is_ok_and(|out| out.status.success());
+    if !installed {
+        run_command(cargo(["install", "--locked", "cargo-deny"]))?;
+    }
+    run_command(cargo(["deny", "--workspace", "check", "bans", "licenses", "sources"]))?;
+    Ok(Outcome::Partly {
+        skipped: "advisories (no access to their database; run `cargo deny check advisories`)",
+    })
+}
+
+fn clippy() -> Result<Outcome> {
+    passes(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+}
+
+fn test() -> Result<Outcome> {
+    passes(cargo(["test", "--workspace"]))
+}
+
+fn doc() -> Result<Outcome> {
+    let mut command = cargo(["doc", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "--deny warnings");
+    passes(command)
+}
+
+fn demo() -> Result<Outcome> {
+    demo::check()?;
+    Ok(Outcome::Passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn a_skipped_part_is_said_and_is_no_failure() {
+        let outcome = Ok(Outcome::Partly { skipped: "advisories" });
+        let report = summarise("deny", &outcome, Duration::from_millis(1_500));
+        assert_eq!(report.line, "    deny     ok         1.5 s  SKIPPED: advisories");
+        assert!(!report.failed);
+    }
+
+    #[test]
+    fn a_failure_carries_its_reason() {
+        let outcome = Err(anyhow!("3 violations"));
+        let report = summarise("tidy", &outcome, Duration::from_millis(100));
+        assert_eq!(report.line, "    tidy     FAILED     0.1 s  3 violations");
+        assert!(report.failed);
+    }
+}

@@ -1,0 +1,91 @@
+//! A plugin sees the development kit and nothing behind it; the kit never sees the runtime.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tidy::Violation;
+use crate::tidy::packages::Package;
+use crate::tidy::repository::Repository;
+
+const KIT: &str = "tremor-pdk";
+const RUNTIME: &str = "tremor-runtime";
+const PLUGINS: [&str; 2] = ["connectors-plugins/", "examples/"];
+
+pub(super) fn plugin_depends_on_the_pdk_alone(repository: &Repository) -> Vec<Violation> {
+    let plugins = repository
+        .packages
+        .iter()
+        .filter(|package| PLUGINS.iter().any(|folder| package.manifest.starts_with(folder)));
+    plugins
+        .flat_map(|plugin| {
+            plugin.ours.iter().filter(|name| *name != KIT).map(|name| {
+                let message = format!("a plugin depends on {KIT} alone, not on {name}");
+                Violation::in_file(&plugin.manifest, message)
+            })
+        })
+        .collect()
+}
+
+pub(super) fn pdk_is_free_of_the_runtime(repository: &Repository) -> Vec<Violation> {
+    let by_name: BTreeMap<_, _> =
+        repository.packages.iter().map(|package| (package.name.as_str(), package)).collect();
+    let Some(kit) = by_name.get(KIT) else { return Vec::new() };
+    let mut violations = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<&Package> = vec![kit];
+    while let Some(package) = open.pop() {
+        for name in &package.ours {
+            if name == RUNTIME {
+                let message = format!("{KIT} reaches {RUNTIME} through {}", package.name);
+                violations.push(Violation::in_file(&package.manifest, message));
+            } else if seen.insert(name.as_str()) {
+                open.extend(by_name.get(name.as_str()));
+            }
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project(packages: &[(&str, &str, &[&str])]) -> Repository {
+        let packages = packages.iter().map(|(name, folder, ours)| Package {
+            name: (*name).to_owned(),
+            manifest: format!("{folder}/Cargo.toml"),
+            ours: ours.iter().map(|name| (*name).to_owned()).collect(),
+        });
+        Repository { files: Vec::new(), packages: packages.collect() }
+    }
+
+    #[test]
+    fn a_plugin_that_reaches_past_the_kit_is_found() {
+        let repository = project(&[
+            ("connector-file", "connectors-plugins/file", &["tremor-pdk"]),
+            ("connector-null", "connectors-plugins/null", &["tremor-pdk", "tremor-abi"]),
+        ]);
+        let violations = plugin_depends_on_the_pdk_alone(&repository);
+        assert_eq!(violations.len(), 1);
+        assert_eq!(violations[0].path, "connectors-plugins/null/Cargo.toml");
+    }
+
+    #[test]
+    fn the_way_from_the_kit_to_the_runtime_is_found_at_any_depth() {
+        let repository = project(&[
+            ("tremor-pdk", "tremor-pdk", &["tremor-abi"]),
+            ("tremor-abi", "tremor-pdk/abi", &["tremor-runtime", "tremor-pdk"]),
+        ]);
+        let violations = pdk_is_free_of_the_runtime(&repository);
+        assert_eq!(violations.len(), 1);
+        assert_eq!(violations[0].path, "tremor-pdk/abi/Cargo.toml");
+    }
+
+    #[test]
+    fn the_runtime_may_depend_on_the_kit() {
+        let repository = project(&[
+            ("tremor-runtime", "runtime", &["tremor-pdk"]),
+            ("tremor-pdk", "tremor-pdk", &[]),
+        ]);
+        assert_eq!(pdk_is_free_of_the_runtime(&repository), []);
+    }
+}

@@ -1,0 +1,91 @@
+//! Rust as a flat list of tokens with their lines, so that a rule is not fooled by a comment, by a
+//! string or by the way something is wrapped.
+
+use std::str::FromStr;
+
+use anyhow::{Result, anyhow};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+/// A word, a sign, a literal or a bracket.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) text: String,
+    /// Counted from 1.
+    pub(super) line: usize,
+}
+
+impl Token {
+    pub(super) fn is(&self, text: &str) -> bool {
+        self.text == text
+    }
+}
+
+pub(super) fn tokens(source: &str) -> Result<Vec<Token>> {
+    let stream = TokenStream::from_str(source)
+        .map_err(|error| anyhow!("line {}: {error}", error.span().start().line))?;
+    let mut tokens = Vec::new();
+    flatten(stream, &mut tokens);
+    Ok(tokens)
+}
+
+fn flatten(stream: TokenStream, tokens: &mut Vec<Token>) {
+    for tree in stream {
+        let line = tree.span().start().line;
+        match tree {
+            TokenTree::Group(group) => {
+                let (open, close) = brackets(group.delimiter());
+                tokens.push(Token { text: open.to_owned(), line });
+                flatten(group.stream(), tokens);
+                let line = group.span_close().start().line;
+                tokens.push(Token { text: close.to_owned(), line });
+            }
+            tree => tokens.push(Token { text: tree.to_string(), line }),
+        }
+    }
+}
+
+fn brackets(delimiter: Delimiter) -> (&'static str, &'static str) {
+    match delimiter {
+        Delimiter::Parenthesis => ("(", ")"),
+        Delimiter::Brace => ("{", "}"),
+        Delimiter::Bracket => ("[", "]"),
+        Delimiter::None => ("", ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_knows_its_line() {
+        let tokens = tokens("fn a() {\n    b!(1)\n}").expect("this is Rust");
+        let found: Vec<_> = tokens.iter().map(|token| (token.text.as_str(), token.line)).collect();
+        let expected = [
+            ("fn", 1),
+            ("a", 1),
+            ("(", 1),
+            (")", 1),
+            ("{", 1),
+            ("b", 2),
+            ("!", 2),
+            ("(", 2),
+            ("1", 2),
+            (")", 2),
+            ("}", 3),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn comments_and_strings_are_no_words() {
+        let tokens = tokens("// unsafe\nlet a = \"unsafe\"; /* unsafe */").expect("this is Rust");
+        assert!(!tokens.iter().any(|token| token.is("unsafe")));
+    }
+
+    #[test]
+    fn what_is_no_rust_is_said_with_its_line() {
+        let error = tokens("fn a() {}\n}").expect_err("a bracket too many").to_string();
+        assert!(error.starts_with("line 2:"), "{error}");
+    }
+}
