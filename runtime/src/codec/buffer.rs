@@ -2,35 +2,17 @@
 
 use std::ops::Range;
 
-use abi_stable::std_types::RVec;
-use tremor_abi::document::Node;
+pub use tremor_abi::{ByteBuffer as Bytes, NodeBuffer as Nodes, batch::Span};
 
 use super::{Error, ErrorKind};
 
-/// The bytes of a batch: raw messages, and whatever decoding had to copy aside.
-pub type Bytes = RVec<u8>;
-
-/// The nodes of a batch: decoded documents one behind the other.
-pub type Nodes = RVec<Node>;
-
-/// Where a message lies in the bytes of its batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// Offset of the first byte.
-    pub start: u32,
-    /// Length in bytes.
-    pub len: u32,
-}
-
-impl Span {
-    /// The bytes that this span names in a buffer of `available` bytes.
-    pub(super) fn range(self, available: usize) -> Result<Range<usize>, Error> {
-        let start = self.start as usize;
-        match start.checked_add(self.len as usize) {
-            Some(end) if end <= available => Ok(start..end),
-            _ => Err(Error::bad_data("the message lies outside its batch")),
-        }
+/// The bytes that a span names in a buffer of `available` bytes.
+pub(super) fn range(span: Span, available: usize) -> Result<Range<usize>, Error> {
+    let range = span.range();
+    if range.end <= available {
+        return Ok(range);
     }
+    Err(Error::bad_data("the message lies outside its batch"))
 }
 
 /// The index that the next node will have.

@@ -41,7 +41,6 @@ mod raw;
 use serde_json::Value;
 use tremor_abi::document::{Node, ValueRef};
 
-pub use batch::Codec;
 pub use buffer::{Bytes, Nodes, Span};
 pub use error::{Error, ErrorKind};
 

@@ -11,7 +11,7 @@ use super::json;
 /// # Errors
 /// Bad data if it is not UTF-8.
 pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
-    let range = span.range(bytes.len())?;
+    let range = buffer::range(span, bytes.len())?;
     let start = range.start as u64;
     std::str::from_utf8(&bytes[range])
         .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))?;
@@ -20,7 +20,7 @@ pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Resu
 
 /// Decodes the message at `span` as binary data, which stays where it is.
 pub(super) fn decode_binary(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
-    let range = span.range(bytes.len())?;
+    let range = buffer::range(span, bytes.len())?;
     push(nodes, Node::bytes(range.start as u64, span.len))
 }
 

@@ -22,7 +22,7 @@ use super::{
     queue::Receiver,
     router::Router,
 };
-use crate::{codec::Codec, executor};
+use crate::{codec::Encoder, executor};
 
 /// How often a sink that has nothing to do is told the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub(crate) struct SinkSide {
     /// The way of dead letters.
     pub(crate) router: Router,
     /// None for structured connectors.
-    pub(crate) codec: Option<Codec>,
+    pub(crate) codec: Option<Encoder>,
     /// What ends every message.
     pub(crate) suffix: Vec<u8>,
     pub(crate) control: Arc<Control>,
@@ -161,7 +161,7 @@ impl SinkSide {
     async fn encode(&mut self, item: &mut InFlight) -> Batch {
         let Some(codec) = &mut self.codec else { return item.batch.clone() };
         let pool: &Pool = &self.router.pool;
-        let (encoded, rejected) = codec.encode(&mut item.batch, pool, &self.suffix);
+        let (encoded, rejected) = codec.encode_batch(&mut item.batch, pool, &self.suffix);
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }

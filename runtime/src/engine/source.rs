@@ -19,7 +19,7 @@ use super::{
     delivery::{Ended, InFlight, Ledger, Token},
     router::Router,
 };
-use crate::{codec::Codec, executor, processor::Preprocessor, time};
+use crate::{codec::Decoder, executor, processor::Preprocessor, time};
 
 /// Pulls after which other tasks get their turn, even if the source always has something.
 const PULLS_IN_A_ROW: u32 = 32;
@@ -32,7 +32,7 @@ pub(crate) struct SourceSide {
     /// First to last. For connectors of bytes the last joins what nothing cut.
     pub(crate) preprocessors: Vec<Box<dyn Preprocessor>>,
     /// None for structured connectors.
-    pub(crate) codec: Option<Codec>,
+    pub(crate) codec: Option<Decoder>,
     pub(crate) limit: Limit,
     pub(crate) control: Arc<Control>,
 }
@@ -236,7 +236,7 @@ impl Session<'_> {
         let router = &mut self.side.router;
         router.stats.events_in(batch.len() + rejected.len());
         rejected.extend(match &mut self.side.codec {
-            Some(codec) => codec.decode(&mut batch),
+            Some(codec) => codec.decode_batch(&mut batch),
             None => without_codec(&mut batch),
         });
         let token = match &self.ledger {

@@ -64,7 +64,7 @@ impl Decoder {
         span: Span,
         nodes: &mut Nodes,
     ) -> Result<u32, Error> {
-        let message = span.range(bytes.len())?;
+        let message = buffer::range(span, bytes.len())?;
         let decoded = if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
             if bytes.len() - message.end < INPUT_PADDING {
                 bytes.resize(message.end + INPUT_PADDING, 0);

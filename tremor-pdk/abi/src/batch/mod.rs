@@ -21,7 +21,7 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     event::{Event, EventFlags, PayloadKind, Span},
-    rewrite::{Cutter, Rejected},
+    rewrite::{Cutter, Payload, Rejected},
     storage::Pool,
 };
 use crate::{
