@@ -78,7 +78,9 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let made = C::new(id.as_str(), config::<C>(value)?, Host::new(host))?;
+        let config = config::<C>(value)?;
+        C::validate(&config)?;
+        let made = C::new(id.as_str(), config, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))
     })
     .and_then(|result| result)
