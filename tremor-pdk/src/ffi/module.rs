@@ -35,7 +35,7 @@ pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModul
     }
 }
 
-/// What a library exports, under the name that abi_stable looks for, so that its root module is
+/// What a library exports, under the name that `abi_stable` looks for, so that its root module is
 /// found.
 pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHeader {
     // SAFETY: whatever this module's `root_module` returns is a `PluginModuleRef`, and the export
