@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    path::{Path, PathBuf},
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -100,6 +101,12 @@ impl Host {
     #[cfg(unix)]
     pub async fn writable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
         self.0.ready(descriptor.as_raw_fd(), Interest::WRITABLE).await.into_result()
+    }
+
+    /// A path of the configuration as the process has to open it: relative ones start from the
+    /// folder of the flow file.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        Path::new(&self.0.folder()).join(path)
     }
 
     /// Says that the connection of this component is lost: the runtime reconnects it. For what

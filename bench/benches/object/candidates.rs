@@ -1,5 +1,7 @@
 //! The representations an object could have, behind one trait.
 
+#![allow(clippy::cast_ptr_alignment, clippy::used_underscore_binding)] // in what sabi_trait writes
+
 use std::hash::{BuildHasher, RandomState};
 
 use abi_stable::{
@@ -137,7 +139,7 @@ pub(crate) trait Opaque {
     fn copy(&self) -> OpaqueBox;
 }
 
-type OpaqueBox = Opaque_TO<'static, RBox<()>>;
+pub(crate) type OpaqueBox = Opaque_TO<'static, RBox<()>>;
 
 impl Opaque for Halfbrown {
     fn put(&mut self, key: RStr<'_>, value: V) {

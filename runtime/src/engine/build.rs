@@ -42,13 +42,13 @@ type Owner = NodeId;
 /// Plans and makes the tasks of a flow.
 ///
 /// # Errors
-/// What a component's configuration is not good for, in a sentence that names the component.
+/// What keeps a component from being made, at its place in the flow.
 pub(crate) fn tasks(
     flow: &Flow,
-    connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, String>,
+    connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
     control: &Arc<Control>,
     stats: &Arc<Stats>,
-) -> Result<Tasks, String> {
+) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
     let owners = owners(graph);
     let mut queues = Queues::new(flow, &owners);
@@ -75,7 +75,7 @@ pub(crate) fn tasks(
             Some((id, router)) => Some(SourceSide {
                 id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                 router,
-                preprocessors: preprocessors(spec, is_raw)?,
+                preprocessors: preprocessors(flow, spec, is_raw)?,
                 codec: codec.map(|codec| codec.decoder()),
                 limit: Limit::default(),
                 control: control.clone(),
@@ -86,7 +86,7 @@ pub(crate) fn tasks(
             Some((id, router)) => Some(SinkSide {
                 queue: queues.receiver(id),
                 router,
-                suffix: suffix(spec, is_raw)?,
+                suffix: suffix(flow, spec, is_raw)?,
                 codec: codec.map(|codec| codec.encoder()),
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
@@ -171,7 +171,7 @@ struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Router, String> {
+    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Router, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
@@ -209,11 +209,14 @@ impl Plan<'_> {
         })
     }
 
-    fn operators(&self, node: &Node) -> Result<Vec<Box<dyn operator::Operator>>, String> {
+    fn operators(
+        &self,
+        node: &Node,
+    ) -> Result<Vec<Box<dyn operator::Operator>>, flow::Diagnostic> {
         let pipeline = &self.flow.spec.pipelines[node.index];
         let make = |component: &flow::Component| {
             operator::operator(&component.name.value, component.config.value())
-                .map_err(|error| format!("pipeline `{}`: {error}", node.name))
+                .map_err(|error| self.flow.error(component.config.at(), error))
         };
         pipeline.operators.iter().map(make).collect()
     }
@@ -249,12 +252,13 @@ impl Targets<'_> {
 }
 
 fn preprocessors(
+    flow: &Flow,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Vec<Box<dyn processor::Preprocessor>>, String> {
+) -> Result<Vec<Box<dyn processor::Preprocessor>>, flow::Diagnostic> {
     let make = |component: &flow::Component| {
         processor::preprocessor(&component.name.value, component.config.value())
-            .map_err(|error| format!("connector `{}`: {error}", spec.name.value))
+            .map_err(|error| flow.error(component.config.at(), error))
     };
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
@@ -263,11 +267,15 @@ fn preprocessors(
     Ok(preprocessors)
 }
 
-fn suffix(spec: &flow::Connector, is_raw: bool) -> Result<Vec<u8>, String> {
+fn suffix(
+    flow: &Flow,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Vec<u8>, flow::Diagnostic> {
     let mut suffix = Vec::new();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
         let made = processor::postprocessor(&component.name.value, component.config.value())
-            .map_err(|error| format!("connector `{}`: {error}", spec.name.value))?;
+            .map_err(|error| flow.error(component.config.at(), error))?;
         suffix.extend_from_slice(made.suffix);
     }
     Ok(suffix)

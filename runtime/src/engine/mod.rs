@@ -10,7 +10,7 @@
 //! bounded queue of batches ([`queue`]); a full one stops the pull. Every event is followed to its
 //! end ([`delivery`], [`stats`]).
 //!
-//! A flow ends when its sources end, when it is asked to ([`Flow::drain`]), or when a component
+//! A flow ends when its sources end, when it is asked to ([`Handle::drain`]), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
 
@@ -42,6 +42,14 @@ pub use self::{control::Failure, stats::Counts};
 pub(crate) use self::{build::ConnectorType, connection::Connection};
 use crate::{executor, flow};
 
+/// A flow that is ready to run.
+pub(crate) struct Planned {
+    name: String,
+    control: Arc<Control>,
+    stats: Arc<Stats>,
+    tasks: build::Tasks,
+}
+
 /// A running flow.
 pub(crate) struct Flow {
     name: String,
@@ -67,19 +75,27 @@ pub struct Report {
 }
 
 impl Flow {
-    /// Starts a checked flow. `connectors` gives the type of each of its connectors.
+    /// Plans a checked flow and loads what it needs. `connectors` gives the type of each of its
+    /// connectors.
     ///
     /// # Errors
-    /// What a component's configuration is not good for, in a sentence that names the component.
-    pub(crate) fn start(
+    /// What keeps a component from being made, at its place in the flow.
+    pub(crate) fn plan(
         flow: &flow::Flow,
-        connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, String>,
-    ) -> Result<Self, String> {
+        connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
+    ) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
         let control = Arc::new(Control::new(sinks));
         let stats = Arc::new(Stats::default());
         let tasks = build::tasks(flow, connectors, &control, &stats)?;
-        let name = flow.name().to_owned();
+        Ok(Planned { name: flow.name().to_owned(), control, stats, tasks })
+    }
+}
+
+impl Planned {
+    /// Starts the flow.
+    pub(crate) fn start(self) -> Flow {
+        let Self { name, control, stats, tasks } = self;
         let named = |part: &str| format!("{name}/{part}");
         let connectors = tasks
             .connectors
@@ -90,7 +106,14 @@ impl Flow {
             .into_iter()
             .map(|task| executor::spawn(named(&task.router.name), task.run()));
         let tasks = connectors.chain(pipelines).collect();
-        Ok(Self { name, control, stats, tasks, started: Instant::now() })
+        Flow { name, control, stats, tasks, started: Instant::now() }
+    }
+}
+
+impl Flow {
+    /// The flow's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// A handle to end the flow with.

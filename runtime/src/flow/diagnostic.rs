@@ -184,6 +184,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// An error of everything in the list; none where there is nothing.
+    pub(crate) fn of(diagnostics: Vec<Diagnostic>) -> Result<(), Self> {
+        if diagnostics.is_empty() { Ok(()) } else { Err(Self { diagnostics, left_out: 0 }) }
+    }
+}
+
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Self { diagnostics: vec![diagnostic], left_out: 0 }
@@ -234,8 +241,13 @@ impl Report {
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.push_with(|_| diagnostic);
+    }
+
+    /// Pushes a diagnostic that is only made if it will be shown, for those that cost something.
+    pub(crate) fn push_with(&mut self, make: impl FnOnce(&Self) -> Diagnostic) {
         if self.found.len() < Self::MAX {
-            self.found.push(diagnostic);
+            self.found.push(make(self));
         } else {
             self.left_out += 1;
         }

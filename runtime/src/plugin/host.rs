@@ -12,7 +12,7 @@ use std::{
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
-    std_types::{RResult, RStr},
+    std_types::{RResult, RStr, RString},
 };
 use async_ffi::FfiFuture;
 use tracing::Level;
@@ -39,15 +39,25 @@ pub trait HostServices: Send + Sync + 'static {
 /// What one component instance sees of the host.
 pub struct HostContext {
     component: String,
+    folder: String,
     metrics: Metrics,
     services: Box<dyn HostServices>,
 }
 
 impl HostContext {
-    /// The context of the component that is called `component` in its flow.
-    pub fn new(component: impl Into<String>, services: impl HostServices) -> Arc<Self> {
-        let (component, services) = (component.into(), Box::new(services));
-        Arc::new(Self { component, metrics: Metrics::default(), services })
+    /// The context of the component that is called `component` in its flow, whose relative paths
+    /// start from `folder`.
+    pub fn new(
+        component: impl Into<String>,
+        folder: impl Into<String>,
+        services: impl HostServices,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            component: component.into(),
+            folder: folder.into(),
+            metrics: Metrics::default(),
+            services: Box::new(services),
+        })
     }
 
     /// The component's name in the flow.
@@ -89,6 +99,7 @@ fn functions() -> HostFunctionsRef {
             spawn_blocking,
             sleep,
             ready,
+            folder,
             connection_lost,
             request_stop,
         }
@@ -202,6 +213,11 @@ async fn wait_for(descriptor: i32, interest: Interest) -> io::Result<()> {
         Interest::WRITABLE => executor::writable(descriptor).await,
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "ready for what is not known")),
     }
+}
+
+unsafe extern "C" fn folder(context: *const ()) -> RString {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.folder.clone()) }.into()
 }
 
 unsafe extern "C" fn connection_lost(context: *const ()) {

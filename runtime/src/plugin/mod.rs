@@ -8,6 +8,8 @@
 //!    only then calls the first function of the plugin.
 //! 4. [`ConnectorFactory::create`] makes an instance, in plain Rust.
 //!
+//! [`Describer`] asks a plugin about its configuration without any of that: in a child process.
+//!
 //! A loaded library stays loaded until the process ends.
 //!
 //! This is the only module of the runtime that knows FFI-safe types.
@@ -15,6 +17,7 @@
 mod check;
 mod connector;
 mod contain;
+mod describe;
 mod error;
 mod host;
 mod image;
@@ -28,6 +31,7 @@ mod stream;
 pub use self::{
     check::Policy,
     connector::ConnectorFactory,
+    describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
     host::{HostContext, HostServices},
     library::{ContentHash, Library},

@@ -73,8 +73,9 @@ fn damaged_flow_files() {
         // One long line takes long and shows nothing that the others do not.
         for (at, c) in text.char_indices().filter(|_| text.len() < 2_000) {
             let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
-            outcome(flow::parse("flow.yaml", before, &limits));
-            outcome(flow::parse("flow.yaml", format!("{before}{after}"), &limits));
+            // By turns, for the sake of time: schemas are slow to prepare in a debug build.
+            let damaged = if at % 2 == 0 { before.to_owned() } else { format!("{before}{after}") };
+            outcome(flow::parse("flow.yaml", damaged, &limits));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
-    std_types::{RResult, RStr},
+    std_types::{RResult, RStr, RString},
 };
 use async_ffi::FfiFuture;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -37,6 +37,7 @@ fn functions() -> HostFunctionsRef {
             spawn_blocking,
             sleep,
             ready,
+            folder,
             connection_lost,
             request_stop,
         };
@@ -140,6 +141,11 @@ unsafe extern "C" fn ready(
         waiting.await;
         RResult::ROk(())
     })
+}
+
+/// Tests name their files by absolute paths, or mean the folder they run in.
+unsafe extern "C" fn folder(_context: *const ()) -> RString {
+    RString::new()
 }
 
 unsafe extern "C" fn connection_lost(context: *const ()) {

@@ -125,12 +125,11 @@ impl Decoder {
             while now.left > 0 {
                 now.left -= 1;
                 if let Some(keys) = &mut now.keys {
-                    let start = reader;
-                    let Head::String(len) = reader.head()? else {
-                        return Err(start.error("a key that is not a string").into());
+                    let Some(len) = reader.string_head()? else {
+                        return Err(reader.error("a key that is not a string").into());
                     };
                     let at = offset + reader.position();
-                    let text = string(&mut reader, len)?;
+                    let text = reader.text(len)?;
                     let node = Node::key(at as u64, len, fingerprint(text));
                     if keys.insert(node.word()) {
                         self.duplicates.suspect(now.head, nodes.len() as u32);
@@ -142,7 +141,7 @@ impl Decoder {
                 let at = offset + reader.position();
                 let (len, keys) = match head {
                     Head::String(len) => {
-                        string(&mut reader, len)?;
+                        reader.text(len)?;
                         nodes.push(Node::string(at as u64, len));
                         continue;
                     }
@@ -207,19 +206,5 @@ fn node(head: &Head) -> Node {
         Head::Unsigned(value) => Node::u64(value),
         Head::Float(value) => Node::f64(value),
         _ => Node::null(),
-    }
-}
-
-/// Takes text.
-#[inline]
-fn string<'m>(reader: &mut Reader<'m>, len: u32) -> Result<&'m [u8], Error> {
-    let start = *reader;
-    let text = reader.take(len)?;
-    match std::str::from_utf8(text) {
-        Ok(_) => Ok(text),
-        Err(error) => {
-            let position = start.position() + error.valid_up_to();
-            Err(Error::bad_data_at(position, "invalid UTF-8"))
-        }
     }
 }

@@ -66,8 +66,7 @@ fn flat(bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error>
         };
         match node.kind() {
             NodeKind::STRING => {
-                out.string_head(len);
-                if !out.start_of(data(), len as usize) {
+                if !out.text_value(data(), len) {
                     return Err(forged());
                 }
             }
@@ -128,8 +127,7 @@ fn tree(value: ValueRef<'_>, out: &mut Output<'_>, depth: usize) -> Result<(), E
         Shape::U64(value) => out.unsigned_integer(value),
         Shape::F64(value) => out.double(value),
         Shape::String(text) => {
-            out.string_head(count(text.len())?);
-            out.text(text.as_bytes());
+            out.text_value(text.as_bytes(), count(text.len())?);
         }
         Shape::Bytes(data) => {
             out.binary_head(count(data.len())?);
@@ -153,8 +151,7 @@ fn tree(value: ValueRef<'_>, out: &mut Output<'_>, depth: usize) -> Result<(), E
             }
             out.map_head(count(object.len())?);
             for (key, value) in object {
-                out.string_head(count(key.len())?);
-                out.text(key.as_bytes());
+                out.text_value(key.as_bytes(), count(key.len())?);
                 tree(value, out, depth)?;
             }
         }

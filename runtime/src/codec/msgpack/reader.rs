@@ -90,9 +90,43 @@ impl<'m> Reader<'m> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Takes the head of a value: all of it for a scalar, what tells the size for the others.
+    /// Takes the head of a string, or nothing.
     #[inline]
-    #[allow(clippy::cast_possible_wrap)] // two's complement is what the format says
+    pub(super) fn string_head(&mut self) -> Result<Option<u32>, Error> {
+        if let [byte @ 0xa0..=0xbf, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(Some(u32::from(byte & 0x1f)));
+        }
+        let start = *self;
+        match self.head()? {
+            Head::String(len) => Ok(Some(len)),
+            _ => {
+                *self = start;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes text of so many bytes.
+    #[inline]
+    pub(super) fn text(&mut self, len: u32) -> Result<&'m [u8], Error> {
+        let start = *self;
+        let text = self.take(len)?;
+        if is_short_ascii(start.rest, text) {
+            return Ok(text);
+        }
+        match std::str::from_utf8(text) {
+            Ok(_) => Ok(text),
+            Err(error) => {
+                let position = start.position() + error.valid_up_to();
+                Err(Error::bad_data_at(position, "invalid UTF-8"))
+            }
+        }
+    }
+
+    /// Takes the head of a value: all of it for a scalar, what tells the size for the others.
+    #[inline(always)] // it is most of the decoder's loop, and its result best stays in registers
+    #[allow(clippy::cast_possible_wrap, clippy::inline_always)] // two's complement, as specified
     pub(super) fn head(&mut self) -> Result<Head, Error> {
         let start = *self;
         Ok(match self.u8()? {
@@ -139,5 +173,24 @@ impl<'m> Reader<'m> {
     ) -> Result<Head, Error> {
         let len = len(self)?;
         Ok(Head::Extension(self.u8()? as i8, len))
+    }
+}
+
+/// Whether a text of at most 32 bytes is ASCII; `haystack` starts with it. Most text is, and a
+/// call of the general check costs more than this. No means nothing.
+#[inline]
+fn is_short_ascii(haystack: &[u8], text: &[u8]) -> bool {
+    const HIGH: u128 = u128::from_ne_bytes([0x80; 16]);
+    let Some(first) = haystack.first_chunk().copied().map(u128::from_le_bytes) else {
+        return false;
+    };
+    match text.len() {
+        0 => true,
+        len @ 1..=16 => first << (128 - 8 * len) & HIGH == 0,
+        17..=32 => {
+            let last = text.last_chunk().copied().map_or(HIGH, u128::from_le_bytes);
+            (first | last) & HIGH == 0
+        }
+        _ => false,
     }
 }

@@ -16,17 +16,27 @@ impl Output<'_> {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // each is checked before
     fn head(&mut self, fix: u8, limit: u32, tag8: Option<u8>, tag16: u8, len: u32) {
+        if len <= limit && limit > 0 {
+            self.word([fix | len as u8]);
+        } else {
+            self.long_head(tag8, tag16, len);
+        }
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // each is checked before
+    fn long_head(&mut self, tag8: Option<u8>, tag16: u8, len: u32) {
         match (len, tag8) {
-            (0.., _) if len <= limit && limit > 0 => self.word([fix | len as u8]),
             (0..=0xff, Some(tag)) => self.word([tag, len as u8]),
             (0..=0xffff, _) => self.tagged(tag16, (len as u16).to_be_bytes()),
             _ => self.tagged(tag16 + 1, len.to_be_bytes()),
         }
     }
 
+    /// Appends the first `len` bytes of `haystack` as a string; false if the haystack is shorter.
     #[inline]
-    pub(super) fn string_head(&mut self, len: u32) {
+    pub(super) fn text_value(&mut self, haystack: &[u8], len: u32) -> bool {
         self.head(0xa0, 31, Some(0xd9), 0xda, len);
+        self.start_of(haystack, len as usize)
     }
 
     #[inline]

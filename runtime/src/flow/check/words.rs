@@ -88,7 +88,7 @@ fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
             } else if number && text.parse::<f64>().is_ok() {
                 "write it without quotes"
             } else if wanted(JsonType::Array) {
-                return Some(format!("write `[{text}]` for a list of one item"));
+                "put it in `[…]` for a list of one item"
             } else {
                 return None;
             }

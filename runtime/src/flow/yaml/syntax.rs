@@ -64,6 +64,17 @@ const WORDS: &[(&str, &str, &str)] = &[
         "this alias names an anchor that is not defined above it",
         "define it with `&name`, or quote a text that starts with `*`",
     ),
+    (
+        "document start",
+        "expected another key or the end of the file, found something else",
+        "check the indentation, and for a bracket or a quotation mark too many",
+    ),
+    ("misplaced bracket", "this bracket closes nothing", "remove it, or open the list or map"),
+    (
+        "invalid trailing content",
+        "something follows the quotation mark that ends this text",
+        "quote the whole text; in single quotes, `''` stands for one of them",
+    ),
     ("unexpected character", "no text can start with this character", "quote the text"),
     (
         "recursion limit",

@@ -19,6 +19,7 @@ mod convert;
 mod display;
 mod duplicates;
 mod error;
+mod key;
 mod node;
 mod shape;
 mod subtree;
@@ -31,15 +32,19 @@ pub use self::{
     convert::{ReadError, read, write},
     duplicates::{KeyFilter, resolve_duplicates},
     error::WriteError,
+    key::Key,
     node::{Node, NodeKind, fingerprint},
     shape::Shape,
     subtree::Document,
     validate::{Invalid, Reason, validate},
-    view::{Key, ValueRef},
+    view::ValueRef,
     writer::Writer,
 };
 
-pub(crate) use self::shape::BYTES;
+pub(crate) use self::{
+    key::{Step, equal},
+    shape::BYTES,
+};
 
 /// How deep arrays and objects may lie in each other: what the recursive readers follow before
 /// they take a container for `null`, and what [`validate`] and [`Writer`] allow. It keeps every

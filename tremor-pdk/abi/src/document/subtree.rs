@@ -1,6 +1,10 @@
 //! A document, and the part of one that makes up a value.
 
-use super::{Invalid, Node, NodeKind, ValueRef, validate};
+use super::{
+    Invalid, Key, Node, NodeKind, ValueRef,
+    key::{Step, equal},
+    validate,
+};
 
 /// Two buffers and how far their text is trusted. See the [module](super).
 ///
@@ -126,23 +130,54 @@ impl<'a> Subtree<'a> {
         (!nodes.is_empty()).then_some((Self { nodes, ..*self }, rest))
     }
 
-    /// The value of a key, given the word of its node.
+    /// The value of a key.
     #[inline]
-    pub(super) fn find(&self, key: &[u8], word: u64) -> Option<Self> {
-        let head = self.head();
+    pub(super) fn find(&self, key: Key<'_>) -> Option<Self> {
+        Some(Self { nodes: self.find_in(self.nodes, key)?, ..*self })
+    }
+
+    /// What the steps lead to, one after the other.
+    #[inline]
+    pub(super) fn follow<'k>(&self, steps: impl Iterator<Item = Step<'k>>) -> Option<Self> {
+        let mut nodes = self.nodes;
+        for step in steps {
+            nodes = match step {
+                Step::Key(key) => self.find_in(nodes, key)?,
+                Step::Index(index) => element(nodes, index)?,
+            };
+        }
+        Some(Self { nodes, ..*self })
+    }
+
+    #[inline]
+    fn find_in(&self, object: &'a [Node], key: Key<'_>) -> Option<&'a [Node]> {
+        let (head, mut rest) = object.split_first()?;
         if head.kind() != NodeKind::OBJECT {
             return None;
         }
-        let mut rest = self.body();
+        let (text, word) = (key.as_str().as_bytes(), key.word());
         for _ in 0..head.len() {
             let [key_node, value, ..] = rest else { return None };
-            if key_node.word() == word && self.data(*key_node) == Some(key) {
-                let nodes = first_value(&rest[1..]).0;
-                return Some(Self { nodes, ..*self });
+            if key_node.word() == word && self.data(*key_node).is_some_and(|data| equal(data, text))
+            {
+                return Some(first_value(&rest[1..]).0);
             }
             let behind = value.span().max(1).saturating_add(1);
             rest = rest.get(usize::try_from(behind).ok()?..)?;
         }
         None
     }
+}
+
+/// The nodes of an array's element.
+fn element(array: &[Node], index: usize) -> Option<&[Node]> {
+    let (head, mut rest) = array.split_first()?;
+    if head.kind() != NodeKind::ARRAY || index >= head.len() as usize {
+        return None;
+    }
+    for _ in 0..index {
+        rest = first_value(rest).1;
+    }
+    let nodes = first_value(rest).0;
+    (!nodes.is_empty()).then_some(nodes)
 }

@@ -1,6 +1,6 @@
 //! The view: one type to read documents and values with.
 
-use super::{ArrayRef, Node, NodeKind, ObjectRef, subtree::Subtree};
+use super::{ArrayRef, Key, NodeKind, ObjectRef, key::Step, subtree::Subtree};
 use crate::value::{Str, Value};
 
 /// A value to be read, wherever it lies: in a document or in a [`Value`].
@@ -17,39 +17,6 @@ pub struct ValueRef<'a>(pub(super) Repr<'a>);
 pub(super) enum Repr<'a> {
     Flat(Subtree<'a>),
     Tree(&'a Value<'a>),
-}
-
-/// A key with what a lookup compares first, computed once. Text longer than 4 GiB is no key of a
-/// document, and such a `Key` finds nothing there.
-#[derive(Clone, Copy, Debug)]
-pub struct Key<'k> {
-    text: &'k str,
-    word: u64,
-}
-
-impl<'k> Key<'k> {
-    /// Prepares `text` for lookups.
-    #[inline]
-    pub const fn new(text: &'k str) -> Self {
-        Self { text, word: Self::word_of(text) }
-    }
-
-    /// A key whose word [`Key::word_of`] gave before.
-    pub(crate) const fn with_word(text: &'k str, word: u64) -> Self {
-        Self { text, word }
-    }
-
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // such a key is compared by all its bytes and differs
-    pub(crate) const fn word_of(text: &str) -> u64 {
-        Node::key(0, text.len() as u32, super::fingerprint(text.as_bytes())).word()
-    }
-
-    /// The key itself.
-    #[inline]
-    pub const fn as_str(&self) -> &'k str {
-        self.text
-    }
 }
 
 impl<'a> ValueRef<'a> {
@@ -196,11 +163,23 @@ impl<'a> ValueRef<'a> {
     #[inline]
     pub fn get_key(self, key: Key<'_>) -> Option<ValueRef<'a>> {
         match self.0 {
-            Repr::Flat(subtree) => {
-                subtree.find(key.text.as_bytes(), key.word).map(ValueRef::of_subtree)
-            }
-            Repr::Tree(Value::Object(object)) => object.get(key.text).map(ValueRef::from),
+            Repr::Flat(subtree) => subtree.find(key).map(ValueRef::of_subtree),
+            Repr::Tree(Value::Object(object)) => object.get(key.as_str()).map(ValueRef::from),
             Repr::Tree(_) => None,
+        }
+    }
+
+    /// What the steps lead to, one after the other.
+    #[inline]
+    pub(crate) fn follow<'k>(self, mut steps: impl Iterator<Item = Step<'k>>) -> Option<Self> {
+        match self.0 {
+            Repr::Flat(subtree) => subtree.follow(steps).map(Self::of_subtree),
+            Repr::Tree(tree) => steps
+                .try_fold(tree, |value, step| match step {
+                    Step::Key(key) => value.get(key.as_str()),
+                    Step::Index(index) => value.get_idx(index),
+                })
+                .map(Self::from),
         }
     }
 

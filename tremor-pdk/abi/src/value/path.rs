@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use super::Value;
-use crate::document::{Key, ValueRef};
+use crate::document::{Key, Step, ValueRef};
 
 /// The way to a place in a value, as in `a.b[2].c`.
 ///
@@ -152,10 +152,10 @@ impl<'a> ValueRef<'a> {
     /// What a path leads to.
     #[inline]
     pub fn get_path(self, path: &Path) -> Option<ValueRef<'a>> {
-        path.0.iter().try_fold(self, |value, segment| match segment {
-            Segment::Key { text, word } => value.get_key(Key::with_word(text, *word)),
-            Segment::Index(index) => value.get_idx(*index),
-        })
+        self.follow(path.0.iter().map(|segment| match segment {
+            Segment::Key { text, word } => Step::Key(Key::with_word(text, *word)),
+            Segment::Index(index) => Step::Index(*index),
+        }))
     }
 }
 

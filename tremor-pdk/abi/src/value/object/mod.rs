@@ -14,6 +14,7 @@ use abi_stable::{
 use self::index::Index;
 pub use self::iter::{IntoIter, Iter, IterMut};
 use super::{Str, Value};
+use crate::document::equal;
 
 /// Up to so many keys are found by looking at each; above, there is an index.
 const LINEAR: usize = 32;
@@ -44,6 +45,13 @@ struct Entry<'v> {
     value: Value<'v>,
 }
 
+impl Entry<'_> {
+    #[inline]
+    fn is_of(&self, key: &str) -> bool {
+        equal(self.key.as_bytes(), key.as_bytes())
+    }
+}
+
 impl<'v> Object<'v> {
     /// An empty object.
     #[inline]
@@ -72,7 +80,12 @@ impl<'v> Object<'v> {
     /// The value of `key`.
     #[inline]
     pub fn get(&self, key: &str) -> Option<&Value<'v>> {
-        self.position(key).map(|position| &self.0.entries[position].value)
+        let Body { entries, index } = &*self.0;
+        let entry = match index {
+            ROption::RNone => entries.iter().find(|entry| entry.is_of(key)),
+            ROption::RSome(index) => entries.get(index.find(key, |at| entries[at].is_of(key))?),
+        };
+        entry.map(|entry| &entry.value)
     }
 
     /// The value of `key`, to be edited.
@@ -181,8 +194,8 @@ impl<'v> Object<'v> {
     fn position(&self, key: &str) -> Option<usize> {
         let Body { entries, index } = &*self.0;
         match index {
-            ROption::RNone => entries.iter().position(|entry| entry.key.as_str() == key),
-            ROption::RSome(index) => index.find(key, |at| entries[at].key.as_str() == key),
+            ROption::RNone => entries.iter().position(|entry| entry.is_of(key)),
+            ROption::RSome(index) => index.find(key, |at| entries[at].is_of(key)),
         }
     }
 
