@@ -13,7 +13,9 @@ use tremor_pdk::{
 };
 
 use super::{
-    Error, HostContext, Library, Plugin, Policy, contain::Contained, load,
+    Error, HostContext, Library, Plugin, Policy,
+    contain::Contained,
+    load,
     stream::{LoadedSink, LoadedSource},
 };
 
@@ -94,7 +96,10 @@ struct LoadedConnector {
 }
 
 /// Waits for a call, and turns a panic that its callee did not catch into an error.
-async fn call<T>(what: &'static str, call: impl Future<Output = CallResult<T>> + Unpin) -> Result<T> {
+async fn call<T>(
+    what: &'static str,
+    call: impl Future<Output = CallResult<T>> + Unpin,
+) -> Result<T> {
     Contained::new(what, call).await?.into_result()
 }
 

@@ -94,7 +94,12 @@ fn fields(plugin: &'static TypeLayout, host: &'static TypeLayout) -> Option<Stri
     for position in 0..plugins.len().max(hosts.len()) {
         let told = match (plugins.get(position), hosts.get(position)) {
             (Some(plugin), Some(host)) if text(plugin) != text(host) => {
-                format!("field {}: {} in the plugin, {} here", position + 1, text(plugin), text(host))
+                format!(
+                    "field {}: {} in the plugin, {} here",
+                    position + 1,
+                    text(plugin),
+                    text(host)
+                )
             }
             (Some(plugin), None) => format!("field {} is not known here", text(plugin)),
             (None, Some(host)) => format!("field {} is missing in the plugin", text(host)),

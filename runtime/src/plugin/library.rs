@@ -126,10 +126,7 @@ fn bad_metadata(path: &Path, why: impl fmt::Display) -> Error {
         path,
         format!("the plugin's metadata cannot be understood: {why}"),
     )
-    .help(format!(
-        "rebuild the plugin with a `tremor-pdk` that speaks ABI {}",
-        AbiVersion::CURRENT
-    ))
+    .help(format!("rebuild the plugin with a `tremor-pdk` that speaks ABI {}", AbiVersion::CURRENT))
 }
 
 fn parse_version(text: &str) -> Option<AbiVersion> {

@@ -41,8 +41,8 @@ impl Plugin {
     /// The artefact of this kind and name.
     pub(super) fn artefact(&self, kind: &str, name: &str) -> Result<ArtefactRef, Error> {
         let mut all = self.artefacts.iter();
-        let found =
-            all.find(|artefact| artefact.kind().as_str() == kind && artefact.name().as_str() == name);
+        let found = all
+            .find(|artefact| artefact.kind().as_str() == kind && artefact.name().as_str() == name);
         found.copied().ok_or_else(|| {
             Error::new(
                 ErrorKind::UnknownArtefact,
@@ -103,7 +103,8 @@ pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
 fn open(library: &Library, file: &Path) -> Result<&'static LibHeader, Error> {
     lib_header_from_path(file).map_err(|error| {
         let error_of = |kind, message: String| Error::new(kind, library.path(), message);
-        let rebuild = format!("rebuild the plugin with a `tremor-pdk` for ABI {}", AbiVersion::CURRENT);
+        let rebuild =
+            format!("rebuild the plugin with a `tremor-pdk` for ABI {}", AbiVersion::CURRENT);
         match error {
             LibraryError::OpenError { err, .. } => {
                 error_of(ErrorKind::Open, format!("the system cannot load it: {err}"))
@@ -161,8 +162,12 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
         return Err(lie(path, message));
     }
     let Some(plugins) = header.layout() else {
-        return Err(Error::new(ErrorKind::Layout, path, "it does not say how its types are laid out")
-            .help("export it with `tremor_pdk::export!`"));
+        return Err(Error::new(
+            ErrorKind::Layout,
+            path,
+            "it does not say how its types are laid out",
+        )
+        .help("export it with `tremor_pdk::export!`"));
     };
     // The plugin's types are the interface and the host's the implementation: the host may have
     // more than the plugin asks for, never less. abi_stable's own check is the other way round.
@@ -190,8 +195,10 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
 }
 
 fn same_artefacts(library: &Library, artefacts: &[ArtefactRef]) -> Result<(), Error> {
-    let mut found: Vec<_> =
-        artefacts.iter().map(|artefact| (artefact.kind().as_str(), artefact.name().as_str())).collect();
+    let mut found: Vec<_> = artefacts
+        .iter()
+        .map(|artefact| (artefact.kind().as_str(), artefact.name().as_str()))
+        .collect();
     let mut said: Vec<_> = library
         .metadata()
         .artefacts

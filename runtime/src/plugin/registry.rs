@@ -154,7 +154,11 @@ impl Registry {
 }
 
 fn offers(library: &Library, kind: &str, name: &str) -> bool {
-    library.metadata().artefacts.iter().any(|artefact| artefact.kind == kind && artefact.name == name)
+    library
+        .metadata()
+        .artefacts
+        .iter()
+        .any(|artefact| artefact.kind == kind && artefact.name == name)
 }
 
 struct Candidates {

@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn ranges_in_order_and_in_bounds_are_believed() {
-        let reply = reply(&[(0, 1, Outcome::FAILED), (1, 2, Outcome::DELIVERED), (3, 1, Outcome::RETRY)]);
+        let reply =
+            reply(&[(0, 1, Outcome::FAILED), (1, 2, Outcome::DELIVERED), (3, 1, Outcome::RETRY)]);
         let delivery = delivery(reply, 4).unwrap();
         let told: Vec<_> =
             delivery.exceptions().iter().map(|e| (e.events.clone(), e.retry)).collect();

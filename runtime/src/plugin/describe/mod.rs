@@ -91,11 +91,7 @@ impl Describer {
     ///
     /// # Errors
     /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
-    pub fn config_schema(
-        &self,
-        library: &Library,
-        artefact: &str,
-    ) -> Result<Option<Value>, Error> {
+    pub fn config_schema(&self, library: &Library, artefact: &str) -> Result<Option<Value>, Error> {
         if let Some(schemas) = self.cache.as_ref().and_then(|cache| cache.get(library.hash())) {
             return Ok(schemas.get(artefact).cloned().flatten());
         }
@@ -161,9 +157,7 @@ impl Describer {
             }
         };
         match answer(&stdout) {
-            Some(Answer::Refused(why)) => {
-                Err(Error::without_file(ErrorKind::Describe, why))
-            }
+            Some(Answer::Refused(why)) => Err(Error::without_file(ErrorKind::Describe, why)),
             Some(answer) if status.success() => Ok(answer),
             _ if status.success() => Err(failed(format!(
                 "gave an answer about its configuration that cannot be understood{}",
