@@ -65,7 +65,7 @@ impl Stopper {
 /// # Errors
 /// What keeps a flow from starting: a library that does not load, say. No flow runs then.
 pub fn run(
-    flows: &[(Flow, &Components)],
+    flows: &[(&Flow, &Components)],
     stopper: &Stopper,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {

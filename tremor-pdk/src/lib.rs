@@ -68,7 +68,8 @@ pub use tremor_abi::{
     batch::{Batch, Event, Limit},
     document::{Document, ValueRef},
     error::{ErrorKind, PluginError as Error},
-    value::{Object, Value},
+    literal,
+    value::{Object, Path, PathError, Value},
 };
 
 pub use self::{

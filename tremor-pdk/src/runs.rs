@@ -35,7 +35,7 @@ mod tests {
         for message in ["one\n", "", "two\n", "three\n"] {
             batch.push_message(0, message.as_bytes());
         }
-        assert_eq!(raw_runs(&batch), [0..14]);
+        assert_eq!(raw_runs(&batch), vec![0..14]);
         assert_eq!(&batch.bytes()[..14], b"one\ntwo\nthree\n");
     }
 

@@ -43,3 +43,20 @@ impl Sink for Devourer {
 }
 
 tremor_pdk::export! { connectors: [Null] }
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{Batch, Delivery, testing::TestHost};
+
+    use super::Null;
+
+    #[test]
+    fn it_takes_everything() {
+        let mut sink = TestHost::new().connect::<Null>("{}").unwrap();
+        let mut batch = Batch::new();
+        batch.push_message(0, b"bytes");
+        batch.push_value(0, &["a value"]).unwrap();
+        assert_eq!(sink.deliver(&batch).unwrap(), Delivery::done());
+        sink.stop().unwrap();
+    }
+}

@@ -29,11 +29,12 @@ impl Output {
         let mut slices = slices(bytes, runs);
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
-            match write_some(&self.file, &mut rest) {
+            match write_some(&self.file, rest) {
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
                     self.host.writable(&*self.file).await?;
                 }
-                result => result.map_err(error)?,
+                Err(cause) => return Err(error(cause)),
             }
         }
         Ok(())
@@ -46,7 +47,8 @@ impl Output {
             let mut slices = slices(buffers.bytes(), &runs);
             let mut rest = &mut slices[..];
             while !rest.is_empty() {
-                write_some(&file, &mut rest)?;
+                let count = write_some(&file, rest)?;
+                IoSlice::advance_slices(&mut rest, count);
             }
             Ok(())
         };
@@ -70,16 +72,12 @@ fn slices<'b>(bytes: &'b [u8], runs: &[Range<usize>]) -> Vec<IoSlice<'b>> {
     runs.iter().map(|run| IoSlice::new(&bytes[run.clone()])).collect()
 }
 
-/// Writes once, and takes off `rest` what has been written.
-fn write_some(mut file: &File, rest: &mut &mut [IoSlice<'_>]) -> io::Result<()> {
+/// Writes once and says how much; nothing, where a signal came first.
+fn write_some(mut file: &File, rest: &[IoSlice<'_>]) -> io::Result<usize> {
     match file.write_vectored(rest) {
         Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-        Ok(count) => {
-            IoSlice::advance_slices(rest, count);
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+        result => result,
     }
 }
 
@@ -116,7 +114,9 @@ mod tests {
         let mut batch = Batch::new();
         let messages = (0..2_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700)));
         let messages: Vec<_> = messages.collect();
-        messages.iter().for_each(|message| batch.push_message(0, message.as_bytes()));
+        for message in &messages {
+            batch.push_message(0, message.as_bytes());
+        }
         batch.retain(|batch, event| batch.raw(event) != Some(messages[1_000].as_bytes()));
         let expected = [&messages[..1_000], &messages[1_001..]].concat().concat();
         (batch, expected.into_bytes())
@@ -176,13 +176,13 @@ mod tests {
     fn a_closed_pipe_is_a_final_error() {
         let host = TestHost::new();
         let (reader, writer) = io::pipe().unwrap();
-        let (closed_before, _) = (file(writer.try_clone().unwrap()), ());
+        let again = file(writer.try_clone().unwrap());
         let mut output = Output::new(host.host(), file(writer));
         drop(reader);
         let error = host.block_on(output.deliver(&large_batch().0)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UNSUPPORTED);
         assert!(error.to_string().contains("standard output is closed"), "{error}");
-        assert_eq!(deliver(closed_before).1.unwrap_err(), error);
+        assert_eq!(deliver(again).1.unwrap_err(), error, "also where it is closed from the start");
     }
 
     #[test]

@@ -146,3 +146,88 @@ impl TestHost {
         self.0.lock().connections_lost
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, time::Duration};
+
+    use super::TestHost;
+    use crate::{ErrorKind, LogLevel};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn time_passes_only_when_there_is_nothing_else_to_do() {
+        let test = TestHost::new();
+        let host = test.host();
+        let start = test.now_ns();
+        let worked = test.block_on(async {
+            let worked = host.blocking(|| 7).await;
+            assert_eq!(host.now_ns(), start);
+            host.sleep(HOUR).await;
+            worked
+        });
+        assert_eq!(worked, Ok(7));
+        assert_eq!(u128::from(test.now_ns() - start), HOUR.as_nanos());
+    }
+
+    #[test]
+    fn timers_end_in_their_order_and_not_before_their_time() {
+        let test = TestHost::new();
+        let host = test.host();
+        let (mut long, mut short) = (pin!(host.sleep(2 * HOUR)), pin!(host.sleep(HOUR)));
+        assert!(test.poll_once(long.as_mut()).is_pending());
+        assert!(test.poll_once(short.as_mut()).is_pending());
+        test.advance(HOUR);
+        assert!(test.poll_once(long).is_pending());
+        assert!(test.poll_once(short).is_ready());
+    }
+
+    #[test]
+    fn a_polled_future_can_be_dropped_before_its_work_is_done() {
+        let test = TestHost::new();
+        let host = test.host();
+        let mut work = host.blocking(|| "done");
+        assert!(test.poll_once(pin!(&mut work)).is_pending());
+        assert_eq!(test.block_on(&mut work), Ok("done"));
+    }
+
+    #[test]
+    fn work_that_panics_is_an_error() {
+        let test = TestHost::new();
+        let error = test.block_on(test.host().blocking(|| -> () { panic!("no") })).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PANICKED);
+    }
+
+    #[test]
+    fn tasks_run_beside_the_test() {
+        let test = TestHost::new();
+        let host = test.host();
+        let counter = host.counter("ticks", "how many ticks there were");
+        let ticking = host.clone();
+        host.spawn("ticks", async move {
+            for _ in 0..3 {
+                ticking.sleep(HOUR).await;
+                counter.add(1);
+            }
+        });
+        test.block_on(host.sleep(2 * HOUR + HOUR / 2));
+        assert_eq!(test.metric("ticks"), Some(2.0));
+    }
+
+    #[test]
+    fn what_the_host_is_told_can_be_looked_up() {
+        let test = TestHost::new();
+        let host = test.host();
+        warn!(host, "{} is off", "something");
+        host.gauge("level", "").set(4.0);
+        host.gauge("level", "").set(3.0);
+        host.histogram("size", "").observe(9.0);
+        host.connection_lost();
+        host.request_stop("enough");
+        assert_eq!(test.log(), [(LogLevel::WARN, "something is off".to_owned())]);
+        assert_eq!((test.metric("level"), test.metric("size")), (Some(3.0), Some(1.0)));
+        assert_eq!(test.connections_lost(), 1);
+        assert_eq!(test.stop_requests(), ["enough"]);
+    }
+}
