@@ -1,7 +1,11 @@
 //! Loading: which library one gets, and what is found out on the way.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
+use object::{Object, ObjectSection};
 use serde_json::json;
 use tremor_runtime::plugin::{ConnectorFactory, ErrorKind, Library, Policy, load};
 
@@ -53,25 +57,18 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
 }
 
 /// A copy of the relay in which the metadata differs: `old` becomes `new`, of the same length.
-fn with_other_metadata(folder: &Path, old: &str, new: &str) -> std::path::PathBuf {
+fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
     assert_eq!(old.len(), new.len());
     let mut bytes = fs::read(library("fixture-relay")).unwrap();
-    let record = find(&bytes, b"\x7fTREMOR-PLUGIN\r\n{".split_last().unwrap().1);
-    let record = record.find(|at| find(&bytes[*at..*at + 4_096], old.as_bytes()).next().is_some());
-    let record = record.expect("the metadata says so");
-    let at = record + find(&bytes[record..], old.as_bytes()).next().unwrap();
-    bytes[at..at + new.len()].copy_from_slice(new.as_bytes());
+    let file = object::File::parse(&*bytes).unwrap();
+    let (start, len) = file.section_by_name(".tremor").unwrap().file_range().unwrap();
+    let start = usize::try_from(start).unwrap();
+    let record = &mut bytes[start..start + usize::try_from(len).unwrap()];
+    let at = record.windows(old.len()).position(|window| window == old.as_bytes()).unwrap();
+    record[at..at + new.len()].copy_from_slice(new.as_bytes());
     let path = folder.join("altered.so");
     fs::write(&path, bytes).unwrap();
     path
-}
-
-fn find<'b>(bytes: &'b [u8], part: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
-    bytes
-        .windows(part.len())
-        .enumerate()
-        .filter(move |(_, window)| *window == part)
-        .map(|(at, _)| at)
 }
 
 #[test]
