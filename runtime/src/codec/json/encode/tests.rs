@@ -42,7 +42,7 @@ fn scalars() {
         (Value::F64(0.0), "0.0"),
         (Value::F64(-0.0), "-0.0"),
         (Value::F64(1.5), "1.5"),
-        (Value::F64(f64::MAX), "1.7976931348623157e308"),
+        (Value::F64(f64::MAX), "1.7976931348623157e+308"),
         (Value::F64(5e-324), "5e-324"),
     ] {
         assert_eq!(encode(value).as_deref(), Ok(text));
