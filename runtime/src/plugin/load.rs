@@ -65,13 +65,22 @@ impl std::fmt::Debug for Plugin {
 
 /// What this process has loaded. Loading is a matter of the process: the system's loader keeps
 /// such a list as well.
-static LOADED: Mutex<Vec<Plugin>> = Mutex::new(Vec::new());
+static LOADED: Mutex<Loaded> = Mutex::new(Loaded { plugins: Vec::new(), opened: Vec::new() });
+
+struct Loaded {
+    plugins: Vec<Plugin>,
+    /// The paths that were ever opened, whatever came of it.
+    opened: Vec<PathBuf>,
+}
 
 /// Checks and loads the library at `path`. Loading the same contents from the same path again
 /// gives the same plugin; other contents at that path, or another path, give another one.
 ///
 /// No function of the plugin is called before its file, metadata, ABI version and the layout of
 /// every type that crosses the boundary are checked.
+///
+/// The system's loader maps the file: it may be replaced while it is loaded, by renaming another
+/// one to its name or by removing it first, but not written to.
 ///
 /// # Errors
 /// Those of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
@@ -81,22 +90,24 @@ pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
     let (library, bytes) = Library::read(path)?;
     library.check(policy)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same_path = |plugin: &&Plugin| plugin.library.canonical() == library.canonical();
-    let mut of_path = loaded.iter().filter(same_path).peekable();
-    let path_is_taken = of_path.peek().is_some();
-    if let Some(plugin) = of_path.find(|plugin| plugin.library.hash() == library.hash()) {
+    let same = |plugin: &&Plugin| {
+        let known = &plugin.library;
+        known.canonical() == library.canonical() && known.hash() == library.hash()
+    };
+    if let Some(plugin) = loaded.plugins.iter().find(same) {
         return Ok(plugin.clone());
     }
-    let header = if path_is_taken {
+    let header = if loaded.opened.iter().any(|path| path == library.canonical()) {
         // The system's loader knows libraries by their path: asked for a file that was replaced,
         // it gives the one that was there before.
         open_copy(&library, &bytes)?
     } else {
+        loaded.opened.push(library.canonical().to_owned());
         open(&library, library.canonical())?
     };
     let artefacts = root_module(&library, header)?;
     let plugin = Plugin { library, artefacts };
-    loaded.push(plugin.clone());
+    loaded.plugins.push(plugin.clone());
     Ok(plugin)
 }
 

@@ -130,7 +130,7 @@ fn another_layout_under_the_same_version_is_refused_on_one_screen() {
     assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
     let text = error.to_string();
     assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
-    for part in ["`Limit`", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"] {
+    for part in ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -2,7 +2,7 @@
 //! other packages by itself.
 
 // Each test binary uses what it needs of this.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod derive;
 
