@@ -16,12 +16,7 @@ pub struct ArtefactText {
 impl ArtefactText {
     /// That of a connector.
     pub const fn connector<C: Connector>() -> Self {
-        Self {
-            kind: "connector",
-            name: C::NAME,
-            description: C::DESCRIPTION,
-            codec: C::CODEC,
-        }
+        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec: C::CODEC }
     }
 }
 

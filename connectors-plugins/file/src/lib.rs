@@ -30,7 +30,7 @@ const LARGEST_CHUNK: u32 = 64 << 20;
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 #[schemars(crate = "tremor_pdk::schemars")]
 pub struct Config {
-    /// The file. A relative path starts at the working directory.
+    /// The file. A relative path starts at the folder of the flow file.
     pub path: PathBuf,
     /// What to do with it.
     pub mode: Mode,
@@ -77,7 +77,8 @@ impl Connector for FileConnector {
     type Source = Reader;
     type Sink = Writer;
 
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
+    fn new(_id: &str, mut config: Config, host: Host) -> Result<Self> {
+        config.path = host.resolve(&config.path);
         Ok(Self { config, host, file: None })
     }
 

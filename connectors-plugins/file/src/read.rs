@@ -155,6 +155,16 @@ mod tests {
     }
 
     #[test]
+    fn a_relative_path_starts_at_the_folder_of_the_flow() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("in"), "bytes").unwrap();
+        let host = TestHost::new();
+        host.set_folder(folder.path());
+        let mut source = open(&host, Path::new("in"), 5).unwrap();
+        assert_eq!(content(&source.pull_all().unwrap()), b"bytes");
+    }
+
+    #[test]
     fn an_empty_file_has_no_events() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let mut source = open(&TestHost::new(), file.path(), 5).unwrap();

@@ -95,7 +95,12 @@ impl Session<'_> {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Ok(Pull::Finished)) | Step::Draining => return self.finish().await,
+                Step::Pulled(Ok(Pull::Finished)) => {
+                    self.flush().await;
+                    return self.finish().await;
+                }
+                // What has begun and not ended is no message: it was never accepted.
+                Step::Draining => return self.finish().await,
                 Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
                     tracing::warn!(component = %self.side.router.name, %error, "bad data");
                     self.side.router.stats.failed(1);
@@ -167,9 +172,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Nothing more is pulled: what was held back goes out, and the source hears of everything
-    /// that is still under way.
-    async fn finish(&mut self) -> Result<End, Error> {
+    /// All streams have ended: what preprocessors held back goes out.
+    async fn flush(&mut self) {
         for position in 0..self.side.preprocessors.len() {
             let mut batch = Batch::from_pool(&self.side.router.pool);
             let mut rejected = Vec::new();
@@ -182,6 +186,10 @@ impl Session<'_> {
             self.stamp(&mut batch);
             self.decode_and_route(batch, rejected).await;
         }
+    }
+
+    /// Nothing more is pulled; the source hears of everything that is still under way.
+    async fn finish(&mut self) -> Result<End, Error> {
         self.side.router.close();
         while self.outstanding > 0 {
             let control = &self.side.control;

@@ -143,9 +143,9 @@ unsafe extern "C" fn ready(
     })
 }
 
-/// Tests name their files by absolute paths, or mean the folder they run in.
-unsafe extern "C" fn folder(_context: *const ()) -> RString {
-    RString::new()
+unsafe extern "C" fn folder(context: *const ()) -> RString {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().folder.as_str().into()
 }
 
 unsafe extern "C" fn connection_lost(context: *const ()) {

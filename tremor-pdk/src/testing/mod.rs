@@ -44,6 +44,7 @@ mod world;
 
 use std::{
     future::Future,
+    path::Path,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -122,6 +123,12 @@ impl TestHost {
     /// Sets the clock, as somebody who corrects it does: no timer is due by that.
     pub fn set_now_ns(&self, now_ns: u64) {
         self.0.lock().now_ns = now_ns;
+    }
+
+    /// Says which folder relative paths of a configuration start from. At first it is the one that
+    /// the test runs in.
+    pub fn set_folder(&self, folder: impl AsRef<Path>) {
+        self.0.lock().folder = folder.as_ref().to_string_lossy().into_owned();
     }
 
     /// The lines that were logged.

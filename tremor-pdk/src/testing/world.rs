@@ -26,6 +26,7 @@ pub(super) struct World(Mutex<State>);
 
 pub(super) struct State {
     pub(super) now_ns: u64,
+    pub(super) folder: String,
     pub(super) log: Vec<(LogLevel, String)>,
     pub(super) metrics: Vec<Metric>,
     pub(super) stop_requests: Vec<String>,
@@ -40,6 +41,7 @@ impl Default for State {
     fn default() -> Self {
         Self {
             now_ns: 1_000_000_000,
+            folder: String::new(),
             log: Vec::new(),
             metrics: Vec::new(),
             stop_requests: Vec::new(),

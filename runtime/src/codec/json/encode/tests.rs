@@ -81,7 +81,7 @@ fn containers() {
     let empty = Value::Object(Object::new());
     let array = Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
     let object: Object<'_> =
-        [("b".into(), array), ("a".into(), Value::Null), ("".into(), Value::from("x"))]
+        [("b", array), ("a", Value::Null), ("", Value::from("x"))]
             .into_iter()
             .collect();
     let value = Value::Object(object);
