@@ -1,4 +1,4 @@
-//! Layout mismatches on one screen: abi_stable's own text for one added method is 15 KB.
+//! Layout mismatches on one screen: `abi_stable`'s own text for one added method is 15 KB.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ use super::{Error, ErrorKind, Library};
 const FIELD: usize = 120;
 
 /// Renders what is wrong with the layout of `library`. The check's interface was the plugin's
-/// module, its implementation the host's: what abi_stable calls expected is the plugin's.
+/// module, its implementation the host's: what `abi_stable` calls expected is the plugin's.
 pub(super) fn mismatch(library: &Library, errors: &AbiInstabilityErrors) -> Error {
     let (place, difference, others) = describe(errors);
     let mut message = format!("its types are laid out differently from this tremor's\n  {place}");
@@ -76,12 +76,13 @@ fn types(errors: &AbiInstabilityErrors, cause: &AbiInstabilityError) -> Vec<Pair
     types
 }
 
-/// The last few types around the one that differs: ours, since those of abi_stable (pointers,
+/// The last few types around the one that differs: ours, since those of `abi_stable` (pointers,
 /// tables of functions) say nothing.
 fn way(types: &[Pair]) -> String {
     const SHOWN: usize = 4;
     let around = types[..types.len() - 1].iter().map(|(plugin, _)| plugin);
-    let ours = around.filter(|plugin| plugin.package() == "tremor-abi" && plugin.name() != "VTable");
+    let ours =
+        around.filter(|plugin| plugin.package() == "tremor-abi" && plugin.name() != "VTable");
     let mut names: Vec<_> = ours.map(|plugin| plugin.name()).collect();
     names.dedup();
     match &names[names.len().saturating_sub(SHOWN)..] {

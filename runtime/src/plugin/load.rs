@@ -1,6 +1,6 @@
 //! Opening a library: the only place that does.
 //!
-//! abi_stable's own loader (`RootModule::load_from_file`) keeps the first library that it ever
+//! `abi_stable`'s own loader (`RootModule::load_from_file`) keeps the first library that it ever
 //! loaded for each type of root module and gives that, whatever path it is asked for. So the
 //! stages that it is made of are taken here one by one, each with an error of its own, and the
 //! layouts are compared in the direction that lets an older minor of the ABI pass.
@@ -181,7 +181,7 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
         .help("export it with `tremor_pdk::export!`"));
     };
     // The plugin's types are the interface and the host's the implementation: the host may have
-    // more than the plugin asks for, never less. abi_stable's own check is the other way round.
+    // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
     check_layout_compatibility(plugins, PluginModuleRef::LAYOUT)
         .map_err(|errors| layout::mismatch(library, &errors))?;
     // SAFETY: the layouts were compared just now. With the arguments in this order the plugin's
@@ -235,7 +235,7 @@ fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
         .help("export everything with one `tremor_pdk::export!`, and rebuild the plugin")
 }
 
-/// abi_stable's messages begin with empty lines and go on for pages.
+/// `abi_stable`'s messages begin with empty lines and go on for pages.
 fn first_line(error: &LibraryError) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
