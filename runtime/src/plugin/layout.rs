@@ -1,4 +1,4 @@
-//! Layout mismatches on one screen: abi_stable's own text for one added method is 15 KB.
+//! Layout mismatches on one screen: `abi_stable`'s own text for one added method is 15 KB.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ use super::{Error, ErrorKind, Library};
 const FIELD: usize = 120;
 
 /// Renders what is wrong with the layout of `library`. The check's interface was the plugin's
-/// module, its implementation the host's: what abi_stable calls expected is the plugin's.
+/// module, its implementation the host's: what `abi_stable` calls expected is the plugin's.
 pub(super) fn mismatch(library: &Library, errors: &AbiInstabilityErrors) -> Error {
     let (place, difference, others) = describe(errors);
     let mut message = format!("its types are laid out differently from this tremor's\n  {place}");
@@ -42,47 +42,53 @@ fn describe(errors: &AbiInstabilityErrors) -> (String, String, usize) {
     let Some(cause) = told.iter().find(|error| error.stack_trace.len() == deepest) else {
         return (String::new(), "abi_stable does not say how".to_owned(), 0);
     };
-    let layouts = layouts(errors, cause);
-    let place = match layouts {
-        Some((plugin, _)) => format!("type:     `{}`, {}", plugin.full_type(), path(cause)),
-        None => path(cause),
+    let types = types(errors, cause);
+    let place = match types.last() {
+        Some((plugin, _)) => format!("type:     `{}`{}", plugin.full_type(), way(&types)),
+        None => String::new(),
     };
-    let difference = layouts
+    let difference = types
+        .last()
         .and_then(|(plugin, host)| fields(plugin, host))
         .or_else(|| cause.errs.first().map(instability))
         .unwrap_or_default();
     (place, difference, told.len() - 1)
 }
 
-/// The two layouts that the error is about: the plugin's and the host's.
-fn layouts(
-    errors: &AbiInstabilityErrors,
-    cause: &AbiInstabilityError,
-) -> Option<(&'static TypeLayout, &'static TypeLayout)> {
-    match cause.stack_trace.last() {
-        None => Some((errors.interface, errors.implementation)),
-        Some(pair) => match (&pair.expected, &pair.found) {
-            (TLFieldOrFunction::Field(plugin), TLFieldOrFunction::Field(host)) => {
-                Some((plugin.layout(), host.layout()))
-            }
-            _ => None,
-        },
+/// A type as it is in the plugin and in the host.
+type Pair = (&'static TypeLayout, &'static TypeLayout);
+
+/// The types on the way from the root module to the one that differs. A field that has another
+/// type altogether makes a difference of the type that it is a field of.
+fn types(errors: &AbiInstabilityErrors, cause: &AbiInstabilityError) -> Vec<Pair> {
+    let steps = cause.stack_trace.iter().filter_map(|step| match (&step.expected, &step.found) {
+        (TLFieldOrFunction::Field(plugin), TLFieldOrFunction::Field(host)) => {
+            Some((plugin.layout(), host.layout()))
+        }
+        _ => None,
+    });
+    let mut types: Vec<Pair> = vec![(errors.interface, errors.implementation)];
+    types.extend(steps);
+    let is_other = |(plugin, host): &Pair| plugin.name() != host.name();
+    while types.len() > 1 && types.last().is_some_and(is_other) {
+        types.pop();
     }
+    types
 }
 
-/// How one gets from the root module to what differs.
-fn path(cause: &AbiInstabilityError) -> String {
-    let name = |step: &TLFieldOrFunction| match step {
-        TLFieldOrFunction::Field(field) => field.name().to_owned(),
-        TLFieldOrFunction::Function(function) => format!("{}()", function.name.as_str()),
-    };
-    let mut steps: Vec<_> = cause.stack_trace.iter().map(|step| name(&step.expected)).collect();
-    // A function pointer is a field with a function in it of the same name.
-    steps.dedup_by(|next, before| next.strip_suffix("()") == Some(before));
-    // The last ones say most.
-    let skipped = steps.len().saturating_sub(4);
-    let dots = if skipped > 0 { "… " } else { "" };
-    format!("reached by: {dots}{}", steps[skipped..].join(" > "))
+/// The last few types around the one that differs: ours, since those of `abi_stable` (pointers,
+/// tables of functions) say nothing.
+fn way(types: &[Pair]) -> String {
+    const SHOWN: usize = 4;
+    let around = types[..types.len() - 1].iter().map(|(plugin, _)| plugin);
+    let ours =
+        around.filter(|plugin| plugin.package() == "tremor-abi" && plugin.name() != "VTable");
+    let mut names: Vec<_> = ours.map(|plugin| plugin.name()).collect();
+    names.dedup();
+    match &names[names.len().saturating_sub(SHOWN)..] {
+        [] => String::new(),
+        last => format!(", in {}", last.join(" > ")),
+    }
 }
 
 /// The first field in which two types differ.

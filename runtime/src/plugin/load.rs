@@ -1,6 +1,6 @@
 //! Opening a library: the only place that does.
 //!
-//! abi_stable's own loader (`RootModule::load_from_file`) keeps the first library that it ever
+//! `abi_stable`'s own loader (`RootModule::load_from_file`) keeps the first library that it ever
 //! loaded for each type of root module and gives that, whatever path it is asked for. So the
 //! stages that it is made of are taken here one by one, each with an error of its own, and the
 //! layouts are compared in the direction that lets an older minor of the ABI pass.
@@ -65,13 +65,22 @@ impl std::fmt::Debug for Plugin {
 
 /// What this process has loaded. Loading is a matter of the process: the system's loader keeps
 /// such a list as well.
-static LOADED: Mutex<Vec<Plugin>> = Mutex::new(Vec::new());
+static LOADED: Mutex<Loaded> = Mutex::new(Loaded { plugins: Vec::new(), opened: Vec::new() });
+
+struct Loaded {
+    plugins: Vec<Plugin>,
+    /// The paths that were ever opened, whatever came of it.
+    opened: Vec<PathBuf>,
+}
 
 /// Checks and loads the library at `path`. Loading the same contents from the same path again
 /// gives the same plugin; other contents at that path, or another path, give another one.
 ///
 /// No function of the plugin is called before its file, metadata, ABI version and the layout of
 /// every type that crosses the boundary are checked.
+///
+/// The system's loader maps the file: it may be replaced while it is loaded, by renaming another
+/// one to its name or by removing it first, but not written to.
 ///
 /// # Errors
 /// Those of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
@@ -81,22 +90,24 @@ pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
     let (library, bytes) = Library::read(path)?;
     library.check(policy)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same_path = |plugin: &&Plugin| plugin.library.canonical() == library.canonical();
-    let mut of_path = loaded.iter().filter(same_path).peekable();
-    let path_is_taken = of_path.peek().is_some();
-    if let Some(plugin) = of_path.find(|plugin| plugin.library.hash() == library.hash()) {
+    let same = |plugin: &&Plugin| {
+        let known = &plugin.library;
+        known.canonical() == library.canonical() && known.hash() == library.hash()
+    };
+    if let Some(plugin) = loaded.plugins.iter().find(same) {
         return Ok(plugin.clone());
     }
-    let header = if path_is_taken {
+    let header = if loaded.opened.iter().any(|path| path == library.canonical()) {
         // The system's loader knows libraries by their path: asked for a file that was replaced,
         // it gives the one that was there before.
         open_copy(&library, &bytes)?
     } else {
+        loaded.opened.push(library.canonical().to_owned());
         open(&library, library.canonical())?
     };
     let artefacts = root_module(&library, header)?;
     let plugin = Plugin { library, artefacts };
-    loaded.push(plugin.clone());
+    loaded.plugins.push(plugin.clone());
     Ok(plugin)
 }
 
@@ -170,7 +181,7 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
         .help("export it with `tremor_pdk::export!`"));
     };
     // The plugin's types are the interface and the host's the implementation: the host may have
-    // more than the plugin asks for, never less. abi_stable's own check is the other way round.
+    // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
     check_layout_compatibility(plugins, PluginModuleRef::LAYOUT)
         .map_err(|errors| layout::mismatch(library, &errors))?;
     // SAFETY: the layouts were compared just now. With the arguments in this order the plugin's
@@ -224,7 +235,7 @@ fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
         .help("export everything with one `tremor_pdk::export!`, and rebuild the plugin")
 }
 
-/// abi_stable's messages begin with empty lines and go on for pages.
+/// `abi_stable`'s messages begin with empty lines and go on for pages.
 fn first_line(error: &LibraryError) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -66,9 +66,14 @@ fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
     let record = &mut bytes[start..start + usize::try_from(len).unwrap()];
     let at = record.windows(old.len()).position(|window| window == old.as_bytes()).unwrap();
     record[at..at + new.len()].copy_from_slice(new.as_bytes());
-    let path = folder.join("altered.so");
+    // A name of its own: a file that the loader has open must not be written again.
+    let path = folder.join(format!("{}.so", letters(new)));
     fs::write(&path, bytes).unwrap();
     path
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 #[test]

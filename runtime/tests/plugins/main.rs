@@ -1,6 +1,8 @@
 //! Plugin libraries, from the file to the last call: what is refused, what is loaded, and that
 //! nothing a plugin does hurts the host.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -76,7 +76,7 @@ fn the_previous_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
     let mut instance = Instance::start(&old, &json!({ "count": 2 }), context.clone()).unwrap();
     assert_eq!(instance.pull_all().unwrap(), ["old 0", "old 1"]);
     assert_eq!(instance.deliver(&["good", "bad"]).unwrap().exceptions().len(), 1);
-    assert_eq!(context.metrics().snapshot()[0].value, 1.0);
+    assert_eq!(context.metrics().snapshot()[0].count, 1);
     // The method: signals pass it by, so that the second drain is no error.
     let sink = instance.sink.as_mut().unwrap();
     block_on(sink.on_signal(Signal::Drain)).unwrap();
@@ -130,7 +130,9 @@ fn another_layout_under_the_same_version_is_refused_on_one_screen() {
     assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
     let text = error.to_string();
     assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
-    for part in ["`Limit`", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"] {
+    for part in
+        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

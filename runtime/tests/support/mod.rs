@@ -2,7 +2,7 @@
 //! other packages by itself.
 
 // Each test binary uses what it needs of this.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 pub mod derive;
 
@@ -86,7 +86,7 @@ pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
         files.find(|file| file.extension() == Some(OsStr::new(env::consts::DLL_EXTENSION)))
     };
     let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
-    messages.filter_map(library).last().unwrap_or_else(|| panic!("`{package}` has no library"))
+    messages.filter_map(library).next_back().unwrap_or_else(|| panic!("`{package}` has no library"))
 }
 
 /// The profile that this test was built in: its folder's name, but for the one that differs.

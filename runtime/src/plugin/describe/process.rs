@@ -90,7 +90,7 @@ fn exit_status(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSt
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::{path::Path, time::Duration};
 

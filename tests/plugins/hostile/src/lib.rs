@@ -138,11 +138,11 @@ fn forge(batch: &mut Batch) {
     const OFFSET_OF_THE_PAYLOAD: usize = 8;
     let Some(event) = batch.events_mut().last_mut() else { return };
     let event = std::ptr::from_mut(event).cast::<u8>();
-    // SAFETY: an event is 64 bytes without a pointer in it; every value of these is one that an
-    // event can have.
+    // SAFETY: an event is 64 bytes without a pointer in it, of which these are five; whatever they
+    // are, it is an event.
     unsafe {
         event.write(KIND_OF_A_DOCUMENT);
-        event.add(OFFSET_OF_THE_PAYLOAD).cast::<u32>().write(u32::MAX);
+        event.add(OFFSET_OF_THE_PAYLOAD).write_bytes(u8::MAX, size_of::<u32>());
     }
 }
 

@@ -52,7 +52,10 @@ impl Connector for Relay {
     }
 
     async fn create_sink(&mut self) -> Result<Option<Books>> {
-        Ok(Some(Books { delivered: self.host.counter("delivered", "Events that came in."), last: None }))
+        Ok(Some(Books {
+            delivered: self.host.counter("delivered", "Events that came in."),
+            last: None,
+        }))
     }
 }
 
