@@ -75,3 +75,18 @@ pub async fn readable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
 pub async fn writable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     async_io::Async::new_nonblocking(descriptor)?.writable().await
 }
+
+/// Lets other tasks have their turn.
+pub async fn yield_now() {
+    async_std::task::yield_now().await;
+}
+
+/// The result of whichever future is ready first; the other is dropped.
+pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
+    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    std::future::poll_fn(|context| match one.as_mut().poll(context) {
+        std::task::Poll::Pending => other.as_mut().poll(context),
+        ready => ready,
+    })
+    .await
+}

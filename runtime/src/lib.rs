@@ -1,3 +1,12 @@
-//! The event processor.
+//! The event processor: finds plugins, checks them, loads them, runs flows through them.
 
+pub mod codec;
+pub mod components;
+pub mod engine;
+pub mod executor;
 pub mod flow;
+pub mod operator;
+pub mod plugin;
+pub mod processor;
+pub mod run;
+pub mod time;

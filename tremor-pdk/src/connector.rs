@@ -35,7 +35,8 @@ pub trait Connector: Sized + Send + 'static {
     /// What it exchanges with the runtime: bytes, through a codec, or values.
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
-    /// Makes an instance. `id` is its name in the flow. Opens nothing yet: that is what
+    /// Makes an instance of a configuration that [`validate`](Connector::validate) has found to be
+    /// good. `id` is its name in the flow. Opens nothing yet: that is what
     /// [`connect`](Connector::connect) is for.
     ///
     /// # Errors
@@ -130,8 +131,8 @@ pub enum Pull {
 
 /// Brings events in.
 pub trait Source: Send + 'static {
-    /// Adds what there is to `batch` and returns as soon as there is something, or once
-    /// [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`] and
+    /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
+    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`] and
     /// [`Host::readable`].
     ///
     /// The future may be dropped at any `await` (a pause, an acknowledgement); what is in the
@@ -209,6 +210,11 @@ impl Delivery {
     /// The events at these positions are to be delivered again, as soon as may be.
     pub fn retry(&mut self, events: std::ops::Range<usize>, error: crate::Error) {
         self.exceptions.push(Exception { events, retry: true, error });
+    }
+
+    /// What was not delivered, to be dealt with.
+    pub fn into_exceptions(self) -> Vec<Exception> {
+        self.exceptions
     }
 
     /// What was not delivered.

@@ -3,19 +3,20 @@
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
 
-use crate::Connector;
+use crate::{CodecRequirement, Connector};
 
 /// What the metadata says of one artefact.
 pub struct ArtefactText {
     kind: &'static str,
     name: &'static str,
     description: &'static str,
+    codec: CodecRequirement,
 }
 
 impl ArtefactText {
     /// That of a connector.
     pub const fn connector<C: Connector>() -> Self {
-        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION }
+        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec: C::CODEC }
     }
 }
 
@@ -44,7 +45,14 @@ pub const fn metadata(
         }
         json = json.raw("{\"kind\":").string(artefacts[i].kind);
         json = json.raw(",\"name\":").string(artefacts[i].name);
-        json = json.raw(",\"description\":").string(artefacts[i].description).raw("}");
+        json = json.raw(",\"description\":").string(artefacts[i].description);
+        json = match artefacts[i].codec {
+            CodecRequirement::Required => json.raw(",\"codec\":\"required\"}"),
+            CodecRequirement::Structured => json.raw(",\"codec\":\"structured\"}"),
+            CodecRequirement::Optional(default) => {
+                json.raw(",\"codec\":\"optional\",\"default_codec\":").string(default).raw("}")
+            }
+        };
         let mut other = 0;
         while other < i {
             assert!(!same(artefacts[i].name, artefacts[other].name), "two artefacts have one name");

@@ -1,8 +1,14 @@
 //! The host, as a plugin sees it.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    path::{Path, PathBuf},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
-use crate::{Error, Result, ffi};
+use crate::{Error, Result, ffi, oneshot};
 use tremor_abi::host::{HostHandle, Interest, Job, MetricKind};
 
 pub use tremor_abi::host::LogLevel;
@@ -60,21 +66,17 @@ impl Host {
         self.0.spawn(name, ffi::detached(self.clone(), name.to_owned(), future));
     }
 
-    /// Runs `work`, which may block, on a thread of the host's that is there for that, and gives
-    /// its result. Dropping the future does not stop work that has begun.
-    ///
-    /// # Errors
-    /// Kind panicked, where the work panicked or the host gave it up.
-    pub async fn blocking<T: Send + 'static>(
+    /// Runs `work`, which may block, on a thread of the host's that is there for that. It starts
+    /// at once; the future gives its result. Dropping the future does not stop the work: a source
+    /// or sink that must not lose what the work does keeps the future in `self` and awaits
+    /// `&mut` it.
+    pub fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T> {
-        let (sender, receiver) = crate::oneshot::channel();
+    ) -> Blocking<T> {
+        let (sender, receiver) = oneshot::channel();
         self.0.spawn_blocking(Job::new(move || sender.send(ffi::guard("blocking work", work))));
-        match receiver.await {
-            Some(result) => result,
-            None => Err(Error::panicked("blocking work was given up by the host")),
-        }
+        Blocking(receiver)
     }
 
     /// Waits this long.
@@ -101,6 +103,12 @@ impl Host {
         self.0.ready(descriptor.as_raw_fd(), Interest::WRITABLE).await.into_result()
     }
 
+    /// A path of the configuration as the process has to open it: relative ones start from the
+    /// folder of the flow file.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        Path::new(&self.0.folder()).join(path)
+    }
+
     /// Says that the connection of this component is lost: the runtime reconnects it. For what
     /// notices outside of a pull or a delivery.
     pub fn connection_lost(&self) {
@@ -116,6 +124,23 @@ impl Host {
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Host")
+    }
+}
+
+/// Work under way on another thread, see [`Host::blocking`]: a future that gives its result.
+///
+/// # Errors
+/// Kind panicked, where the work panicked or the host gave it up.
+#[must_use = "the result of the work says whether it succeeded"]
+pub struct Blocking<T>(oneshot::Receiver<Result<T>>);
+
+impl<T> Future for Blocking<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let result = ready!(Pin::new(&mut self.0).poll(context));
+        let given_up = || Err(Error::panicked("blocking work was given up by the host"));
+        Poll::Ready(result.unwrap_or_else(given_up))
     }
 }
 

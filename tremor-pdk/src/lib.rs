@@ -59,13 +59,17 @@ pub mod dynamic;
 mod export;
 mod ffi;
 mod oneshot;
+mod runs;
+#[cfg(all(feature = "testing", unix))]
+pub mod testing;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
     batch::{Batch, Event, Limit},
     document::{Document, ValueRef},
     error::{ErrorKind, PluginError as Error},
-    value::{Object, Value},
+    literal,
+    value::{Object, Path, PathError, Value},
 };
 
 pub use self::{
@@ -74,7 +78,8 @@ pub use self::{
         Source,
     },
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
-    host::{Counter, Gauge, Histogram, Host, LogLevel},
+    host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
+    runs::raw_runs,
 };
 pub use {schemars, serde};
 

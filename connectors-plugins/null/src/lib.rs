@@ -1,1 +1,62 @@
-//! The `null` connector.
+//! The `null` connector: a sink that takes every event and keeps none.
+//!
+//! For flows whose output nobody wants, and for measuring everything in front of a sink.
+
+use tremor_pdk::prelude::*;
+
+/// Nothing to configure.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {}
+
+/// The connector.
+#[derive(Debug)]
+pub struct Null;
+
+impl Connector for Null {
+    const NAME: &'static str = "null";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    /// Nobody reads the events, so nobody needs to encode them.
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Config = Config;
+    type Source = NoSource;
+    type Sink = Devourer;
+
+    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+        Ok(Self)
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Devourer>> {
+        Ok(Some(Devourer))
+    }
+}
+
+/// Its sink.
+#[derive(Debug)]
+pub struct Devourer;
+
+impl Sink for Devourer {
+    async fn deliver(&mut self, _batch: &Batch) -> Result<Delivery> {
+        Ok(Delivery::done())
+    }
+}
+
+tremor_pdk::export! { connectors: [Null] }
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{Batch, Delivery, testing::TestHost};
+
+    use super::Null;
+
+    #[test]
+    fn it_takes_everything() {
+        let mut sink = TestHost::new().connect::<Null>("{}").unwrap();
+        let mut batch = Batch::new();
+        batch.push_message(0, b"bytes");
+        batch.push_value(0, &["a value"]).unwrap();
+        assert_eq!(sink.deliver(&batch).unwrap(), Delivery::done());
+        sink.stop().unwrap();
+    }
+}

@@ -4,13 +4,18 @@ use std::task::{Context, Poll};
 
 use super::watch::Watch;
 
-/// One connection of a connector. It starts whole and breaks at most once.
+/// The connection of one instance of a connector: whole or broken.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
     broken: Watch<bool>,
 }
 
 impl Connection {
+    /// A new connection is made: whatever broke the last one does not concern it.
+    pub(crate) fn restore(&self) {
+        self.broken.update(|broken| *broken = false);
+    }
+
     /// The connection is gone: both sides end with [`End::Interrupted`].
     pub(crate) fn break_off(&self) {
         self.broken.update(|broken| *broken = true);

@@ -52,9 +52,9 @@ impl Control {
         Self { phase: AtomicU8::new(0), state: Watch::new(state) }
     }
 
-    /// Whether sources may go on.
-    pub(crate) fn is_running(&self) -> bool {
-        self.phase.load(Ordering::Relaxed) == Phase::Running as u8
+    /// Whether the flow is in `phase` or a later one.
+    pub(crate) fn has_reached(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Relaxed) >= phase as u8
     }
 
     /// Goes forward to `phase`, if it is not there yet.

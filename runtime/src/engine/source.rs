@@ -8,7 +8,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    abi::batch::{Pool, Rejected},
+    abi::batch::Rejected,
     dynamic::DynSource,
     Batch, Error, ErrorKind, Limit, Pull,
 };
@@ -19,7 +19,7 @@ use super::{
     delivery::{Ended, InFlight, Ledger, Token},
     router::Router,
 };
-use crate::{codec::Codec, executor, processor::Preprocessor, time};
+use crate::{codec::Decoder, executor, processor::Preprocessor, time};
 
 /// Pulls after which other tasks get their turn, even if the source always has something.
 const PULLS_IN_A_ROW: u32 = 32;
@@ -32,7 +32,7 @@ pub(crate) struct SourceSide {
     /// First to last. For connectors of bytes the last joins what nothing cut.
     pub(crate) preprocessors: Vec<Box<dyn Preprocessor>>,
     /// None for structured connectors.
-    pub(crate) codec: Option<Codec>,
+    pub(crate) codec: Option<Decoder>,
     pub(crate) limit: Limit,
     pub(crate) control: Arc<Control>,
 }
@@ -95,7 +95,12 @@ impl Session<'_> {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Ok(Pull::Finished)) | Step::Draining => return self.finish().await,
+                Step::Pulled(Ok(Pull::Finished)) => {
+                    self.flush().await;
+                    return self.finish().await;
+                }
+                // What has begun and not ended is no message: it was never accepted.
+                Step::Draining => return self.finish().await,
                 Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
                     tracing::warn!(component = %self.side.router.name, %error, "bad data");
                     self.side.router.stats.failed(1);
@@ -114,7 +119,7 @@ impl Session<'_> {
         let timer = executor::sleep_until(until.unwrap_or_else(Instant::now));
         let mut timer = std::pin::pin!(timer);
         poll_fn(|context| {
-            if !self.side.control.is_running() {
+            if self.side.control.has_reached(Phase::Draining) {
                 return Poll::Ready(Step::Draining);
             }
             if until.is_none() {
@@ -167,24 +172,24 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Nothing more is pulled: what was held back goes out, and the source hears of everything
-    /// that is still under way.
-    async fn finish(&mut self) -> Result<End, Error> {
-        let mut batch = Batch::from_pool(&self.side.router.pool);
+    /// All streams have ended: what preprocessors held back goes out.
+    async fn flush(&mut self) {
         for position in 0..self.side.preprocessors.len() {
-            let (done, rest) = self.side.preprocessors.split_at_mut(position);
-            let _ = done;
-            let Some((preprocessor, later)) = rest.split_first_mut() else { break };
-            let mut held_back = Batch::from_pool(&self.side.router.pool);
-            let mut rejected = preprocessor.finish(&mut held_back);
-            for preprocessor in later {
-                rejected.extend(preprocessor.process(&mut held_back));
+            let mut batch = Batch::from_pool(&self.side.router.pool);
+            let mut rejected = Vec::new();
+            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate() {
+                rejected.extend(match later {
+                    0 => preprocessor.finish(&mut batch),
+                    _ => preprocessor.process(&mut batch),
+                });
             }
-            self.stamp(&mut held_back);
-            self.decode_and_route(held_back, rejected).await;
+            self.stamp(&mut batch);
+            self.decode_and_route(batch, rejected).await;
         }
-        batch.set_limit(self.side.limit);
-        drop(batch);
+    }
+
+    /// Nothing more is pulled; the source hears of everything that is still under way.
+    async fn finish(&mut self) -> Result<End, Error> {
         self.side.router.close();
         while self.outstanding > 0 {
             let control = &self.side.control;
@@ -239,7 +244,7 @@ impl Session<'_> {
         let router = &mut self.side.router;
         router.stats.events_in(batch.len() + rejected.len());
         rejected.extend(match &mut self.side.codec {
-            Some(codec) => codec.decode(&mut batch),
+            Some(codec) => codec.decode_batch(&mut batch),
             None => without_codec(&mut batch),
         });
         let token = match &self.ledger {
@@ -267,7 +272,3 @@ fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
     })
 }
 
-/// The pool that a flow's batches come from.
-pub(crate) fn pool() -> Pool {
-    Pool::new(64)
-}

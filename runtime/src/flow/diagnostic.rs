@@ -184,6 +184,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// An error of everything in the list; none where there is nothing.
+    pub(crate) fn of(diagnostics: Vec<Diagnostic>) -> Result<(), Self> {
+        if diagnostics.is_empty() { Ok(()) } else { Err(Self { diagnostics, left_out: 0 }) }
+    }
+}
+
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Self { diagnostics: vec![diagnostic], left_out: 0 }
@@ -234,8 +241,13 @@ impl Report {
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
+        self.push_with(|_| diagnostic);
+    }
+
+    /// Pushes a diagnostic that is only made if it will be shown, for those that cost something.
+    pub(crate) fn push_with(&mut self, make: impl FnOnce(&Self) -> Diagnostic) {
         if self.found.len() < Self::MAX {
-            self.found.push(diagnostic);
+            self.found.push(make(self));
         } else {
             self.left_out += 1;
         }
@@ -251,6 +263,8 @@ impl Report {
         let mut diagnostics = self.found;
         // The sort is stable: what concerns one place stays in the order it was found in.
         diagnostics.sort_by_key(|diagnostic| diagnostic.at.map(|at| (at.line, at.column)));
+        // What an alias repeats is wrong in one place all the same.
+        diagnostics.dedup_by(|one, other| one.at == other.at && one.message == other.message);
         if failed { Err(Error { diagnostics, left_out: self.left_out }) } else { Ok(diagnostics) }
     }
 }
@@ -300,10 +314,10 @@ mod tests {
     #[test]
     fn a_flood_of_errors_is_cut() {
         let mut report = Report::new(source("a"));
-        for _ in 0..60 {
-            report.push(report.error(Span::START, "again"));
+        for number in 0..60 {
+            report.push(report.error(Span::START, format!("wrong {number}")));
         }
-        let error = report.finish().unwrap_err();
+        let error = report.finish().expect_err("errors");
         assert_eq!((error.diagnostics().len(), error.left_out()), (50, 10));
         assert!(error.to_string().ends_with("\nand 10 more errors\n"));
     }

@@ -61,7 +61,7 @@ pub(crate) struct LinkError {
     pub(crate) help: &'static str,
 }
 
-const FORM: &str = "a link is written `from -> to` or `from/port -> to/port`";
+pub(crate) const FORM: &str = "a link is written `from -> to` or `from/port -> to/port`";
 
 /// Parses a link or a chain of them.
 ///
@@ -127,10 +127,13 @@ fn parse_end(text: &str, start: usize) -> Result<Part<'_>, LinkError> {
     if !name::is_valid(name) {
         return Err(fail(format!("{} is not a name", quote(name)), name::FORM));
     }
-    if let Some(port) = port.filter(|port| !name::is_valid(port)) {
-        return Err(fail(format!("{} is not the name of a port", quote(port)), FORM));
+    match port {
+        Some("") => Err(fail("expected the name of a port after `/`, found nothing".into(), FORM)),
+        Some(port) if !name::is_valid(port) => {
+            Err(fail(format!("{} is not the name of a port", quote(port)), FORM))
+        }
+        port => Ok(Part { name, port, start, len }),
     }
-    Ok(Part { name, port, start, len })
 }
 
 #[cfg(test)]
@@ -166,7 +169,7 @@ mod tests {
     #[test]
     fn places_are_those_of_the_ends() {
         let place = |start, width| Span { line: 1, column: start + 1, width };
-        let links = parse("\u{a0}ab/err  ->b -> c", place).unwrap();
+        let links = parse("\u{a0}ab/err  ->b -> c", place).expect("valid");
         assert_eq!(links[0].from.at, place(1, 6));
         assert_eq!(links[0].to.at, place(11, 1));
         assert_eq!(links[1].to.at, place(16, 1));

@@ -36,7 +36,10 @@ mod spec;
 mod suggest;
 mod yaml;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 pub use self::{
     check::{Kind, Lookup, Resolver, check},
@@ -97,11 +100,23 @@ pub fn load(path: impl AsRef<Path>) -> Result<Flow, Error> {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Error> {
-    let source = Source::read(path.as_ref(), limits)?;
-    parse(source, limits)
+    parse_source(Source::read(path.as_ref(), limits)?, limits)
 }
 
-fn parse(source: Arc<Source>, limits: &Limits) -> Result<Flow, Error> {
+/// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the
+/// text has one, relative paths in the text are relative to its folder, and messages show it.
+///
+/// # Errors
+/// Everything that is wrong with the text.
+pub fn parse(
+    path: impl Into<PathBuf>,
+    text: impl Into<String>,
+    limits: &Limits,
+) -> Result<Flow, Error> {
+    parse_source(Source::new(path.into(), text.into()), limits)
+}
+
+fn parse_source(source: Arc<Source>, limits: &Limits) -> Result<Flow, Error> {
     let mut report = Report::new(Arc::clone(&source));
     let root = yaml::parse(&source, limits)?.filter(|root| root.data != yaml::Data::Null);
     let Some(root) = root else {
@@ -112,4 +127,82 @@ fn parse(source: Arc<Source>, limits: &Limits) -> Result<Flow, Error> {
     let graph = graph::build(&draft, &mut report);
     let warnings = report.finish()?;
     Ok(Flow { spec: draft.spec, graph, warnings, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn message(result: Result<Flow, Error>) -> String {
+        let error = result.expect_err("no such flow can be loaded");
+        assert_eq!(error.diagnostics().len(), 1);
+        error.diagnostics()[0].message().to_owned()
+    }
+
+    #[test]
+    fn files_that_cannot_be_read_say_why() {
+        let folder = tempfile::tempdir().expect("a folder for tests");
+        let missing = folder.path().join("flow.yaml");
+        assert_eq!(message(load(&missing)), "there is no such file");
+        assert_eq!(message(load(folder.path())), "this is a folder, not a flow file");
+
+        fs::write(&missing, "links: []").expect("writable");
+        let limits = Limits { max_file_bytes: 8, ..Limits::default() };
+        let too_large = "the file is larger than 8 bytes, the limit for a flow file";
+        assert_eq!(message(load_within(&missing, &limits)), too_large);
+    }
+
+    #[test]
+    fn limits_can_be_set() {
+        let limits = Limits { max_depth: 2, ..Limits::default() };
+        let flow = parse("f", "links: [[a]]", &Limits { max_depth: 3, ..limits });
+        assert!(message(flow).contains("expected a link"));
+        let flow = parse("f", "links: [[a]]", &limits);
+        assert_eq!(message(flow), "lists and maps nest deeper than 2 levels");
+        let flow = parse("f", "links: a", &Limits { max_expanded_bytes: 32, ..limits });
+        assert!(message(flow).contains("exceeds 32 bytes"));
+    }
+
+    #[test]
+    fn integers_keep_all_their_bits() {
+        let text = "
+connectors:
+  a:
+    type: x
+    config: { most: 18446744073709551615, least: -9223372036854775808 }
+links: [a -> a]";
+        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a sound flow");
+        let config = &flow.spec.connectors[0].component.config;
+        assert_eq!(config.value()["most"].as_u64(), Some(u64::MAX));
+        assert_eq!(config.value()["least"].as_i64(), Some(i64::MIN));
+        assert_eq!(config.place("/least"), Span { line: 5, column: 50, width: 20 });
+        assert_eq!(config.place("/missing"), config.at());
+        assert_eq!((flow.name(), flow.folder()), ("f", Path::new("dir")));
+    }
+
+    #[test]
+    fn plugin_paths_are_relative_to_the_flow_file() {
+        let text = "plugins: [../lib, /opt/lib]\nconnectors: { a: { type: x } }\nlinks: [a -> a]";
+        let flow = parse("dir/f.yaml", text, &Limits::default()).expect("a sound flow");
+        let paths: Vec<_> = flow.spec.plugins.iter().map(|plugin| &*plugin.value).collect();
+        assert_eq!(paths, [Path::new("dir/../lib"), Path::new("/opt/lib")]);
+    }
+
+    #[test]
+    fn edges_lead_to_later_nodes() {
+        let text = "
+connectors: { z: { type: x }, y: { type: x } }
+pipelines: { p: {}, q: {} }
+links: [q -> y, p -> q, z -> p, z/err -> q]";
+        let flow = parse("f", text, &Limits::default()).expect("a sound flow");
+        for (_, edge) in flow.graph.edges() {
+            assert!(edge.from < edge.to);
+        }
+        let source = flow.graph.find(Role::Source, "z").expect("a linked source");
+        let node = flow.graph.node(source);
+        assert_eq!((source.index(), node.inputs.len()), (0, 0));
+        assert_eq!((node.output(OUT).len(), node.output(ERR).len()), (1, 1));
+    }
 }

@@ -111,16 +111,13 @@ impl Source {
                 let before = String::from_utf8_lossy(&bytes[..valid]).into_owned();
                 let source =
                     Self::new(path.to_path_buf(), String::from_utf8_lossy(&bytes).into_owned());
-                let before = Self::new(PathBuf::new(), before);
-                let line = before.lines.len();
-                let column = before.line(line).chars().count() + 1;
+                let at = Self::new(PathBuf::new(), before).end();
                 let message = if utf16 {
                     "the file is UTF-16, a flow file must be UTF-8".to_owned()
                 } else {
                     format!("the file is not UTF-8: byte 0x{byte:02x} cannot stand here")
                 };
-                Err(Diagnostic::error(source, Span { line, column, width: 1 }, message)
-                    .help("save the file as UTF-8"))
+                Err(Diagnostic::error(source, at, message).help("save the file as UTF-8"))
             }
         }
     }
@@ -131,6 +128,12 @@ impl Source {
 
     pub(crate) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The place behind the last character.
+    pub(crate) fn end(&self) -> Span {
+        let line = self.lines.len();
+        Span { line, column: self.line(line).chars().count() + 1, width: 1 }
     }
 
     /// The text of a line (counted from 1) without its line break; empty if there is none.
@@ -156,7 +159,8 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_does_not_count() {
-        let source = Source::decode(Path::new("f"), b"\xef\xbb\xbflinks: []".to_vec()).unwrap();
+        let source =
+            Source::decode(Path::new("f"), b"\xef\xbb\xbflinks: []".to_vec()).expect("valid");
         assert_eq!(source.line(1), "links: []");
     }
 }

@@ -69,7 +69,7 @@ impl Filter {
     }
 
     fn keeps(&self, event: ValueRef<'_>) -> bool {
-        let field = self.field.get(event);
+        let field = event.get_path(&self.field);
         let meets = match &self.condition {
             Condition::Equals(value) => field.is_some_and(|field| field == ValueRef::from(value)),
             Condition::Exists(exists) => field.is_some() == *exists,

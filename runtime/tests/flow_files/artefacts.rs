@@ -1,6 +1,6 @@
 //! The artefacts that the cases can name, with schemas made as plugins make them.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::LazyLock};
 
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
@@ -9,8 +9,9 @@ use tremor_runtime::flow::{Kind, Lookup, Resolver};
 /// Knows a handful of artefacts, none of which exists.
 pub(crate) struct Artefacts;
 
-/// Names, kinds and schemas.
-fn artefacts() -> Vec<(Kind, &'static str, Option<Value>)> {
+type Artefact = (Kind, &'static str, Option<Value>);
+
+static ARTEFACTS: LazyLock<Vec<Artefact>> = LazyLock::new(|| {
     let of = |schema: schemars::Schema| Some(schema.to_value());
     vec![
         (Kind::Connector, "file", of(schema_for!(File))),
@@ -25,24 +26,24 @@ fn artefacts() -> Vec<(Kind, &'static str, Option<Value>)> {
         (Kind::Operator, "filter", of(schema_for!(Filter))),
         (Kind::Operator, "route", of(schema_for!(Route))),
     ]
-}
+});
 
 impl Resolver for Artefacts {
     fn find(&self, kind: Kind, name: &str) -> Lookup {
         if (kind, name) == (Kind::Connector, "outdated") {
             return Lookup::Unusable("it was built for version 3 of the interface".to_owned());
         }
-        artefacts()
-            .into_iter()
+        ARTEFACTS
+            .iter()
             .find(|(known_kind, known, _)| (*known_kind, *known) == (kind, name))
-            .map_or(Lookup::Unknown, |(.., schema)| Lookup::Known { schema })
+            .map_or(Lookup::Unknown, |(.., schema)| Lookup::Known { schema: schema.clone() })
     }
 
     fn names(&self, kind: Kind) -> Vec<String> {
-        artefacts()
-            .into_iter()
+        ARTEFACTS
+            .iter()
             .filter(|(known_kind, ..)| *known_kind == kind)
-            .map(|(_, name, _)| name.to_owned())
+            .map(|(_, name, _)| (*name).to_owned())
             .collect()
     }
 

@@ -2,7 +2,7 @@
 
 use abi_stable::{
     StableAbi,
-    std_types::{RResult, RStr},
+    std_types::{RResult, RStr, RString},
 };
 use async_ffi::FfiFuture;
 
@@ -141,6 +141,8 @@ pub struct HostFunctions {
     /// Ready when the file descriptor is. The descriptor must stay open until then.
     pub ready:
         unsafe extern "C" fn(*const (), i32, Interest) -> FfiFuture<RResult<(), PluginError>>,
+    /// The folder that relative paths of the component's configuration start from.
+    pub folder: unsafe extern "C" fn(*const ()) -> RString,
     /// The component's connection is lost: the host reconnects it.
     pub connection_lost: unsafe extern "C" fn(*const ()),
     /// Ends the run. Graceful: everything drains first.
@@ -223,6 +225,12 @@ impl HostHandle {
     pub fn ready(&self, fd: i32, interest: Interest) -> FfiFuture<RResult<(), PluginError>> {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.ready()(self.context, fd, interest) }
+    }
+
+    /// The folder that relative paths of the component's configuration start from.
+    pub fn folder(&self) -> String {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.folder()(self.context) }.into()
     }
 
     /// Says that the component's connection is lost.

@@ -158,6 +158,10 @@ pub struct ArtefactMetadata {
     /// What it is for, in a line.
     #[serde(default)]
     pub description: String,
+    /// Of a connector: whether it wants a codec; `required`, `optional` or `structured`.
+    pub codec: Option<String>,
+    /// The codec that `optional` falls back to.
+    pub default_codec: Option<String>,
 }
 
 /// Why a section is not a record that can be read.

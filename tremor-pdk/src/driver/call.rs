@@ -78,8 +78,11 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
 
     /// The component, to ask it something between calls.
     pub(super) fn component_ref(&self) -> Option<&S> {
+        if !self.slot.is_empty() {
+            return None;
+        }
         // SAFETY: invariants 1 and 2: the slot is empty.
-        self.slot.is_empty().then(|| unsafe { &self.subject.as_ref().component })
+        Some(unsafe { &self.subject.as_ref().component })
     }
 }
 

@@ -26,7 +26,7 @@ impl<S: Source> SourceDriver<S> {
 
 impl<S: Source> DynSource for SourceDriver<S> {
     fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
-        self.0.poll(context, batch, |source, batch| source.pull(batch))
+        self.0.poll(context, batch, S::pull)
     }
 
     fn give_up(&mut self, batch: &mut Batch) {

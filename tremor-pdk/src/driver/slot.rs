@@ -163,8 +163,8 @@ mod tests {
         for _ in 0..3 {
             let held = witness.clone();
             slot.set(async move {
-                let _held = held;
                 pending::<()>().await;
+                drop(held);
             });
             assert!(slot.poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert_eq!(Arc::strong_count(&witness), 2);

@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_that_says_in_what_where_and_why() {
         install_hook();
-        let error = guard("pull", || panic!("no {}", "luck")).map(|()| ()).unwrap_err();
+        let error = guard("pull", || -> () { panic!("no {}", "luck") }).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::PANICKED);
         let message = error.to_string();
         assert!(message.starts_with("panicked in pull at "), "{message}");

@@ -35,7 +35,7 @@ pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModul
     }
 }
 
-/// What a library exports, under the name that abi_stable looks for, so that its root module is
+/// What a library exports, under the name that `abi_stable` looks for, so that its root module is
 /// found.
 pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHeader {
     // SAFETY: whatever this module's `root_module` returns is a `PluginModuleRef`, and the export
@@ -78,7 +78,9 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let made = C::new(id.as_str(), config::<C>(value)?, Host::new(host))?;
+        let config = config::<C>(value)?;
+        C::validate(&config)?;
+        let made = C::new(id.as_str(), config, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))
     })
     .and_then(|result| result)

@@ -112,10 +112,10 @@ pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
         }
     }
     for (index, pipeline) in flow.spec.pipelines.iter().enumerate() {
-        let sound = pipeline
-            .operators
-            .iter()
-            .fold(true, |sound, operator| checker.component(Kind::Operator, operator) && sound);
+        let mut sound = true;
+        for operator in &pipeline.operators {
+            sound &= checker.component(Kind::Operator, operator);
+        }
         // Operators that are unknown or misconfigured might have any port.
         if sound {
             checker.ports(flow, index, pipeline);

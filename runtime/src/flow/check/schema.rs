@@ -62,6 +62,12 @@ impl Complaint<'_> {
                     report.push(self.unknown_key(error, key, report));
                 }
             }
+            Kind::FalseSchema if closes_a_map(error) => {
+                let map = self.config.value().pointer(pointer).and_then(Value::as_object);
+                for (key, _) in map.into_iter().flatten() {
+                    report.push(self.unknown_key(error, key, report));
+                }
+            }
             Kind::Required { property } => {
                 let key = property.as_str().unwrap_or_default();
                 let message = format!("missing key {} in {}", quote(key), self.place(pointer));
@@ -125,25 +131,27 @@ impl Complaint<'_> {
             report.push(self.wrong(choice.pointer, &expected, &found, report).maybe_help(near));
             return;
         }
-        match words::meant(context, pointer) {
-            Some(errors) => {
-                for error in errors {
-                    self.report(error, report);
-                }
+        if let Some(types) = words::types(context, pointer) {
+            let found = self.config.describe(pointer);
+            let (expected, help) = words::expected_type(&types, error.instance());
+            report.push(self.wrong(pointer, &expected, &found, report).maybe_help(help));
+            return;
+        }
+        if let Some(errors) = words::meant(context, pointer) {
+            for error in errors {
+                self.report(error, report);
             }
-            None => {
-                let found = self.config.describe(pointer);
-                let expected = format!("one of {} alternatives", context.len());
-                let mut diagnostic = self.wrong(pointer, &expected, &found, report);
-                for (index, errors) in context.iter().enumerate() {
-                    if let Some(error) = errors.first() {
-                        let number = index + 1;
-                        diagnostic = diagnostic.help(format!("not alternative {number}: {error}"));
-                    }
-                }
-                report.push(diagnostic);
+            return;
+        }
+        let found = self.config.describe(pointer);
+        let expected = format!("one of {} alternatives", context.len());
+        let mut diagnostic = self.wrong(pointer, &expected, &found, report);
+        for (index, errors) in context.iter().enumerate() {
+            if let Some(error) = errors.first() {
+                diagnostic = diagnostic.help(format!("not alternative {}: {error}", index + 1));
             }
         }
+        report.push(diagnostic);
     }
 
     /// What a pointer leads to, for a message: the configuration itself, or a path in it.
@@ -177,6 +185,12 @@ impl Complaint<'_> {
         let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
         self.schema.pointer(parent)
     }
+}
+
+/// Whether this is the validator's shorter way to say that a map must be empty.
+fn closes_a_map(error: &ValidationError<'_>) -> bool {
+    let keyword = error.schema_path().as_str().rsplit('/').next();
+    matches!(keyword, Some("additionalProperties" | "unevaluatedProperties"))
 }
 
 /// How many references and combinations are followed for a list of keys.

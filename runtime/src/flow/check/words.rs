@@ -11,13 +11,7 @@ use super::super::suggest::{did_you_mean, quote};
 /// What was expected instead of a value that failed a keyword, and what to do about it.
 pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     let text = match kind {
-        Kind::Type { kind } => {
-            let types: Vec<_> = match kind {
-                TypeKind::Single(single) => vec![*single],
-                TypeKind::Multiple(several) => several.iter().collect(),
-            };
-            return (types_in_words(&types), wrong_type_help(&types, found));
-        }
+        Kind::Type { kind } => return expected_type(&types_of(kind), found),
         Kind::Enum { options } => {
             let options: Vec<_> = options.as_array().into_iter().flatten().collect();
             let near = found.as_str().and_then(|text| {
@@ -51,6 +45,18 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     (text, None)
 }
 
+/// The same for a value that has none of these types.
+pub(super) fn expected_type(types: &[JsonType], found: &Value) -> (String, Option<String>) {
+    (types_in_words(types), wrong_type_help(types, found))
+}
+
+fn types_of(kind: &TypeKind) -> Vec<JsonType> {
+    match kind {
+        TypeKind::Single(single) => vec![*single],
+        TypeKind::Multiple(several) => several.iter().collect(),
+    }
+}
+
 fn types_in_words(types: &[JsonType]) -> String {
     // Whoever writes a value does not want to hear that none would do as well.
     let named: Vec<_> = types
@@ -82,7 +88,7 @@ fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
             } else if number && text.parse::<f64>().is_ok() {
                 "write it without quotes"
             } else if wanted(JsonType::Array) {
-                return Some(format!("write `[{text}]` for a list of one item"));
+                "put it in `[…]` for a list of one item"
             } else {
                 return None;
             }
@@ -97,7 +103,9 @@ fn wrong_type_help(types: &[JsonType], found: &Value) -> Option<String> {
 
 /// "`a`, `b` or `c`", with "one of" before it if there are several.
 pub(super) fn one_of(values: &[&Value]) -> String {
-    let shown: Vec<_> = values.iter().map(|one| value(one)).collect();
+    let mut shown: Vec<_> = values.iter().map(|one| value(one)).collect();
+    shown.sort_unstable();
+    shown.dedup();
     match shown.as_slice() {
         [] => "nothing".to_owned(),
         [only] => only.clone(),
@@ -125,17 +133,15 @@ pub(super) struct Choice<'e> {
 pub(super) fn choice<'e>(alternatives: &'e [Vec<ValidationError<'static>>]) -> Option<Choice<'e>> {
     let mut choice: Option<Choice<'e>> = None;
     for errors in alternatives {
-        let found = errors.iter().find_map(|error| {
+        let tag = errors.iter().find_map(|error| {
             let values: Vec<&Value> = match error.kind() {
                 Kind::Constant { expected_value } => vec![expected_value],
                 Kind::Enum { options } => options.as_array()?.iter().collect(),
-                // The alternative that an optional value has: no value.
-                Kind::Type { kind: TypeKind::Single(JsonType::Null) } => return None,
                 _ => return None,
             };
             Some((error.instance_path().as_str(), values))
         });
-        let Some((pointer, values)) = found else {
+        let Some((pointer, values)) = tag else {
             if is_null(errors) {
                 continue;
             }
@@ -166,16 +172,28 @@ pub(super) fn meant<'e>(
     let mut fitting = alternatives.iter().filter(fits);
     match (fitting.next(), fitting.next()) {
         (Some(only), None) => Some(only),
-        (None, _) => {
-            // Nothing has the right type: if all but "no value" agree, that one says it best.
-            let mut others = alternatives.iter().filter(|errors| !is_null(errors));
-            match (others.next(), others.next()) {
-                (Some(only), None) => Some(only),
-                _ => None,
-            }
-        }
         _ => None,
     }
+}
+
+/// Recognises alternatives that all fail because the value has none of their types.
+pub(super) fn types(
+    alternatives: &[Vec<ValidationError<'static>>],
+    pointer: &str,
+) -> Option<Vec<JsonType>> {
+    let mut types = Vec::new();
+    for errors in alternatives {
+        let own = errors.iter().find_map(|error| match error.kind() {
+            Kind::Type { kind } if error.instance_path().as_str() == pointer => {
+                Some(types_of(kind))
+            }
+            _ => None,
+        });
+        types.extend(own?);
+    }
+    types.sort_unstable();
+    types.dedup();
+    Some(types)
 }
 
 fn is_null(errors: &[ValidationError<'static>]) -> bool {

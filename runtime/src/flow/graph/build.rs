@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     super::{
-        diagnostic::Report,
+        diagnostic::{Diagnostic, Report},
         link::{ERR, End, IN, Link, OUT},
         source::Span,
         spec::{Draft, Spec},
@@ -35,7 +35,7 @@ pub(crate) fn build(draft: &Draft, report: &mut Report) -> Graph {
     if !draft.has_links {
         report.push(
             report
-                .error(Span::START, "the flow has no links, so no event would ever go anywhere")
+                .error(draft.links_at, "the flow has no links, so no event would ever go anywhere")
                 .help("add `links:` with at least one entry such as `- input -> output`"),
         );
         return Graph::default();
@@ -86,7 +86,7 @@ fn resolve<'l>(
     let mut target = |end: &End| {
         let found = names.get(end.name.as_str()).copied();
         if found.is_none() && !draft.faulty.contains(&end.name) {
-            report_dangling(end, names, report);
+            report.push_with(|report| dangling(end, names, draft, report));
         }
         found
     };
@@ -108,17 +108,22 @@ fn resolve<'l>(
     Some(Resolved { link, from: from?, to: to? })
 }
 
-fn report_dangling(end: &End, names: &HashMap<&str, Target>, report: &mut Report) {
-    let name = quote(&end.name);
-    let mut known: Vec<_> = names.keys().copied().collect();
+fn dangling(
+    end: &End,
+    names: &HashMap<&str, Target>,
+    draft: &Draft,
+    report: &Report,
+) -> Diagnostic {
+    let faulty = draft.faulty.iter().map(String::as_str);
+    let mut known: Vec<_> = names.keys().copied().chain(faulty).collect();
     known.sort_unstable();
+    known.dedup();
     let all = (!known.is_empty()).then(|| format!("this flow has {}", list(&known)));
-    report.push(
-        report
-            .error(end.at, format!("no connector or pipeline is named {name}"))
-            .maybe_help(did_you_mean(&end.name, known.iter().copied()))
-            .maybe_help(all),
-    );
+    let message = format!("no connector or pipeline is named {}", quote(&end.name));
+    report
+        .error(end.at, message)
+        .maybe_help(did_you_mean(&end.name, known.iter().copied()))
+        .maybe_help(all)
 }
 
 fn report_port(end: &End, target: Target, direction: &str, report: &mut Report) {

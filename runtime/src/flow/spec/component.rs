@@ -121,10 +121,9 @@ impl Config {
 /// Reads a component in any of its forms. `kind` names it in messages: "codec"; `whole` names
 /// where it belongs: "connector `input`".
 pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) -> Option<Component> {
-    let form = || {
-        format!(
-            "write the name of a {kind}, `{{ NAME: {{ …options… }} }}`, or `type:` and `config:`"
-        )
+    let a_kind = match kind {
+        "operator" => format!("an {kind}"),
+        _ => format!("a {kind}"),
     };
     match &node.data {
         Data::Text(name) if !name.is_empty() => {
@@ -139,7 +138,7 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
                 Some(Component { name: Located::new(entry.key.clone(), entry.at), config })
             }
             _ => {
-                let what = format!("a {kind} of {whole}");
+                let what = format!("{a_kind} of {whole}");
                 let fields = Fields::open(node, &what, &["type", "config"], report)?;
                 typed(&fields, node.at, &what, report)
             }
@@ -148,8 +147,8 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
             let found = node.describe();
             report.push(
                 report
-                    .error(node.at, format!("expected a {kind} of {whole}, found {found}"))
-                    .help(form()),
+                    .error(node.at, format!("expected {a_kind} of {whole}, found {found}"))
+                    .help("write its name, or `{ type: NAME, config: { … } }`"),
             );
             None
         }

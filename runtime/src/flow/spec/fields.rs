@@ -29,7 +29,9 @@ impl<'n> Fields<'n> {
             );
             return None;
         };
-        report_repeated_keys_of(entries, report, |key| format!("{} twice in {what}", quote(key)));
+        report_repeated_keys_of(entries, report, |key| {
+            format!("key {} stands twice in {what}", quote(key))
+        });
         for Entry { key, at, .. } in entries {
             if !known.contains(&key.as_str()) {
                 report.push(
@@ -62,7 +64,9 @@ pub(super) fn items<'n>(node: Option<&'n Node>, what: &str, report: &mut Report)
         Some((data, node)) => {
             let found = node.describe();
             let help = match data {
-                Data::Text(text) => format!("write `[{text}]`, or `- {text}` on a line of its own"),
+                Data::Text(text) if text.len() <= 40 => {
+                    format!("write `[{text}]`, or `- {text}` on a line of its own")
+                }
                 _ => "write `[…]`, or each item as `- …` on a line of its own".to_owned(),
             };
             report.push(

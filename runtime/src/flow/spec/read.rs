@@ -26,6 +26,8 @@ pub(crate) struct Draft {
     pub(crate) faulty: HashSet<String>,
     /// Whether the file has links at all, faulty ones included.
     pub(crate) has_links: bool,
+    /// Where the key `links` stands, or where to say that there is none.
+    pub(crate) links_at: Span,
 }
 
 /// Reads a whole flow file. `path` is the file's, for its name and folder.
@@ -40,6 +42,7 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
         },
         faulty: HashSet::new(),
         has_links: true,
+        links_at: root.at,
     };
     let known = ["name", "plugins", "connectors", "pipelines", "links"];
     let Some(fields) = Fields::open(root, "a flow", &known, report) else { return draft };
@@ -73,6 +76,7 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
     }
 
     let links = items(fields.get("links"), "`links`", report);
+    draft.links_at = fields.entry("links").map_or(root.at, |entry| entry.at);
     draft.has_links = !links.is_empty() || fields.get("links").is_some_and(|node| !is_empty(node));
     draft.spec.links = links.iter().flat_map(|node| read_links(node, report)).collect();
     draft
@@ -177,9 +181,12 @@ fn read_components(
 }
 
 fn read_links(node: &Node, report: &mut Report) -> Vec<Link> {
-    let Some((link, at)) = text(node, "a link such as `a -> b`", report) else {
+    let Data::Text(link) = &node.data else {
+        let message = format!("expected a link as a text, found {}", node.describe());
+        report.push(report.error(node.at, message).help(link::FORM));
         return Vec::new();
     };
+    let at = node.at;
     let place = |start, width| match node.inline {
         Some(before) => Span { line: at.line, column: at.column + before + start, width },
         None => at,

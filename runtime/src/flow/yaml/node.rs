@@ -44,6 +44,7 @@ impl Node {
             Data::Bool(value) => format!("the boolean {value}"),
             Data::Number(value) if value.is_f64() => format!("the number {value}"),
             Data::Number(value) => format!("the integer {value}"),
+            Data::Text(value) if value.is_empty() => "an empty text".to_owned(),
             Data::Text(value) => format!("the text {}", quote(value)),
             Data::List(_) => "a list".to_owned(),
             Data::Map(_) => "a map".to_owned(),
@@ -82,7 +83,7 @@ impl Node {
             }
             Data::Map(entries) => {
                 report_repeated_keys_of(entries, report, |key| {
-                    format!("key {} repeated", quote(key))
+                    format!("key {} stands twice in one map", quote(key))
                 });
                 for entry in entries {
                     entry.value.report_repeated_keys(report);

@@ -31,8 +31,10 @@ pub(crate) fn parse(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node
         expanded: 0,
         root: None,
     };
+    syntax::refuse_control_characters(source)?;
     for event in Parser::new_from_str(source.text()) {
-        let (event, range) = event.map_err(|error| syntax::explain(source, &error))?;
+        let (event, range) =
+            event.map_err(|error| syntax::explain(source, &error, builder.open_bracket()))?;
         builder.take(event, range)?;
     }
     Ok(builder.root)
@@ -265,6 +267,15 @@ impl Builder<'_> {
             self.source.line(line).trim_end().chars().count() + 1
         };
         Span { line, column, width: end.saturating_sub(column) }
+    }
+
+    /// Where the innermost `[` or `{` stands that has not been closed yet.
+    fn open_bracket(&self) -> Option<Span> {
+        let is_bracket = |at: &Span| {
+            let c = self.source.line(at.line).chars().nth(at.column - 1);
+            matches!(c, Some('[' | '{'))
+        };
+        self.open.iter().rev().map(|open| self.span(open.start)).find(is_bracket)
     }
 
     fn error(&self, range: Range, message: impl Into<String>) -> Diagnostic {

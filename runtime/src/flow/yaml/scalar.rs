@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     fn json(text: &str) -> String {
-        match resolve(text).unwrap() {
+        match resolve(text).expect(text) {
             Data::Null => "null".to_owned(),
             Data::Bool(value) => value.to_string(),
             Data::Number(number) => number.to_string(),

@@ -1,31 +1,26 @@
 //! What the YAML parser says, in the words of somebody who wants to mend a flow file.
 
+use std::sync::Arc;
+
 use saphyr_parser::ScanError;
 
 use super::super::{
     diagnostic::Diagnostic,
     source::{Source, Span},
 };
-use std::sync::Arc;
 
 /// Part of the parser's message, our message, what to do about it. The first that fits is taken.
 const WORDS: &[(&str, &str, &str)] = &[
-    ("tab", "a tab stands where YAML allows only spaces", "indent with spaces"),
+    ("tab ", TAB, "indent with spaces"),
+    ("tabs ", TAB, "indent with spaces"),
+    ("mapping values are not allowed", COLON, QUOTE_COLON),
+    ("illegal placement of ':'", COLON, QUOTE_COLON),
     (
-        "mapping values are not allowed",
-        "a `:` stands where no key can be",
-        "quote a text that contains `: `, and check how far this line is indented",
+        "simple key expect",
+        NO_COLON,
+        "write `key: value`; a text over several lines starts with `|`",
     ),
-    (
-        "illegal placement of ':'",
-        "a `:` stands where no key can be",
-        "quote a text that contains `: `, and check how far this line is indented",
-    ),
-    (
-        "simple key expect ':'",
-        "a `:` is missing after this key",
-        "write `key: value`; a text over several lines starts with `|` or `>`",
-    ),
+    ("simple key expected", NO_COLON, "write `key: value`; quote a text that starts with a `?`"),
     (
         "block mapping, did not find expected key",
         "expected a key of the map above, found something else",
@@ -39,19 +34,20 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "flow mapping, did not find expected ',' or '}'",
         "expected `,` or `}` in a map that `{` opened",
-        "close the map with `}`, put `,` between its entries, and quote texts with special characters",
+        "close the map, put `,` between its entries, and quote texts with special characters",
     ),
     (
         "flow sequence, expected ',' or ']'",
         "expected `,` or `]` in a list that `[` opened",
-        "close the list with `]`, and put `,` between its items",
+        "close the list, and put `,` between its items",
     ),
-    ("unexpected end of stream", "a quotation mark is never closed", "close the quotes"),
-    ("unexpected document indicator", "a quotation mark is never closed", "close the quotes"),
+    ("invalid indentation in quoted scalar", OPEN_QUOTE, "close the quotation mark"),
+    ("unexpected end of stream", OPEN_QUOTE, "close the quotation mark"),
+    ("unexpected document indicator", OPEN_QUOTE, "close the quotation mark"),
     (
         "invalid indentation in flow construct",
-        "what `{` or `[` opened is not closed before the next line of the outer map",
-        "close it, or indent its further lines",
+        "expected `}` or `]` before the next line of the outer map",
+        "close what `{` or `[` opened, or indent its further lines",
     ),
     (
         "invalid indentation",
@@ -60,7 +56,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "unknown escape character",
-        "this escape is not known in double quotes",
+        "this text has an escape that is not known in double quotes",
         "write `\\\\` for a backslash, or use single quotes, in which nothing is escaped",
     ),
     (
@@ -68,10 +64,21 @@ const WORDS: &[(&str, &str, &str)] = &[
         "this alias names an anchor that is not defined above it",
         "define it with `&name`, or quote a text that starts with `*`",
     ),
+    (
+        "document start",
+        "expected another key or the end of the file, found something else",
+        "check the indentation, and for a bracket or a quotation mark too many",
+    ),
+    ("misplaced bracket", "this bracket closes nothing", "remove it, or open the list or map"),
+    (
+        "invalid trailing content",
+        "something follows the quotation mark that ends this text",
+        "quote the whole text; in single quotes, `''` stands for one of them",
+    ),
     ("unexpected character", "no text can start with this character", "quote the text"),
     (
         "recursion limit",
-        "lists and maps are nested too deep",
+        "lists and maps nest too deep",
         "a flow needs a few levels; check for brackets that are never closed",
     ),
     (
@@ -84,28 +91,67 @@ const WORDS: &[(&str, &str, &str)] = &[
         "expected a value, found something else",
         "quote texts that contain `,`, `[`, `]`, `{`, `}`, `&`, `*`, `!` or `%`",
     ),
-    (
-        "unprintable",
-        "a control character stands here",
-        "remove it, or write it as an escape in double quotes",
-    ),
 ];
 
-pub(super) fn explain(source: &Arc<Source>, error: &ScanError) -> Diagnostic {
+const TAB: &str = "a tab stands where YAML allows only spaces";
+const COLON: &str = "a `:` stands where no key can be";
+const QUOTE_COLON: &str =
+    "quote a text that contains `: `, and check how far this line is indented";
+const NO_COLON: &str = "expected `:` after a key";
+const OPEN_QUOTE: &str = "a quotation mark is never closed";
+
+/// Explains what the parser found. `open` is where the innermost `[` or `{` stands that has not
+/// been closed.
+pub(super) fn explain(source: &Arc<Source>, error: &ScanError, open: Option<Span>) -> Diagnostic {
     let mark = error.marker();
-    // The parser may find out only behind the last line that something is missing.
-    let mut line = mark.line().max(1);
-    let mut column = mark.col() + 1;
-    while line > 1 && source.line(line).trim().is_empty() {
-        line -= 1;
-        column = source.line(line).trim_end().chars().count() + 1;
+    let mut at = Span { line: mark.line().max(1), column: mark.col() + 1, width: 1 };
+    let words = WORDS.iter().find(|(part, ..)| error.info().contains(part));
+    // The parser may find out only on a later line that something is missing.
+    let misses = words.is_some_and(|(_, message, _)| *message == NO_COLON);
+    while at.line > 1 && (source.line(at.line).trim().is_empty() || misses && is_start(source, at))
+    {
+        at.line -= 1;
+        at.column = source.line(at.line).trim_end().chars().count() + 1;
     }
-    let at = Span { line, column, width: 1 };
-    match WORDS.iter().find(|(part, ..)| error.info().contains(part)) {
+    let open = open.filter(|open| open.line < at.line);
+    let diagnostic = match words {
+        Some((_, COLON, _)) if open.is_some() => {
+            let message = "a key stands in a list or map that is still open from a line above";
+            Diagnostic::error(Arc::clone(source), at, message).help("close it with `]` or `}`")
+        }
         Some((_, message, help)) => Diagnostic::error(Arc::clone(source), at, *message).help(*help),
         None => {
-            Diagnostic::error(Arc::clone(source), at, format!("not valid YAML: {}", error.info()))
+            let message = format!("not valid YAML: {}", error.info());
+            Diagnostic::error(Arc::clone(source), at, message)
                 .help("check the indentation, and quote texts with special characters")
         }
+    };
+    match open {
+        Some(open) => diagnostic.note(open, "it was opened here"),
+        None => diagnostic,
     }
+}
+
+fn is_start(source: &Source, at: Span) -> bool {
+    source.line(at.line).chars().take(at.column - 1).all(char::is_whitespace)
+}
+
+/// Refuses characters that YAML 1.2 allows nowhere (section 5.1). The parser lets some of them
+/// pass and takes a NUL for the end of the file.
+pub(super) fn refuse_control_characters(source: &Arc<Source>) -> Result<(), Diagnostic> {
+    let is_refused = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{85}');
+    let Some((before, rest)) =
+        source.text().find(is_refused).map(|byte| source.text().split_at(byte))
+    else {
+        return Ok(());
+    };
+    let before = Source::new(std::path::PathBuf::new(), before.to_owned());
+    let at = before.end();
+    let code = rest.chars().next().map_or(0, u32::from);
+    Err(Diagnostic::error(
+        Arc::clone(source),
+        at,
+        format!("the control character U+{code:04X} cannot stand in a flow file"),
+    )
+    .help("remove it, or write it as an escape in double quotes; is this a text file at all?"))
 }

@@ -11,6 +11,7 @@
 //! cloned from it, and immutable while they are. So a fan-out copies 64 bytes an event, a filter
 //! only shortens its event list, and an edit touches the editor's batch alone.
 
+mod check;
 mod event;
 mod fill;
 mod rewrite;
@@ -20,7 +21,7 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     event::{Event, EventFlags, PayloadKind, Span},
-    rewrite::{Cutter, Rejected},
+    rewrite::{Cutter, Payload, Rejected},
     storage::Pool,
 };
 use crate::{

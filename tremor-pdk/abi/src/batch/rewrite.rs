@@ -7,7 +7,7 @@ use super::{
     event::{Event, EventFlags, PayloadKind, Span},
     fill::narrow,
 };
-use crate::{ByteBuffer, NodeBuffer, document::ValueRef, error::PluginError, value::Value};
+use crate::{ByteBuffer, NodeBuffer, document::{Node, ValueRef}, error::PluginError, value::Value};
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
 /// buffers of that batch: [`Batch::original`] gives its bytes.
@@ -17,6 +17,22 @@ pub struct Rejected {
     pub event: Event,
     /// Why it was rejected.
     pub error: PluginError,
+}
+
+/// A payload that is a value, as it lies in its batch.
+#[derive(Clone, Copy)]
+pub enum Payload<'b> {
+    /// A part of the batch's document.
+    Document {
+        /// All bytes of the batch.
+        bytes: &'b [u8],
+        /// All nodes of the batch.
+        nodes: &'b [Node],
+        /// The index of the payload's root.
+        root: u32,
+    },
+    /// A value of its own.
+    Value(ValueRef<'b>),
 }
 
 /// What a preprocessor writes its messages to; see [`Batch::cut`].
@@ -135,7 +151,7 @@ impl Batch {
     pub fn encode_with(
         &mut self,
         pool: &Pool,
-        mut encode: impl FnMut(ValueRef<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
+        mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
     ) -> (Self, Vec<Rejected>) {
         let mut encoded = Self::from_pool(pool);
         encoded.values = self.values.clone();
@@ -144,8 +160,10 @@ impl Batch {
         let bytes = encoded.bytes_mut();
         let rejected = sift(&mut events, |event| {
             let start = bytes.len();
-            let Some(value) = self.value(event) else { return Ok(()) };
-            if let Err(error) = encode(value, bytes) {
+            let Some(payload) = self.payload(event) else {
+                return Err(PluginError::bad_data("the event has no value to encode"));
+            };
+            if let Err(error) = encode(payload, bytes) {
                 bytes.truncate(start);
                 return Err(error);
             }
@@ -156,6 +174,17 @@ impl Batch {
         self.events = events;
         encoded.events = out;
         (encoded, rejected)
+    }
+
+    fn payload(&self, event: &Event) -> Option<Payload<'_>> {
+        match event.kind {
+            PayloadKind::DOCUMENT => Some(Payload::Document {
+                bytes: self.bytes(),
+                nodes: self.nodes(),
+                root: event.payload.start,
+            }),
+            _ => self.value(event).map(Payload::Value),
+        }
     }
 
     /// Keeps the events that `keep` wants; says how many went.

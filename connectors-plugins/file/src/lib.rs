@@ -1,0 +1,119 @@
+//! The `file` connector: reads a file, or writes one.
+//!
+//! ```yaml
+//! connectors:
+//!   input:
+//!     type: file
+//!     preprocessors: [lines]
+//!     codec: json
+//!     config: { path: logs.json, mode: read }
+//! ```
+//!
+//! Without a preprocessor, a file is one message. Writing puts one message behind the other, as
+//! the codec and the postprocessors made them, and nothing in between.
+
+mod open;
+mod read;
+mod write;
+
+use std::{fs::File, path::PathBuf, sync::Arc};
+
+use tremor_pdk::prelude::*;
+
+pub use self::{read::Reader, write::Writer};
+
+/// The largest chunk to read at once, in bytes.
+const LARGEST_CHUNK: u32 = 64 << 20;
+
+/// Which file, and what to do with it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// The file. A relative path starts at the folder of the flow file.
+    pub path: PathBuf,
+    /// What to do with it.
+    pub mode: Mode,
+    /// How much to read at once, in bytes.
+    #[serde(default = "default_chunk_bytes")]
+    #[schemars(range(min = 1, max = 67_108_864))]
+    pub chunk_bytes: u32,
+}
+
+fn default_chunk_bytes() -> u32 {
+    256 << 10
+}
+
+/// What to do with the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", rename_all = "lowercase")]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub enum Mode {
+    /// Read it from its start to its end.
+    Read,
+    /// Write a new file. One that exists and is not empty is left alone, with an error.
+    Write,
+    /// Write behind what is in the file; make it where it does not exist.
+    Append,
+    /// Write from scratch: what is in the file is lost.
+    Truncate,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct FileConnector {
+    config: Config,
+    host: Host,
+    /// Opened once: a second time, `write` would refuse what it has written itself, and
+    /// `truncate` would lose it.
+    file: Option<Arc<File>>,
+}
+
+impl Connector for FileConnector {
+    const NAME: &'static str = "file";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Config = Config;
+    type Source = Reader;
+    type Sink = Writer;
+
+    fn new(_id: &str, mut config: Config, host: Host) -> Result<Self> {
+        config.path = host.resolve(&config.path);
+        Ok(Self { config, host, file: None })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        if config.path.as_os_str().is_empty() {
+            return Err(Error::configuration("`path` is empty: name a file"));
+        }
+        if !(1..=LARGEST_CHUNK).contains(&config.chunk_bytes) {
+            return Err(Error::configuration(format!(
+                "`chunk_bytes` is {}: choose a number from 1 to {LARGEST_CHUNK}",
+                config.chunk_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if self.file.is_none() {
+            let Config { path, mode, .. } = self.config.clone();
+            let file = self.host.blocking(move || open::open(&path, mode)).await??;
+            self.file = Some(Arc::new(file));
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Reader>> {
+        let reader = |file: &Arc<File>| Reader::new(&self.config, file.clone(), self.host.clone());
+        let file = self.file.as_ref().filter(|_| self.config.mode == Mode::Read);
+        file.map(reader).transpose()
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Writer>> {
+        let writer = |file: &Arc<File>| Writer::new(&self.config, file.clone(), self.host.clone());
+        Ok(self.file.as_ref().filter(|_| self.config.mode != Mode::Read).map(writer))
+    }
+}
+
+tremor_pdk::export! { connectors: [FileConnector] }

@@ -1,0 +1,188 @@
+//! The `metronome` connector: a source that emits an event at a regular interval.
+//!
+//! ```yaml
+//! connectors:
+//!   every_second:
+//!     type: metronome
+//!     config: { interval_ms: 1000 }
+//! ```
+//!
+//! An event is `{"metronome": "every_second", "sequence": 0, "ingest_ns": 1700000000000000000}`.
+
+use std::{num::NonZeroU64, time::Duration};
+
+use tremor_pdk::prelude::*;
+
+/// How often, and how many.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// Time between two events, in milliseconds. The first comes at once.
+    pub interval_ms: NonZeroU64,
+    /// How many events to emit; without it, there is no end.
+    pub count: Option<u64>,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct Metronome {
+    id: String,
+    config: Config,
+    host: Host,
+}
+
+impl Connector for Metronome {
+    const NAME: &'static str = "metronome";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Config = Config;
+    type Source = Ticks;
+    type Sink = NoSink;
+
+    fn new(id: &str, config: Config, host: Host) -> Result<Self> {
+        Ok(Self { id: id.to_owned(), config, host })
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Ticks>> {
+        let interval_ns = self.config.interval_ms.get().saturating_mul(1_000_000);
+        Ok(Some(Ticks {
+            id: self.id.clone(),
+            host: self.host.clone(),
+            interval_ns,
+            due_ns: self.host.now_ns(),
+            sequence: 0,
+            left: self.config.count,
+        }))
+    }
+}
+
+/// Its source.
+#[derive(Debug)]
+pub struct Ticks {
+    id: String,
+    host: Host,
+    interval_ns: u64,
+    /// When the next event is due, in ns since the epoch. A multiple of the interval from the
+    /// start, so that delays do not add up.
+    due_ns: u64,
+    sequence: u64,
+    left: Option<u64>,
+}
+
+#[derive(Serialize)]
+#[serde(crate = "tremor_pdk::serde")]
+struct Tick<'a> {
+    metronome: &'a str,
+    sequence: u64,
+    ingest_ns: u64,
+}
+
+impl Source for Ticks {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if self.left == Some(0) {
+            return Ok(Pull::Finished);
+        }
+        let now_ns = self.host.now_ns();
+        // Further away than one interval, it was the clock that jumped.
+        self.due_ns = self.due_ns.min(now_ns.saturating_add(self.interval_ns));
+        if now_ns >= self.due_ns {
+            let tick = Tick { metronome: &self.id, sequence: self.sequence, ingest_ns: now_ns };
+            batch.push_value(0, &tick)?;
+            self.sequence += 1;
+            self.left = self.left.map(|left| left - 1);
+            // What was missed, in a pause say, is not made up for.
+            let intervals = (now_ns - self.due_ns) / self.interval_ns + 1;
+            self.due_ns = self.due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
+        }
+        if self.left == Some(0) {
+            return Ok(Pull::Finished);
+        }
+        Ok(Pull::Idle(Duration::from_nanos(self.due_ns - now_ns)))
+    }
+}
+
+tremor_pdk::export! { connectors: [Metronome] }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tremor_pdk::{
+        Batch, Pull,
+        testing::{Connection, TestHost},
+    };
+
+    use super::Metronome;
+
+    const MS: u64 = 1_000_000;
+
+    fn metronome(host: &TestHost, config: &str) -> Connection {
+        host.connect::<Metronome>(config).unwrap()
+    }
+
+    fn ticks(batches: &[Batch]) -> Vec<(u64, u64)> {
+        let ticks = batches.iter().flat_map(|batch| {
+            batch.events().iter().map(|event| {
+                let tick = batch.value(event).unwrap();
+                assert_eq!(tick.get("metronome").unwrap().as_str(), Some("test"));
+                let number = |key| tick.get(key).unwrap().as_u64().unwrap();
+                (number("sequence"), number("ingest_ns"))
+            })
+        });
+        ticks.collect()
+    }
+
+    #[test]
+    fn the_first_comes_at_once_and_the_others_at_the_interval() {
+        let host = TestHost::new();
+        let start = host.now_ns();
+        let batches = metronome(&host, r#"{ "interval_ms": 20, "count": 3 }"#).pull_all().unwrap();
+        assert_eq!(ticks(&batches), [(0, start), (1, start + 20 * MS), (2, start + 40 * MS)]);
+        assert_eq!(host.now_ns(), start + 40 * MS, "nobody waits behind the last");
+    }
+
+    #[test]
+    fn delays_do_not_add_up_and_what_was_missed_is_not_made_up_for() {
+        let host = TestHost::new();
+        let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
+        assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(20)));
+        host.advance(Duration::from_millis(23));
+        assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(17)));
+        host.advance(Duration::from_millis(87));
+        let (pull, batch) = source.pull().unwrap();
+        assert_eq!((pull, batch.len()), (Pull::Idle(Duration::from_millis(10)), 1));
+    }
+
+    #[test]
+    fn a_pull_that_comes_too_early_has_no_event() {
+        let host = TestHost::new();
+        let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
+        source.pull().unwrap();
+        host.advance(Duration::from_millis(5));
+        let (pull, batch) = source.pull().unwrap();
+        assert_eq!((pull, batch.len()), (Pull::Idle(Duration::from_millis(15)), 0));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_silence_it() {
+        let host = TestHost::new();
+        let mut source = metronome(&host, r#"{ "interval_ms": 20 }"#);
+        source.pull().unwrap();
+        host.set_now_ns(5);
+        assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(20)));
+    }
+
+    #[test]
+    fn a_count_of_zero_is_the_end() {
+        let host = TestHost::new();
+        let mut source = metronome(&host, r#"{ "interval_ms": 20, "count": 0 }"#);
+        assert!(source.pull_all().unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_interval_of_zero_is_refused() {
+        let error = TestHost::new().connector::<Metronome>(r#"{ "interval_ms": 0 }"#).unwrap_err();
+        assert_eq!(error.kind(), tremor_pdk::ErrorKind::CONFIGURATION);
+    }
+}

@@ -1,0 +1,227 @@
+//! The source: standard input as one stream of fragments.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    mem,
+    sync::Arc,
+};
+
+use tremor_pdk::{Blocking, prelude::*};
+
+use crate::descriptor::{Access, for_reading};
+
+/// Reads standard input a chunk at a time.
+pub struct Input {
+    host: Host,
+    file: Arc<File>,
+    access: Access,
+    chunk_bytes: usize,
+    /// What another thread reads just now. It stays here when a pull is given up.
+    reading: Option<Blocking<(Batch, io::Result<usize>)>>,
+    finished: bool,
+}
+
+impl Input {
+    pub(crate) fn new(host: Host, file: File, chunk_bytes: u32) -> Self {
+        let (file, access) = for_reading(file);
+        Self {
+            host,
+            file: Arc::new(file),
+            access,
+            chunk_bytes: chunk_bytes as usize,
+            reading: None,
+            finished: false,
+        }
+    }
+
+    /// Waits until there is something to read, and reads it on this thread. `None` where it turns
+    /// out that it cannot be waited for.
+    async fn read_here(&self, batch: &mut Batch) -> Result<Option<usize>> {
+        let mut wait = self.access == Access::Polled;
+        loop {
+            if wait && self.host.readable(&*self.file).await.is_err() {
+                return Ok(None);
+            }
+            match batch.read_fragment(0, self.chunk_bytes, |buffer| (&*self.file).read(buffer)) {
+                Ok(count) => return Ok(Some(count)),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => wait = true,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(error(cause)),
+            }
+        }
+    }
+
+    async fn read_on_a_thread(&mut self, batch: &mut Batch) -> Result<usize> {
+        let reading = match self.reading.take() {
+            Some(reading) => reading,
+            None => self.start_thread(mem::take(batch)),
+        };
+        let (chunk, result) = self.reading.insert(reading).await?;
+        self.reading = None;
+        *batch = chunk;
+        result.map_err(error)
+    }
+
+    fn start_thread(&self, mut batch: Batch) -> Blocking<(Batch, io::Result<usize>)> {
+        let (file, space) = (self.file.clone(), self.chunk_bytes);
+        self.host.blocking(move || {
+            loop {
+                match batch.read_fragment(0, space, |buffer| (&*file).read(buffer)) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    result => return (batch, result),
+                }
+            }
+        })
+    }
+}
+
+impl Source for Input {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if self.finished {
+            return Ok(Pull::Finished);
+        }
+        if self.access != Access::Threaded {
+            match self.read_here(batch).await? {
+                Some(count) => return Ok(self.after(count, batch)),
+                None => self.access = Access::Threaded,
+            }
+        }
+        let count = self.read_on_a_thread(batch).await?;
+        Ok(self.after(count, batch))
+    }
+}
+
+impl Input {
+    fn after(&mut self, count: usize, batch: &mut Batch) -> Pull {
+        if count == 0 {
+            self.finished = true;
+            return Pull::Finished;
+        }
+        batch.set_origin(0, "stdin");
+        Pull::Events
+    }
+}
+
+/// Final: what has been read of it cannot be read again.
+#[allow(clippy::needless_pass_by_value)] // for `map_err`
+pub(crate) fn error(cause: io::Error) -> Error {
+    Error::unsupported(format!("cannot read standard input: {cause}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, File},
+        io::{self, Write},
+        net::Shutdown,
+        os::{fd::OwnedFd, unix::net::UnixStream},
+        pin::pin,
+    };
+
+    use rustix::fs::OFlags;
+    use tremor_pdk::{Batch, Pull, Source, testing::TestHost};
+
+    use super::Input;
+    use crate::descriptor::Access;
+
+    fn file(descriptor: impl Into<OwnedFd>) -> File {
+        File::from(descriptor.into())
+    }
+
+    fn pull(host: &TestHost, input: &mut Input) -> (Pull, String) {
+        let mut batch = Batch::new();
+        let pull = host.block_on(input.pull(&mut batch)).unwrap();
+        let raw = batch.events().iter().map(|event| {
+            assert!(event.is_fragment() && batch.origin(event) == Some("stdin"));
+            String::from_utf8_lossy(batch.raw(event).unwrap())
+        });
+        (pull, raw.collect())
+    }
+
+    fn give_up_a_pull(host: &TestHost, input: &mut Input) {
+        let mut batch = Batch::new();
+        assert!(host.poll_once(pin!(input.pull(&mut batch))).is_pending());
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn a_pipe_is_waited_for_and_its_other_users_do_not_notice() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let shared = reader.try_clone().unwrap();
+        let host = TestHost::new();
+        let mut input = Input::new(host.host(), file(reader), 8);
+        assert_eq!(input.access, Access::NonBlocking);
+        assert!(!rustix::fs::fcntl_getfl(&shared).unwrap().contains(OFlags::NONBLOCK));
+
+        give_up_a_pull(&host, &mut input);
+        writer.write_all(b"some bytes").unwrap();
+        assert_eq!(pull(&host, &mut input), (Pull::Events, "some byt".into()));
+        assert_eq!(pull(&host, &mut input), (Pull::Events, "es".into()));
+        give_up_a_pull(&host, &mut input);
+        drop(writer);
+        assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()));
+        assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()), "and stays so");
+    }
+
+    #[test]
+    fn a_pull_that_waits_is_woken_by_what_arrives() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let host = TestHost::new();
+        let mut input = Input::new(host.host(), file(reader), 8);
+        let thread = std::thread::spawn(move || writer.write_all(b"late"));
+        assert_eq!(pull(&host, &mut input), (Pull::Events, "late".into()));
+        thread.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_waited_for_as_well() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let host = TestHost::new();
+        let mut input = Input::new(host.host(), file(ours), 8);
+        assert_eq!(input.access, Access::Polled);
+        give_up_a_pull(&host, &mut input);
+        theirs.write_all(b"bytes").unwrap();
+        assert_eq!(pull(&host, &mut input), (Pull::Events, "bytes".into()));
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(pull(&host, &mut input).0, Pull::Finished);
+    }
+
+    #[test]
+    fn a_file_goes_on_where_the_shell_has_left_it_and_loses_nothing() {
+        let temporary = tempfile::NamedTempFile::new().unwrap();
+        fs::write(temporary.path(), "head and tail").unwrap();
+        let mut redirected = File::open(temporary.path()).unwrap();
+        io::Read::read_exact(&mut redirected, &mut [0; 5]).unwrap();
+        let host = TestHost::new();
+        let mut input = Input::new(host.host(), redirected, 5);
+        assert_eq!(input.access, Access::Threaded);
+        let mut text = String::new();
+        loop {
+            give_up_a_pull(&host, &mut input);
+            let (pull, part) = pull(&host, &mut input);
+            text += &part;
+            if pull == Pull::Finished {
+                break;
+            }
+        }
+        assert_eq!(text, "and tail");
+    }
+
+    #[test]
+    fn nothing_comes_from_dev_null() {
+        let host = TestHost::new();
+        let mut input = Input::new(host.host(), File::open("/dev/null").unwrap(), 8);
+        assert_eq!(pull(&host, &mut input), (Pull::Finished, String::new()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_a_final_error() {
+        let host = TestHost::new();
+        let folder = File::open("/").unwrap();
+        let mut input = Input::new(host.host(), folder, 8);
+        let error = host.block_on(input.pull(&mut Batch::new())).unwrap_err();
+        assert_eq!(error.kind(), tremor_pdk::ErrorKind::UNSUPPORTED);
+        assert!(error.to_string().starts_with("cannot read standard input: "), "{error}");
+    }
+}

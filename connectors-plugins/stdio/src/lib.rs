@@ -1,0 +1,95 @@
+//! The `stdio` connector: reads standard input, writes standard output.
+//!
+//! ```yaml
+//! connectors:
+//!   terminal:
+//!     type: stdio
+//!     codec: json
+//!     preprocessors: [lines]
+//!     postprocessors: [lines]
+//! ```
+//!
+//! Standard input is one stream; several connectors that read it get a part each.
+
+#[cfg(not(unix))]
+compile_error!("the stdio connector waits for file descriptors, which only Unix has");
+
+mod descriptor;
+mod input;
+mod output;
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use tremor_pdk::prelude::*;
+
+pub use self::{input::Input, output::Output};
+
+/// The largest chunk to read at once, in bytes.
+const LARGEST_CHUNK: u32 = 64 << 20;
+
+/// How to read.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// How much to read at once, in bytes.
+    #[serde(default = "default_chunk_bytes")]
+    #[schemars(range(min = 1, max = 67_108_864))]
+    pub chunk_bytes: u32,
+}
+
+/// As much as a pipe holds on Linux.
+fn default_chunk_bytes() -> u32 {
+    64 << 10
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct Stdio {
+    config: Config,
+    host: Host,
+}
+
+impl Connector for Stdio {
+    const NAME: &'static str = "stdio";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Config = Config;
+    type Source = Input;
+    type Sink = Output;
+
+    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
+        Ok(Self { config, host })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        if (1..=LARGEST_CHUNK).contains(&config.chunk_bytes) {
+            return Ok(());
+        }
+        Err(Error::configuration(format!(
+            "`chunk_bytes` is {}: choose a number from 1 to {LARGEST_CHUNK}",
+            config.chunk_bytes
+        )))
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Input>> {
+        let file = copy(&io::stdin()).map_err(input::error)?;
+        Ok(Some(Input::new(self.host.clone(), file, self.config.chunk_bytes)))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Output>> {
+        let file = copy(&io::stdout()).map_err(output::error)?;
+        Ok(Some(Output::new(self.host.clone(), file)))
+    }
+}
+
+/// Another descriptor of the same open file, past the standard library's buffers and locks.
+fn copy(stream: &impl AsFd) -> io::Result<File> {
+    stream.as_fd().try_clone_to_owned().map(|descriptor: OwnedFd| File::from(descriptor))
+}
+
+tremor_pdk::export! { connectors: [Stdio] }

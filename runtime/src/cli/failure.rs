@@ -1,0 +1,47 @@
+//! How the program ends when something is wrong.
+
+use std::{
+    fmt::{self, Write as _},
+    process::ExitCode,
+};
+
+/// What to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    text: String,
+    status: u8,
+}
+
+impl Failure {
+    /// Adds something wrong with what the user wrote.
+    pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
+        self.add(error, 2);
+    }
+
+    /// Adds something that went wrong while flows ran.
+    pub(crate) fn flow(&mut self, error: &dyn fmt::Display) {
+        self.add(error, 1);
+    }
+
+    fn add(&mut self, error: &dyn fmt::Display, status: u8) {
+        let text = error.to_string();
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.text, "{}", text.trim_end());
+        self.status = self.status.max(status);
+    }
+
+    /// The value, if nothing was added.
+    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.status == 0 { Ok(value) } else { Err(self) }
+    }
+
+    pub(crate) fn status(&self) -> ExitCode {
+        ExitCode::from(self.status)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}

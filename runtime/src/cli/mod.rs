@@ -1,0 +1,153 @@
+//! The command line: what users type, and what they get to see.
+
+mod check;
+mod failure;
+pub(crate) mod logging;
+mod plugin;
+mod run;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use tremor_runtime::{
+    components::Components,
+    flow::{self, Flow},
+    plugin::{Describer, Policy, Problem, SearchPath, describe_main},
+};
+
+pub(crate) use self::failure::Failure;
+
+/// A streaming event processor whose connectors are plugins.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    /// How logs on stderr are written.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    pub(crate) log_format: logging::Format,
+    #[command(flatten)]
+    plugins: PluginArguments,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Args)]
+struct PluginArguments {
+    /// A folder or file to look for plugins in. May be given several times.
+    #[arg(
+        long = "plugin-path",
+        global = true,
+        value_name = "DIR",
+        env = "TREMOR_PLUGIN_PATH",
+        value_delimiter = if cfg!(windows) { ';' } else { ':' }
+    )]
+    paths: Vec<PathBuf>,
+    /// Loads plugins that were built with `panic = "abort"`. A panic in one of them ends the
+    /// process.
+    #[arg(long, global = true)]
+    allow_panic_abort: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs flows until their sources end or a signal comes.
+    Run {
+        /// The flow files.
+        #[arg(required = true, value_name = "FLOW.yaml")]
+        flows: Vec<PathBuf>,
+        /// How long flows may take to drain once they are asked to end, in seconds.
+        #[arg(long, value_name = "S", default_value = "10")]
+        drain_timeout: u64,
+    },
+    /// Checks flows, their plugins and every configuration; connects to nothing.
+    Check {
+        /// The flow files.
+        #[arg(required = true, value_name = "FLOW.yaml")]
+        flows: Vec<PathBuf>,
+    },
+    /// Looks at plugins.
+    #[command(subcommand)]
+    Plugin(plugin::Command),
+    /// Loads a plugin and tells about it; run by `tremor` itself, so that a plugin that crashes
+    /// does no harm.
+    #[command(hide = true)]
+    PluginDescribe {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+}
+
+/// Does what the command line says.
+pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
+    let plugins = arguments.plugins;
+    match arguments.command {
+        Command::Run { flows, drain_timeout } => {
+            run::run(&plugins.prepare(&flows)?, Duration::from_secs(drain_timeout))?;
+        }
+        Command::Check { flows } => check::report(&plugins.prepare(&flows)?),
+        Command::Plugin(command) => plugin::execute(command, &plugins)?,
+        Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A flow that was found good, with the components it was checked against.
+struct Prepared {
+    flow: Flow,
+    components: Components,
+}
+
+impl PluginArguments {
+    fn policy(&self) -> Policy {
+        Policy { allow_panic_abort: self.allow_panic_abort }
+    }
+
+    fn search_paths(&self) -> impl Iterator<Item = SearchPath> {
+        self.paths.iter().map(|path| SearchPath::new(path, "--plugin-path or TREMOR_PLUGIN_PATH"))
+    }
+
+    /// Reads and checks flows; everything that is wrong with any of them is told at once.
+    fn prepare(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, Failure> {
+        let mut prepared = Vec::with_capacity(files.len());
+        let mut failure = Failure::default();
+        for file in files {
+            match flow::load(file) {
+                Ok(flow) => prepared.push(self.resolve(flow)),
+                Err(error) => failure.usage(&error),
+            }
+        }
+        for Prepared { flow, components } in &prepared {
+            if let Err(error) = components.check(flow) {
+                failure.usage(&error);
+            }
+            for warning in &flow.warnings {
+                eprintln!("{warning}");
+            }
+        }
+        let mut names: Vec<&str> = prepared.iter().map(|prepared| prepared.flow.name()).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            failure.usage(&format_args!(
+                "error: two flows are named `{}`\n  help: give one of them another `name:`",
+                pair[0]
+            ));
+        }
+        failure.or(prepared)
+    }
+
+    /// The flow's own plugin folders come before those of the command line.
+    fn resolve(&self, flow: Flow) -> Prepared {
+        let origin = format!("`plugins` of {}", flow.path().display());
+        let own = flow.spec.plugins.iter();
+        let own = own.map(|path| SearchPath::new(&path.value, &*origin));
+        let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
+        let (components, problems) =
+            Components::find(&paths, Describer::new(self.policy()), self.policy());
+        problems.iter().for_each(warn);
+        Prepared { flow, components }
+    }
+}
+
+/// What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
+fn warn(problem: &Problem) {
+    tracing::warn!("{problem}");
+}

@@ -1,0 +1,68 @@
+//! `tremor run`.
+
+use std::{io, thread, time::Duration};
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use tremor_runtime::{
+    engine::Report,
+    run::{self, Stopper},
+};
+
+use super::{Failure, Prepared};
+
+/// Runs flows to their end and says what became of their events.
+pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<(), Failure> {
+    let mut failure = Failure::default();
+    let stopper = Stopper::default();
+    if let Err(error) = stop_on_signals(stopper.clone()) {
+        failure.flow(&format_args!("error: cannot listen for signals: {error}"));
+        return Err(failure);
+    }
+    let flows: Vec<_> = flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
+    match run::run(&flows, &stopper, deadline) {
+        Ok(reports) => reports.iter().for_each(|report| summarise(report, &mut failure)),
+        Err(error) => failure.usage(&error),
+    }
+    failure.or(())
+}
+
+/// The first SIGINT or SIGTERM drains, the second stops.
+fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for signal in &mut signals {
+            tracing::info!(signal, "ending; a second signal stops at once");
+            stopper.signal();
+        }
+    })?;
+    Ok(())
+}
+
+fn summarise(report: &Report, failure: &mut Failure) {
+    let Report { flow, counts, elapsed, .. } = report;
+    let failed = match counts.failed {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
+    };
+    eprintln!(
+        "flow `{flow}`: {} events in, {} out, {} dead-lettered{failed}, {:.3} s",
+        counts.events_in,
+        counts.events_out,
+        counts.dead_lettered,
+        elapsed.as_secs_f64()
+    );
+    if let Some(reason) = &report.failure {
+        failure.flow(&format_args!(
+            "error: flow `{flow}` failed: connector `{}`: {}",
+            reason.component, reason.error
+        ));
+    } else if report.cut_off {
+        failure.flow(&format_args!(
+            "error: flow `{flow}` was stopped before everything had been delivered\n  help: \
+             `--drain-timeout` says how long it may take"
+        ));
+    }
+}

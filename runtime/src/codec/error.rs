@@ -1,0 +1,70 @@
+//! What goes wrong in a codec.
+
+use std::fmt;
+
+/// Which part of the program an [`Error`] blames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A message that does not decode, or a value that the format cannot hold. The event goes to
+    /// the `err` port; the next one is unaffected.
+    BadData,
+    /// A batch whose buffers outgrew what a document can address; nothing is wrong with the data.
+    TooLarge,
+    /// A codec's options are wrong.
+    Configuration,
+    /// No codec has the name.
+    UnknownCodec,
+}
+
+/// An error of a codec: its kind, what was wrong, and where in the message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    message: Box<str>,
+    position: Option<usize>,
+}
+
+impl Error {
+    #[cold]
+    pub(super) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
+        Self { kind, message: message.into(), position: None }
+    }
+
+    #[cold]
+    pub(super) fn bad_data(message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::BadData, message)
+    }
+
+    #[cold]
+    pub(super) fn bad_data_at(position: usize, message: impl Into<Box<str>>) -> Self {
+        Self { position: Some(position), ..Self::bad_data(message) }
+    }
+
+    /// Which part of the program is to blame.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// What was wrong, without the position.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The byte of the message (counted from its first, which is 0) where it was noticed, for
+    /// messages that do not decode.
+    pub fn position(&self) -> Option<usize> {
+        self.position
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.position {
+            Some(position) => write!(f, "{} at byte {position}", self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,268 @@
+use super::*;
+use crate::codec::json::{EncodeOptions, Encoder};
+use tremor_abi::document::{Document, validate};
+
+/// Decodes one message that lies in the middle of a batch; the text that it is written back as.
+fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<String, Error> {
+    let mut bytes = Bytes::from_slice(b"{\"before\":1}");
+    let span = Span { start: 12, len: u32::try_from(message.len()).expect("a short message") };
+    bytes.extend_from_copy_slice(message);
+    bytes.extend_from_copy_slice(b"[\"behind\"");
+    let mut nodes = Nodes::from_slice(&[tremor_abi::document::Node::null()]);
+    let mut decoder = Decoder::new(options);
+    let decoded = decoder.decode(&mut bytes, span, &mut nodes);
+    assert_eq!(&bytes[12..12 + message.len()], message, "the message stays as it is");
+    assert_eq!(&bytes[12 + message.len()..][..9], b"[\"behind\"", "so does what is behind it");
+    let root = match decoded {
+        Ok(root) => root,
+        Err(error) => {
+            assert_eq!(nodes.len(), 1, "an error leaves no nodes");
+            assert!(bytes.len() <= 12 + message.len() + INPUT_PADDING, "and no copy");
+            return Err(error);
+        }
+    };
+    assert_eq!(root, 1);
+    assert_eq!(validate(&bytes, &nodes, root), Ok(()));
+    assert_eq!(nodes[1].span() as usize, nodes.len() - 1);
+    let mut out = Bytes::new();
+    Encoder::new(EncodeOptions::default()).document(&bytes, &nodes, root, &mut out)?;
+    Ok(String::from_utf8(out.into()).expect("JSON is UTF-8"))
+}
+
+fn decode(message: impl AsRef<[u8]>) -> Result<String, String> {
+    decode_with(DecodeOptions::default(), message.as_ref()).map_err(|error| error.to_string())
+}
+
+#[track_caller]
+fn accept(message: impl AsRef<[u8]>, expected: &str) {
+    assert_eq!(decode(message).as_deref(), Ok(expected));
+}
+
+#[track_caller]
+fn reject(message: impl AsRef<[u8]>, expected: &str) {
+    assert_eq!(decode(message), Err(expected.to_owned()));
+}
+
+#[test]
+fn any_value_may_be_a_message() {
+    for message in ["null", "true", "false", "0", "\"\"", "[]", "{}", "-1", "1.5", "[null]"] {
+        accept(message, message);
+        accept(format!(" \t\r\n{message}\n\t\r "), message);
+    }
+}
+
+#[test]
+fn containers_nest_and_keep_their_order() {
+    accept(r#"{"b":[1,{"c":[]},[[]]],"a":{"d":{}}}"#, r#"{"b":[1,{"c":[]},[[]]],"a":{"d":{}}}"#);
+    accept("[ 1 , [ ] , { } ]", "[1,[],{}]");
+}
+
+#[test]
+fn what_is_not_json_is_rejected_with_its_place() {
+    for (message, expected) in [
+        ("", "empty message, expected a JSON value at byte 0"),
+        (" \n", "blank message, expected a JSON value at byte 0"),
+        ("\0", "expected something else, found byte 0x00 at byte 0"),
+        ("1\0", "the number 1 is not valid at byte 0"),
+        ("nul", "expected `null`, found `n` at byte 0"),
+        ("True", "expected something else, found `T` at byte 0"),
+        ("[1,]", "expected something else, found `]` at byte 3"),
+        ("[,1]", "expected something else, found `,` at byte 1"),
+        ("[1 2]", "expected `,` or `]`, found `2` at byte 3"),
+        ("[1", "the message ends within a value at byte 2"),
+        ("{\"a\":1", "the message ends within a value at byte 6"),
+        ("[1}", "expected `,` or `]`, found `}` at byte 2"),
+        ("{\"a\" 1}", "expected `:`, found `1` at byte 5"),
+        ("{\"a\":}", "expected something else, found `}` at byte 5"),
+        ("{\"a\":1,}", "expected a key, found `}` at byte 7"),
+        ("{1:1}", "expected `,`, `}` or a key, found `1` at byte 1"),
+        ("{'a':1}", "expected `,`, `}` or a key, found `'` at byte 1"),
+        ("{\"a\":1 \"b\":2}", "expected `,`, `}` or a key, found `\"` at byte 7"),
+        ("[1] x", "expected something else, found `x` at byte 4"),
+        ("1 2", "expected nothing behind the value, found `1` at byte 0"),
+        ("\"a", "a string without an end at byte 0"),
+        ("[\"a\", \"b]", "a string without an end at byte 6"),
+        ("[\"a\nb\"]", "unescaped control character 0x0a in a string at byte 3"),
+        ("[\"\0\"]", "unescaped control character 0x00 in a string at byte 2"),
+        ("/**/1", "expected something else, found `/` at byte 0"),
+        ("\u{feff}1", "expected something else, found byte 0xef at byte 0"),
+    ] {
+        reject(message, expected);
+    }
+}
+
+#[test]
+fn invalid_utf8_is_rejected_with_its_place() {
+    for (message, at) in [
+        (&b"[\"\xff\"]"[..], 2),
+        (b"\"\xc0\xaf\"", 1),             // overlong
+        (b"\"ab\xed\xa0\x80\"", 3),       // a surrogate
+        (b"\"\xf4\x90\x80\x80\"", 1),     // above U+10FFFF
+        (b"\"\xe2\x82\"", 1),             // cut short
+        (b"{\"\\n\xff\":1}", 4),          // in a message that is copied aside
+        (b"\xff", 0),
+    ] {
+        reject(message, &format!("invalid UTF-8 at byte {at}"));
+    }
+    accept("\"é€😀\u{7f}\u{10ffff}\"", "\"é€😀\u{7f}\u{10ffff}\"");
+}
+
+#[test]
+fn escapes_are_resolved_and_invalid_ones_rejected() {
+    accept(r#""\"\\\/\b\f\n\r\t""#, r#""\"\\/\b\f\n\r\t""#);
+    accept(r#""\u0041\u00e9\u20AC\ud83d\ude00\uffff""#, "\"Aé€😀\u{ffff}\"");
+    accept(r#"{"\u0000":"a\u0000b"}"#, r#"{"\u0000":"a\u0000b"}"#);
+    for escape in
+        [r"\x", r"\u12", r"\u123g", r"\u+123", r"\ud800", r"\ud800x", r"\ud800\u0041", r"\udc00", r"\U0041", r"\'"]
+    {
+        reject(format!("[\"ok\\n\", \"{escape}\"]"), "invalid escape in a string at byte 10");
+    }
+}
+
+#[test]
+fn integers_of_64_bits_are_exact() {
+    for number in ["0", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+        accept(number, number);
+        accept(format!("[{number}]"), &format!("[{number}]"));
+    }
+    accept("-0", "-0.0");
+    accept("[-0,0]", "[-0.0,0]");
+}
+
+#[test]
+fn larger_integers_are_bad_data_unless_floats_are_asked_for() {
+    let floats = DecodeOptions { big_integers_as_floats: true, ..DecodeOptions::default() };
+    let wide = |message: &str| decode_with(floats, message.as_bytes()).map_err(|e| e.to_string());
+    for (number, float) in [
+        ("18446744073709551616", "18446744073709552000.0"),
+        ("-9223372036854775809", "-9223372036854776000.0"),
+        ("100000000000000000000000", "1e+23"),
+    ] {
+        reject(format!("[1,{number}]"), &format!("the number {number} does not fit into 64 bits at byte 3"));
+        let float: f64 = float.parse().expect("a float");
+        let message = format!(r#"{{"a\n{number}":[1,{number},{number}]}}"#);
+        let decoded = wide(&message).expect("floats");
+        let parsed: serde_json::Value = serde_json::from_str(&decoded).expect("JSON");
+        assert_eq!(parsed[format!("a\n{number}")], serde_json::json!([1, float, float]));
+    }
+    let huge = "9".repeat(400);
+    reject(&huge, &format!("the number {}… does not fit into 64 bits at byte 0", &huge[..40]));
+    assert_eq!(wide(&huge), Err(format!("the number {}… does not fit into 64 bits at byte 0", &huge[..40])));
+    assert_eq!(wide("[1,18446744073709551615]").as_deref(), Ok("[1,18446744073709551615]"));
+    assert!(wide("[18446744073709551616,").is_err());
+}
+
+#[test]
+fn floats_are_the_nearest_ones() {
+    for (text, value) in [
+        ("1e308", 1e308),
+        ("1.7976931348623157e308", f64::MAX),
+        ("2.2250738585072014e-308", f64::MIN_POSITIVE),
+        ("5e-324", 5e-324),
+        ("4.9406564584124654e-324", 5e-324),
+        ("2.2250738585072011e-308", 2.225_073_858_507_201e-308),
+        ("1e-400", 0.0),
+        ("-0.0", -0.0),
+        ("-0e5", -0.0),
+        ("0.1", 0.1),
+        ("1E+2", 100.0),
+        ("9007199254740993.0", 9_007_199_254_740_992.0),
+        ("0.30000000000000004440892098500626161694526672363281250000", 0.300_000_000_000_000_04),
+    ] {
+        let decoded = decode(text).expect(text);
+        let read: f64 = decoded.parse().expect(text);
+        assert_eq!(read.to_bits(), value.to_bits(), "{text} became {decoded}");
+    }
+    reject("1e309", "the number 1e309 does not fit into a float at byte 0");
+    reject("[-1e400]", "the number -1e400 does not fit into a float at byte 1");
+}
+
+#[test]
+fn malformed_numbers_are_rejected() {
+    for number in ["01", "-01", "1.", "1.e1", "1e", "1e+", "-", "--1", "1.2.3", "0x1", "1_000", "1a"] {
+        let error = decode(format!("[{number}]")).expect_err(number);
+        assert!(error.ends_with("is not valid at byte 1"), "{number}: {error}");
+    }
+    for number in [".5", "+1", "NaN", "Infinity", "-Infinity"] {
+        decode(format!("[{number}]")).expect_err(number);
+    }
+}
+
+#[test]
+fn nesting_has_a_limit_and_no_stack() {
+    let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    accept(nested(MAX_DEPTH), &nested(MAX_DEPTH));
+    reject(nested(MAX_DEPTH + 1), "nested deeper than 512 levels at byte 512");
+    reject("[".repeat(100_000), "nested deeper than 512 levels at byte 512");
+    reject("{\"a\":".repeat(100_000), "nested deeper than 512 levels at byte 2560");
+    let shallow = DecodeOptions { max_depth: 2, ..DecodeOptions::default() };
+    assert_eq!(decode_with(shallow, b"[[1]]").as_deref(), Ok("[[1]]"));
+    let error = decode_with(shallow, b"{\"a\":[{}]}").expect_err("three levels");
+    assert_eq!(error.to_string(), "nested deeper than 2 levels at byte 6");
+}
+
+#[test]
+fn of_duplicate_keys_the_last_value_stays_in_the_place_of_the_first() {
+    accept(r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#);
+    accept(r#"{"a":1,"\u0061":[{"b":1,"b":{"c":2}}],"a":[{"d":1,"d":[2]},3]}"#, r#"{"a":[{"d":[2]},3]}"#);
+    accept(r#"[{"":1,"":2},{"x":{"y":1,"y":2},"z":3}]"#, r#"[{"":2},{"x":{"y":2},"z":3}]"#);
+    accept(r#"{"ab":1,"axb":2,"ayb":3,"azb":4}"#, r#"{"ab":1,"axb":2,"ayb":3,"azb":4}"#);
+}
+
+#[test]
+fn duplicate_keys_are_found_in_large_objects() {
+    let pairs = |keys: std::ops::Range<usize>| keys.map(|key| format!("\"key {key}\":{key}"));
+    for count in [31, 32, 33, 34, 1000] {
+        let object = |keys| format!("{{{}}}", pairs(keys).collect::<Vec<_>>().join(","));
+        let plain = object(0..count);
+        accept(&plain, &plain);
+        let doubled = plain.replace('}', ",\"key 7\":true}");
+        accept(&doubled, &plain.replace("\"key 7\":7", "\"key 7\":true"));
+        let inner = format!("{{\"a\":{doubled},\"b\":{plain},\"a\":0}}");
+        accept(&inner, &format!("{{\"a\":0,\"b\":{plain}}}"));
+    }
+}
+
+#[test]
+fn a_hundred_thousand_keys_and_a_mebibyte_of_text() {
+    let pairs: Vec<_> = (0..100_000).map(|key| format!("\"{key}\":{{\"k\":{key}}}")).collect();
+    let message = format!("{{{}}}", pairs.join(","));
+    accept(&message, &message);
+    for text in ["x".repeat(1 << 20), "é\\n".repeat(1 << 18)] {
+        let message = format!("[\"{text}\"]");
+        accept(&message, &message);
+    }
+}
+
+#[test]
+fn messages_share_a_batch_wherever_they_lie() {
+    let messages = ["{\"a\":\"b\"}", "[1,", "\"\\u0041\"", "{\"a\":\"c\"}"];
+    let mut bytes = Bytes::from_slice(messages.concat().as_bytes());
+    let mut nodes = Nodes::new();
+    let mut decoder = Decoder::new(DecodeOptions::default());
+    let mut start = 0;
+    let mut decoded = Vec::new();
+    for message in messages {
+        let len = u32::try_from(message.len()).expect("a short message");
+        decoded.push(decoder.decode(&mut bytes, Span { start, len }, &mut nodes));
+        start += len;
+    }
+    let document = Document::new(&bytes, &nodes);
+    let texts: Vec<_> = decoded
+        .into_iter()
+        .map(|root| root.map(|root| document.root(root).to_string()).map_err(|e| e.to_string()))
+        .collect();
+    assert_eq!(texts[0].as_deref(), Ok("{\"a\":\"b\"}"));
+    assert_eq!(texts[1], Err("the message ends within a value at byte 3".to_owned()));
+    assert_eq!(texts[2].as_deref(), Ok("\"A\""));
+    assert_eq!(texts[3].as_deref(), Ok("{\"a\":\"c\"}"));
+}
+
+#[test]
+fn a_span_outside_of_the_batch_is_an_error() {
+    let mut decoder = Decoder::new(DecodeOptions::default());
+    for span in [Span { start: 0, len: 2 }, Span { start: 2, len: 0 }, Span { start: u32::MAX, len: u32::MAX }] {
+        let error = decoder.decode(&mut Bytes::from_slice(b"1"), span, &mut Nodes::new());
+        assert_eq!(error.expect_err("outside").message(), "the message lies outside its batch");
+    }
+}

@@ -1,0 +1,198 @@
+//! Values to JSON text.
+
+use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
+
+use crate::codec::Error;
+use crate::codec::buffer::Bytes;
+use crate::codec::output::Output;
+
+/// How JSON is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EncodeOptions {
+    /// Whether the keys of each object are sorted by their bytes, instead of as they come. It
+    /// costs an allocation for each object.
+    pub sorted_keys: bool,
+}
+
+/// Writes JSON without blanks; keeps its buffer from one event to the next.
+///
+/// Binary data becomes a string of base64 (the standard alphabet, padded). A float that is not
+/// finite is bad data.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    options: EncodeOptions,
+    open: Vec<Open>,
+}
+
+/// A container whose end has not been written.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    left: u32,
+    is_object: bool,
+}
+
+impl Encoder {
+    /// An encoder with an empty buffer.
+    pub fn new(options: EncodeOptions) -> Self {
+        Self { options, open: Vec::new() }
+    }
+
+    /// Appends the value of a document whose root node is `root`.
+    ///
+    /// The document is one that a decoder or a writer made, or that was validated: its text is
+    /// taken for UTF-8. Whatever it holds, nothing is read outside of it.
+    ///
+    /// # Errors
+    /// Bad data for what JSON cannot hold or what is no document; `out` is then as it was.
+    pub fn document(
+        &mut self,
+        bytes: &[u8],
+        nodes: &[Node],
+        root: u32,
+        out: &mut Bytes,
+    ) -> Result<(), Error> {
+        if self.options.sorted_keys {
+            return self.value(Document::new(bytes, nodes).root(root), out);
+        }
+        restoring(out, |out| self.nodes(bytes, nodes.get(root as usize..).unwrap_or_default(), out))
+    }
+
+    /// Appends a value, wherever it lies.
+    ///
+    /// # Errors
+    /// Bad data for what JSON cannot hold and for what lies deeper than [`MAX_DEPTH`]; `out` is
+    /// then as it was.
+    pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
+        restoring(out, |out| tree(value, out, self.options, MAX_DEPTH))
+    }
+
+    fn nodes(&mut self, bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error> {
+        let mut nodes = nodes.iter();
+        let mut now = Open { left: 1, is_object: false };
+        self.open.clear();
+        loop {
+            while now.left > 0 {
+                now.left -= 1;
+                if now.is_object {
+                    let key = nodes.next().ok_or_else(forged)?;
+                    if key.kind() != NodeKind::STRING {
+                        return Err(forged());
+                    }
+                    string(bytes, key, b':', out)?;
+                }
+                let node = nodes.next().ok_or_else(forged)?;
+                match node.kind() {
+                    NodeKind::STRING => string(bytes, node, b',', out)?,
+                    NodeKind::OBJECT | NodeKind::ARRAY => {
+                        let is_object = node.kind() == NodeKind::OBJECT;
+                        out.word([if is_object { b'{' } else { b'[' }]);
+                        self.open.push(now);
+                        now = Open { left: node.len(), is_object };
+                    }
+                    #[allow(clippy::cast_possible_wrap)] // the payload is its two's complement
+                    NodeKind::I64 => out.signed(node.payload() as i64),
+                    NodeKind::U64 => out.unsigned(node.payload()),
+                    NodeKind::BOOL => out.bool(node.payload() != 0),
+                    NodeKind::NULL => out.word(*b"null,"),
+                    NodeKind::F64 => float(f64::from_bits(node.payload()), out)?,
+                    NodeKind::BYTES => {
+                        let data = tail(bytes, node).get(..node.len() as usize);
+                        out.base64(data.ok_or_else(forged)?);
+                    }
+                    _ => return Err(forged()),
+                }
+            }
+            let Some(outer) = self.open.pop() else { return Ok(()) };
+            out.close(if now.is_object { b'}' } else { b']' });
+            now = outer;
+        }
+    }
+}
+
+/// Has one value and a comma written behind it; without the comma, or as it was, `out` is given
+/// back.
+fn restoring(
+    out: &mut Bytes,
+    write: impl FnOnce(&mut Output<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let before = out.len();
+    let written = write(&mut Output::new(out));
+    out.truncate(if written.is_ok() { out.len() - 1 } else { before });
+    written
+}
+
+#[cold]
+fn forged() -> Error {
+    Error::bad_data("the document's nodes do not fit together")
+}
+
+#[inline]
+fn string(bytes: &[u8], node: &Node, behind: u8, out: &mut Output<'_>) -> Result<(), Error> {
+    if out.string(tail(bytes, node), node.len() as usize, behind) { Ok(()) } else { Err(forged()) }
+}
+
+/// The document's bytes from where a string or binary data starts.
+#[inline]
+fn tail<'b>(bytes: &'b [u8], node: &Node) -> &'b [u8] {
+    usize::try_from(node.payload()).ok().and_then(|start| bytes.get(start..)).unwrap_or_default()
+}
+
+fn float(value: f64, out: &mut Output<'_>) -> Result<(), Error> {
+    if !value.is_finite() {
+        return Err(Error::bad_data(format!("JSON has no number for {value}")));
+    }
+    out.float(value);
+    Ok(())
+}
+
+fn tree(
+    value: ValueRef<'_>,
+    out: &mut Output<'_>,
+    options: EncodeOptions,
+    depth: usize,
+) -> Result<(), Error> {
+    let inner = || {
+        depth.checked_sub(1).ok_or_else(|| {
+            Error::bad_data(format!("nested deeper than {MAX_DEPTH} levels"))
+        })
+    };
+    match value.shape() {
+        Shape::Null => out.word(*b"null,"),
+        Shape::Bool(value) => out.bool(value),
+        Shape::I64(value) => out.signed(value),
+        Shape::U64(value) => out.unsigned(value),
+        Shape::F64(value) => float(value, out)?,
+        Shape::String(text) => {
+            out.string(text.as_bytes(), text.len(), b',');
+        }
+        Shape::Bytes(data) => out.base64(data),
+        Shape::Array(array) => {
+            let depth = inner()?;
+            out.word([b'[']);
+            for element in array {
+                tree(element, out, options, depth)?;
+            }
+            out.close(b']');
+        }
+        Shape::Object(object) => {
+            let depth = inner()?;
+            out.word([b'{']);
+            let mut pair = |(key, value): (&str, ValueRef<'_>)| {
+                out.string(key.as_bytes(), key.len(), b':');
+                tree(value, out, options, depth)
+            };
+            if options.sorted_keys {
+                let mut pairs: Vec<_> = object.into_iter().collect();
+                pairs.sort_by_key(|(key, _)| *key);
+                pairs.into_iter().try_for_each(pair)?;
+            } else {
+                object.into_iter().try_for_each(&mut pair)?;
+            }
+            out.close(b'}');
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

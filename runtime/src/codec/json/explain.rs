@@ -1,0 +1,121 @@
+//! What was wrong with a message, in words and with the byte where it starts.
+
+use simd_json::ErrorType;
+
+use super::numbers;
+use crate::codec::Error;
+
+/// How much of a number an error repeats, in bytes.
+const SHOWN: usize = 40;
+
+/// The error for `message`, which is as it came: nothing in it unescaped.
+pub(super) fn error(error: &simd_json::Error, message: &[u8], max_depth: usize) -> Error {
+    let at = error.index().min(message.len());
+    if message.iter().all(u8::is_ascii_whitespace) {
+        let what = if message.is_empty() { "empty message" } else { "blank message" };
+        return Error::bad_data_at(0, format!("{what}, expected a JSON value"));
+    }
+    if let Err(error) = std::str::from_utf8(message) {
+        return Error::bad_data_at(error.valid_up_to(), "invalid UTF-8");
+    }
+    match error.error() {
+        ErrorType::DepthLimitExceeded => {
+            Error::bad_data_at(at, format!("nested deeper than {max_depth} levels"))
+        }
+        ErrorType::InvalidNumber => number(message, at),
+        ErrorType::InvalidEscape
+        | ErrorType::InvalidUnicodeCodepoint
+        | ErrorType::InvalidUnicodeEscape
+        | ErrorType::InvalidUtf8 => {
+            Error::bad_data_at(bad_escape(message).unwrap_or(at), "invalid escape in a string")
+        }
+        ErrorType::Syntax | ErrorType::Eof => string(message).unwrap_or_else(|| end(message)),
+        _ if at == message.len() => end(message),
+        other => unexpected(other, message, at),
+    }
+}
+
+fn end(message: &[u8]) -> Error {
+    Error::bad_data_at(message.len(), "the message ends within a value")
+}
+
+fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
+    let expected = match error {
+        ErrorType::ExpectedArrayContent => "expected `,` or `]`",
+        ErrorType::ExpectedObjectContent => "expected `,`, `}` or a key",
+        ErrorType::ExpectedObjectKey => "expected a key",
+        ErrorType::ExpectedObjectColon => "expected `:`",
+        ErrorType::ExpectedNull => "expected `null`",
+        ErrorType::ExpectedTrue => "expected `true`",
+        ErrorType::ExpectedFalse => "expected `false`",
+        ErrorType::TrailingData => "expected nothing behind the value",
+        _ => "expected something else",
+    };
+    let found = match message[at] {
+        byte if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
+        byte => format!("byte 0x{byte:02x}"),
+    };
+    Error::bad_data_at(at, format!("{expected}, found {found}"))
+}
+
+/// The error for a number that the parser gave up at `at`, within it or right behind it.
+fn number(message: &[u8], at: usize) -> Error {
+    let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let start = at - message[..at].iter().rev().take_while(before).count();
+    let end = numbers::end(message, start);
+    let number = &message[start..end];
+    let float = std::str::from_utf8(number).ok().and_then(|number| number.parse::<f64>().ok());
+    let what = if numbers::is_big_integer(number) {
+        "does not fit into 64 bits"
+    } else if float.is_some_and(f64::is_infinite) {
+        "does not fit into a float"
+    } else {
+        "is not valid"
+    };
+    let shown = String::from_utf8_lossy(&number[..number.len().min(SHOWN)]);
+    let more = if number.len() > SHOWN { "…" } else { "" };
+    Error::bad_data_at(start, format!("the number {shown}{more} {what}"))
+}
+
+/// The error for a string with a control character in it or without an end, if there is one.
+fn string(message: &[u8]) -> Option<Error> {
+    let mut start = None;
+    let mut at = 0;
+    while let Some(byte) = message.get(at) {
+        match (byte, start) {
+            (b'"', None) => start = Some(at),
+            (b'"', Some(_)) => start = None,
+            (b'\\', Some(_)) => at += 1,
+            (0..0x20, Some(_)) => {
+                let what = format!("unescaped control character 0x{byte:02x} in a string");
+                return Some(Error::bad_data_at(at, what));
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    start.map(|start| Error::bad_data_at(start, "a string without an end"))
+}
+
+/// Where the first escape begins that JSON does not know or that stands for half a character.
+fn bad_escape(message: &[u8]) -> Option<usize> {
+    let unit = |at: usize| {
+        let digits = message.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        if digits.starts_with('+') { None } else { u32::from_str_radix(digits, 16).ok() }
+    };
+    let mut at = 0;
+    while let Some(next) = memchr::memchr(b'\\', message.get(at..)?) {
+        at += next;
+        at += match message.get(at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+            Some(b'u') => match (unit(at), unit(at + 6)) {
+                (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
+                (None | Some(0xd800..0xe000), _) => return Some(at),
+                _ => 6,
+            },
+            _ => return Some(at),
+        };
+    }
+    None
+}

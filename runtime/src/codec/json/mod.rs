@@ -1,0 +1,12 @@
+//! JSON.
+
+mod decode;
+mod encode;
+mod escape;
+mod explain;
+mod numbers;
+mod tape;
+mod write;
+
+pub use decode::{DecodeOptions, Decoder};
+pub use encode::{EncodeOptions, Encoder};

@@ -1,0 +1,211 @@
+//! Codecs: raw messages to documents, and values back to bytes.
+//!
+//! A codec works on the buffers of a batch. Decoding appends the nodes of a message and leaves its
+//! text where it is; encoding appends to a buffer of the sink. Nothing is allocated for an event.
+//!
+//! ```
+//! use tremor_runtime::codec::{self, Bytes, Nodes, Span};
+//!
+//! let codec = codec::lookup("json", &serde_json::Value::Null)?;
+//! let (mut decoder, mut encoder) = (codec.decoder(), codec.encoder());
+//!
+//! let message = br#"{ "level": "warn" }"#;
+//! let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
+//! let span = Span { start: 0, len: 19 };
+//! let root = decoder.decode(&mut bytes, span, &mut nodes)?;
+//!
+//! let mut out = Bytes::new();
+//! encoder.document(&bytes, &nodes, root, &mut out)?;
+//! assert_eq!(out.as_slice(), br#"{"level":"warn"}"#);
+//! # Ok::<(), codec::Error>(())
+//! ```
+//!
+//! | name | decoding gives | encoding takes |
+//! |---|---|---|
+//! | `json` | any value | any value; binary data as base64; floats must be finite |
+//! | `msgpack` | any value | any value |
+//! | `string` | text | text; binary data that is UTF-8; anything else as JSON |
+//! | `binary` | binary data | text and binary data |
+//! | `null` | `null`, whatever the message | anything, and writes nothing |
+
+mod batch;
+mod buffer;
+mod duplicates;
+mod error;
+pub mod json;
+pub mod msgpack;
+mod options;
+mod output;
+mod raw;
+
+use serde_json::Value;
+use tremor_abi::document::{Node, ValueRef};
+
+pub use buffer::{Bytes, Nodes, Span};
+pub use error::{Error, ErrorKind};
+
+/// The names of all codecs.
+pub const fn names() -> &'static [&'static str] {
+    &["json", "msgpack", "string", "binary", "null"]
+}
+
+/// The codec of a name, with options as they stand in a flow; `null` for none.
+///
+/// # Errors
+/// [`ErrorKind::UnknownCodec`] with a near name if there is one, [`ErrorKind::Configuration`] for
+/// an option that the codec does not have or a value that it cannot take.
+pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
+    match name {
+        "json" => options::json(config).map(|(decode, encode)| Codec::Json { decode, encode }),
+        "msgpack" => options::msgpack(config).map(|decode| Codec::Msgpack { decode }),
+        "string" => options::none(name, config).map(|()| Codec::String),
+        "binary" => options::none(name, config).map(|()| Codec::Binary),
+        "null" => options::none(name, config).map(|()| Codec::Null),
+        _ => {
+            let help = match options::near(name, names()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("there are {}", names().join(", ")),
+            };
+            Err(Error::new(ErrorKind::UnknownCodec, format!("unknown codec `{name}`: {help}")))
+        }
+    }
+}
+
+/// A codec and its options; what works is a [`Decoder`] or an [`Encoder`] made from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Codec {
+    /// See [`json`].
+    Json {
+        /// How messages are read.
+        decode: json::DecodeOptions,
+        /// How values are written.
+        encode: json::EncodeOptions,
+    },
+    /// See [`msgpack`].
+    Msgpack {
+        /// How messages are read.
+        decode: msgpack::DecodeOptions,
+    },
+    /// The message is text.
+    String,
+    /// The message is binary data.
+    Binary,
+    /// The message is thrown away.
+    Null,
+}
+
+impl Codec {
+    /// A decoder, to be kept from batch to batch.
+    pub fn decoder(&self) -> Decoder {
+        match *self {
+            Self::Json { decode, .. } => Decoder::Json(json::Decoder::new(decode)),
+            Self::Msgpack { decode } => Decoder::Msgpack(msgpack::Decoder::new(decode)),
+            Self::String => Decoder::String,
+            Self::Binary => Decoder::Binary,
+            Self::Null => Decoder::Null,
+        }
+    }
+
+    /// An encoder, to be kept from batch to batch.
+    pub fn encoder(&self) -> Encoder {
+        match *self {
+            Self::Json { encode, .. } => Encoder::Json(json::Encoder::new(encode)),
+            Self::Msgpack { .. } => Encoder::Msgpack(msgpack::Encoder),
+            Self::String => Encoder::String(json::Encoder::default()),
+            Self::Binary => Encoder::Binary,
+            Self::Null => Encoder::Null,
+        }
+    }
+}
+
+/// Turns messages into nodes.
+#[non_exhaustive]
+pub enum Decoder {
+    /// See [`json::Decoder`].
+    Json(json::Decoder),
+    /// See [`msgpack::Decoder`].
+    Msgpack(msgpack::Decoder),
+    /// Text.
+    String,
+    /// Binary data.
+    Binary,
+    /// `null`.
+    Null,
+}
+
+impl Decoder {
+    /// Decodes the message at `span`: appends its nodes, gives the index of the first one. What
+    /// lies at `span` stays as it is; `bytes` may grow.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadData`] for a message that does not decode; `nodes` is then as it was.
+    pub fn decode(
+        &mut self,
+        bytes: &mut Bytes,
+        span: Span,
+        nodes: &mut Nodes,
+    ) -> Result<u32, Error> {
+        match self {
+            Self::Json(json) => json.decode(bytes, span, nodes),
+            Self::Msgpack(msgpack) => msgpack.decode(bytes, span, nodes),
+            Self::String => raw::decode_string(bytes, span, nodes),
+            Self::Binary => raw::decode_binary(bytes, span, nodes),
+            Self::Null => raw::decode_null(nodes),
+        }
+    }
+}
+
+/// Turns values into bytes.
+#[non_exhaustive]
+pub enum Encoder {
+    /// See [`json::Encoder`].
+    Json(json::Encoder),
+    /// See [`msgpack::Encoder`].
+    Msgpack(msgpack::Encoder),
+    /// Text; the encoder is for what is none.
+    String(json::Encoder),
+    /// Binary data.
+    Binary,
+    /// Nothing.
+    Null,
+}
+
+impl Encoder {
+    /// Appends the value of a document whose root node is `root`: one that a decoder or a writer
+    /// made, or that was validated.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadData`] for a value that the format cannot hold; `out` is then as it was.
+    pub fn document(
+        &mut self,
+        bytes: &[u8],
+        nodes: &[Node],
+        root: u32,
+        out: &mut Bytes,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Json(json) => json.document(bytes, nodes, root, out),
+            Self::Msgpack(msgpack) => msgpack.document(bytes, nodes, root, out),
+            Self::String(_) | Self::Binary => self.value(raw::view(bytes, nodes, root), out),
+            Self::Null => Ok(()),
+        }
+    }
+
+    /// Appends a value, wherever it lies.
+    ///
+    /// # Errors
+    /// As [`Encoder::document`].
+    pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
+        match self {
+            Self::Json(json) => json.value(value, out),
+            Self::Msgpack(msgpack) => msgpack.value(value, out),
+            Self::String(json) => raw::encode_string(json, value, out),
+            Self::Binary => raw::encode_binary(value, out),
+            Self::Null => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! MessagePack to nodes.
+
+use tremor_abi::document::{MAX_DEPTH, Node, fingerprint};
+
+use super::extension::{self, Extension};
+use super::reader::{Head, Reader};
+use crate::codec::Error;
+use crate::codec::buffer::{self, Bytes, Nodes, Span};
+use crate::codec::duplicates::{Duplicates, Filter};
+
+/// How MessagePack is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecodeOptions {
+    /// How many arrays and maps may lie in each other; at most [`MAX_DEPTH`] counts. An extension
+    /// counts as the two objects that it becomes.
+    pub max_depth: usize,
+}
+
+impl Default for DecodeOptions {
+    fn default() -> Self {
+        Self { max_depth: MAX_DEPTH }
+    }
+}
+
+/// Reads MessagePack messages; keeps its buffers from one to the next.
+#[derive(Debug)]
+pub struct Decoder {
+    open: Vec<Container>,
+    duplicates: Duplicates,
+    max_depth: usize,
+}
+
+/// An array or map whose end has not been reached.
+#[derive(Clone, Copy, Debug)]
+struct Container {
+    /// The index of its node.
+    head: u32,
+    /// Elements or pairs still to come.
+    left: u32,
+    /// The keys so far, if it is a map.
+    keys: Option<Filter>,
+}
+
+/// Why a message did not become nodes.
+enum Stop {
+    Error(Error),
+    /// It has an extension, whose object needs text that the batch does not have yet: the message
+    /// is parsed again when it does.
+    NeedsKeys,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Decoder {
+    /// A decoder with empty buffers.
+    pub fn new(options: DecodeOptions) -> Self {
+        Self {
+            open: Vec::new(),
+            duplicates: Duplicates::default(),
+            max_depth: options.max_depth.min(MAX_DEPTH),
+        }
+    }
+
+    /// Decodes the message at `span`: appends its nodes, gives the index of the first one. Strings
+    /// and binary data stay where they are in `bytes`, which grows only for extensions.
+    ///
+    /// # Errors
+    /// Bad data for what is not exactly one MessagePack value, has text that is not UTF-8 or keys
+    /// that are not text, or lies too deep; both buffers are then as they were.
+    pub fn decode(
+        &mut self,
+        bytes: &mut Bytes,
+        span: Span,
+        nodes: &mut Nodes,
+    ) -> Result<u32, Error> {
+        let message = buffer::range(span, bytes.len())?;
+        // A byte is a node, and the shortest extension takes three for its seven.
+        let root = buffer::next_index(nodes, message.len() * 3)?;
+        let before = bytes.len();
+        let mut keys = None;
+        loop {
+            match self.parse(&bytes[message.clone()], message.start, keys, nodes) {
+                Ok(()) => {
+                    self.duplicates.resolve(bytes, nodes, root);
+                    return Ok(root);
+                }
+                Err(Stop::NeedsKeys) => {
+                    self.restore(nodes, root);
+                    keys = Some(before);
+                    bytes.extend_from_copy_slice(extension::KEYS);
+                }
+                Err(Stop::Error(error)) => {
+                    self.restore(nodes, root);
+                    bytes.truncate(before);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn restore(&mut self, nodes: &mut Nodes, root: u32) {
+        nodes.truncate(root as usize);
+        self.duplicates.clear();
+    }
+
+    /// Appends the nodes of a message that starts at `offset` in its batch, whose bytes have the
+    /// text of extensions at `keys`.
+    #[allow(clippy::cast_possible_truncation)] // indices were checked to fit
+    fn parse(
+        &mut self,
+        message: &[u8],
+        offset: usize,
+        keys: Option<usize>,
+        nodes: &mut Nodes,
+    ) -> Result<(), Stop> {
+        let mut reader = Reader::new(message);
+        let mut now = Container { head: 0, left: 1, keys: None };
+        self.open.clear();
+        loop {
+            while now.left > 0 {
+                now.left -= 1;
+                if let Some(keys) = &mut now.keys {
+                    let Some(len) = reader.string_head()? else {
+                        return Err(reader.error("a key that is not a string").into());
+                    };
+                    let at = offset + reader.position();
+                    let text = reader.text(len)?;
+                    let node = Node::key(at as u64, len, fingerprint(text));
+                    if keys.insert(node.word()) {
+                        self.duplicates.suspect(now.head, nodes.len() as u32);
+                    }
+                    nodes.push(node);
+                }
+                let start = reader;
+                let head = reader.head()?;
+                let at = offset + reader.position();
+                let (len, keys) = match head {
+                    Head::String(len) => {
+                        reader.text(len)?;
+                        nodes.push(Node::string(at as u64, len));
+                        continue;
+                    }
+                    Head::Array(len) => (len, None),
+                    Head::Map(len) => (len, Some(Filter::default())),
+                    Head::Binary(len) => {
+                        reader.take(len)?;
+                        nodes.push(Node::bytes(at as u64, len));
+                        continue;
+                    }
+                    Head::Extension(kind, len) => {
+                        if self.open.len() + extension::DEPTH > self.max_depth {
+                            return Err(self.too_deep(&start).into());
+                        }
+                        let content = Extension::read(kind, reader.take(len)?);
+                        let keys = keys.ok_or(Stop::NeedsKeys)?;
+                        nodes.extend_from_copy_slice(&content.nodes(keys as u64, at));
+                        continue;
+                    }
+                    scalar => {
+                        nodes.push(node(&scalar));
+                        continue;
+                    }
+                };
+                // Each element takes a byte and each pair two, so a forged count ends here.
+                let least = len as usize * if keys.is_some() { 2 } else { 1 };
+                if least > reader.left() {
+                    return Err(reader.truncated().into());
+                }
+                if self.open.len() == self.max_depth {
+                    return Err(self.too_deep(&start).into());
+                }
+                self.open.push(now);
+                now = Container { head: nodes.len() as u32, left: len, keys };
+                // The span is not known yet.
+                nodes.push(if keys.is_some() { Node::object(len, 1) } else { Node::array(len, 1) });
+            }
+            let Some(outer) = self.open.pop() else { break };
+            let head = now.head as usize;
+            let (len, span) = (nodes[head].len(), (nodes.len() - head) as u64);
+            nodes[head] =
+                if now.keys.is_some() { Node::object(len, span) } else { Node::array(len, span) };
+            now = outer;
+        }
+        if reader.left() > 0 {
+            return Err(reader.error("expected nothing behind the value").into());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn too_deep(&self, at: &Reader<'_>) -> Error {
+        at.error(format!("nested deeper than {} levels", self.max_depth))
+    }
+}
+
+#[inline]
+fn node(head: &Head) -> Node {
+    match *head {
+        Head::Bool(value) => Node::bool(value),
+        Head::Signed(value) => Node::i64(value),
+        Head::Unsigned(value) => Node::u64(value),
+        Head::Float(value) => Node::f64(value),
+        _ => Node::null(),
+    }
+}

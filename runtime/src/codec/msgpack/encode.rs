@@ -1,0 +1,160 @@
+//! Values to MessagePack.
+
+use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
+
+use super::extension::{self, Extension};
+use crate::codec::Error;
+use crate::codec::buffer::Bytes;
+use crate::codec::output::Output;
+
+/// Writes MessagePack, every value in its smallest form.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Encoder;
+
+impl Encoder {
+    /// Appends the value of a document whose root node is `root`.
+    ///
+    /// The document is one that a decoder or a writer made, or that was validated. Whatever it
+    /// holds, nothing is read outside of it.
+    ///
+    /// # Errors
+    /// Bad data for what is no document; `out` is then as it was.
+    pub fn document(
+        &mut self,
+        bytes: &[u8],
+        nodes: &[Node],
+        root: u32,
+        out: &mut Bytes,
+    ) -> Result<(), Error> {
+        let before = out.len();
+        let nodes = nodes.get(root as usize..).unwrap_or_default();
+        let written = flat(bytes, nodes, &mut Output::new(out));
+        if written.is_err() {
+            out.truncate(before);
+        }
+        written
+    }
+
+    /// Appends a value, wherever it lies.
+    ///
+    /// # Errors
+    /// Bad data for what MessagePack cannot hold (4 GiB of text, or as many elements) and for what
+    /// lies deeper than [`MAX_DEPTH`]; `out` is then as it was.
+    pub fn value(&mut self, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
+        let before = out.len();
+        let written = tree(value, &mut Output::new(out), MAX_DEPTH);
+        if written.is_err() {
+            out.truncate(before);
+        }
+        written
+    }
+}
+
+/// The nodes of a value come in the order of its bytes, so they are written one by one.
+fn flat(bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error> {
+    let forged = || Error::bad_data("the document's nodes do not fit together");
+    let mut rest = nodes;
+    let mut left = 1u64;
+    while left > 0 {
+        let [node, behind @ ..] = rest else { return Err(forged()) };
+        rest = behind;
+        left -= 1;
+        let len = node.len();
+        let data = || {
+            let start = usize::try_from(node.payload()).ok();
+            start.and_then(|start| bytes.get(start..)).unwrap_or_default()
+        };
+        match node.kind() {
+            NodeKind::STRING => {
+                if !out.text_value(data(), len) {
+                    return Err(forged());
+                }
+            }
+            NodeKind::BYTES => {
+                out.binary_head(len);
+                if !out.start_of(data(), len as usize) {
+                    return Err(forged());
+                }
+            }
+            NodeKind::OBJECT if len == 1 && extension(bytes, rest, out) => {
+                rest = rest.get(extension::NODES - 1..).unwrap_or_default();
+            }
+            NodeKind::OBJECT => {
+                out.map_head(len);
+                left += u64::from(len) * 2;
+            }
+            NodeKind::ARRAY => {
+                out.array_head(len);
+                left += u64::from(len);
+            }
+            #[allow(clippy::cast_possible_wrap)] // the payload is its two's complement
+            NodeKind::I64 => out.signed_integer(node.payload() as i64),
+            NodeKind::U64 => out.unsigned_integer(node.payload()),
+            NodeKind::F64 => out.double(f64::from_bits(node.payload())),
+            NodeKind::BOOL => out.word([0xc2 | u8::from(node.payload() != 0)]),
+            NodeKind::NULL => out.word([0xc0]),
+            _ => return Err(forged()),
+        }
+    }
+    Ok(())
+}
+
+/// Writes an object of one pair, whose nodes these are without its head, as the extension that it
+/// stands for; false if it stands for none.
+#[inline]
+fn extension(bytes: &[u8], pair: &[Node], out: &mut Output<'_>) -> bool {
+    let document = Document::new(bytes, pair);
+    let found = document.root(0).as_str().filter(|key| key.starts_with('$')).and_then(|key| {
+        // Exactly two pairs of one node each, so that what is skipped is known.
+        (pair.get(1)?.span() == 5).then(|| Extension::of(key, document.root(1)))?
+    });
+    found.map(|found| out.extension(found)).is_some()
+}
+
+fn tree(value: ValueRef<'_>, out: &mut Output<'_>, depth: usize) -> Result<(), Error> {
+    let inner = || {
+        depth
+            .checked_sub(1)
+            .ok_or_else(|| Error::bad_data(format!("nested deeper than {MAX_DEPTH} levels")))
+    };
+    let count = |len: usize| {
+        u32::try_from(len).map_err(|_| Error::bad_data("more than 32 bits can count in one value"))
+    };
+    match value.shape() {
+        Shape::Null => out.word([0xc0]),
+        Shape::Bool(value) => out.word([0xc2 | u8::from(value)]),
+        Shape::I64(value) => out.signed_integer(value),
+        Shape::U64(value) => out.unsigned_integer(value),
+        Shape::F64(value) => out.double(value),
+        Shape::String(text) => {
+            out.text_value(text.as_bytes(), count(text.len())?);
+        }
+        Shape::Bytes(data) => {
+            out.binary_head(count(data.len())?);
+            out.text(data);
+        }
+        Shape::Array(array) => {
+            let depth = inner()?;
+            out.array_head(count(array.len())?);
+            for element in array {
+                tree(element, out, depth)?;
+            }
+        }
+        Shape::Object(object) => {
+            let depth = inner()?;
+            if object.len() == 1
+                && let Some((key, value)) = object.into_iter().next()
+                && let Some(found) = Extension::of(key, value)
+            {
+                out.extension(found);
+                return Ok(());
+            }
+            out.map_head(count(object.len())?);
+            for (key, value) in object {
+                out.text_value(key.as_bytes(), count(key.len())?);
+                tree(value, out, depth)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Extensions and timestamps, and the objects that stand for them.
+
+use tremor_abi::document::{Node, ValueRef, fingerprint};
+
+/// An extension of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extension<'v> {
+    Timestamp { seconds: i64, nanoseconds: u32 },
+    Other { kind: i8, data: &'v [u8] },
+}
+
+/// The extension type of timestamps.
+const TIMESTAMP: i8 = -1;
+
+const NANOSECONDS: u32 = 1_000_000_000;
+
+/// The keys of all such objects, in one text that decoding appends to a batch where it needs it.
+pub(super) const KEYS: &[u8] = b"$exttypedata$timestampsecondsnanoseconds";
+
+/// How deep the objects lie in each other.
+pub(super) const DEPTH: usize = 2;
+
+/// How many nodes the object of an extension has.
+pub(super) const NODES: usize = 7;
+
+/// A part of [`KEYS`].
+struct Key {
+    start: usize,
+    len: usize,
+}
+
+const EXT: Key = Key { start: 0, len: 4 };
+const TYPE: Key = Key { start: 4, len: 4 };
+const DATA: Key = Key { start: 8, len: 4 };
+const STAMP: Key = Key { start: 12, len: 10 };
+const SECONDS: Key = Key { start: 22, len: 7 };
+const NANOS: Key = Key { start: 29, len: 11 };
+
+impl Key {
+    fn text(&self) -> &'static str {
+        std::str::from_utf8(&KEYS[self.start..self.start + self.len]).unwrap_or_default()
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // at most 11
+    fn node(&self, keys: u64) -> Node {
+        let text = &KEYS[self.start..self.start + self.len];
+        Node::key(keys + self.start as u64, text.len() as u32, fingerprint(text))
+    }
+}
+
+impl<'v> Extension<'v> {
+    /// What an extension of this type and content is.
+    pub(super) fn read(kind: i8, data: &'v [u8]) -> Self {
+        let other = Self::Other { kind, data };
+        if kind != TIMESTAMP {
+            return other;
+        }
+        let (seconds, nanoseconds) = if let Ok(seconds) = data.try_into().map(u32::from_be_bytes) {
+            (i64::from(seconds), 0)
+        } else if let Ok(both) = data.try_into().map(u64::from_be_bytes) {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)] // 30 and 34 bits
+            ((both & ((1 << 34) - 1)) as i64, (both >> 34) as u32)
+        } else if let (12, Some((nanoseconds, seconds))) = (data.len(), data.split_first_chunk()) {
+            let seconds = seconds.try_into().map_or(0, i64::from_be_bytes);
+            (seconds, u32::from_be_bytes(*nanoseconds))
+        } else {
+            return other;
+        };
+        if nanoseconds < NANOSECONDS { Self::Timestamp { seconds, nanoseconds } } else { other }
+    }
+
+    /// The nodes of the object that stands for it, given where [`KEYS`] lies in the batch's bytes
+    /// and the content of one that is no timestamp.
+    #[allow(clippy::cast_possible_truncation)] // the content comes from a message below 4 GiB
+    pub(super) fn nodes(self, keys: u64, data: usize) -> [Node; NODES] {
+        let [outer, first, second, head, tail] = match self {
+            Self::Timestamp { seconds, nanoseconds } => [
+                STAMP.node(keys),
+                SECONDS.node(keys),
+                NANOS.node(keys),
+                Node::i64(seconds),
+                Node::u64(nanoseconds.into()),
+            ],
+            Self::Other { kind, data: content } => [
+                EXT.node(keys),
+                TYPE.node(keys),
+                DATA.node(keys),
+                Node::i64(kind.into()),
+                Node::bytes(data as u64, content.len() as u32),
+            ],
+        };
+        [Node::object(1, 7), outer, Node::object(2, 5), first, head, second, tail]
+    }
+
+    /// The extension that an object stands for, if it has one pair and this is its key.
+    #[cold]
+    pub(super) fn of(key: &str, value: ValueRef<'v>) -> Option<Self> {
+        let object = value.as_object().filter(|object| object.len() == 2)?;
+        let get = |key: &Key| object.get(key.text());
+        if key == EXT.text() {
+            let kind = get(&TYPE)?.as_i64()?.try_into().ok()?;
+            Some(Self::Other { kind, data: get(&DATA)?.as_bytes()? })
+        } else if key == STAMP.text() {
+            let seconds = get(&SECONDS)?.as_i64()?;
+            let nanoseconds = get(&NANOS)?.as_u64()?.try_into().ok()?;
+            (nanoseconds < NANOSECONDS).then_some(Self::Timestamp { seconds, nanoseconds })
+        } else {
+            None
+        }
+    }
+
+    /// Type and content of the smallest form, the content in `buffer` if it is a timestamp.
+    pub(super) fn content(self, buffer: &'v mut [u8; 12]) -> (i8, &'v [u8]) {
+        match self {
+            Self::Other { kind, data } => (kind, data),
+            Self::Timestamp { seconds, nanoseconds } => {
+                let len = match u64::try_from(seconds) {
+                    Ok(seconds) if seconds >> 34 == 0 => {
+                        let both = u64::from(nanoseconds) << 34 | seconds;
+                        if let Ok(short) = u32::try_from(both) {
+                            buffer[..4].copy_from_slice(&short.to_be_bytes());
+                            4
+                        } else {
+                            buffer[..8].copy_from_slice(&both.to_be_bytes());
+                            8
+                        }
+                    }
+                    _ => {
+                        buffer[..4].copy_from_slice(&nanoseconds.to_be_bytes());
+                        buffer[4..].copy_from_slice(&seconds.to_be_bytes());
+                        12
+                    }
+                };
+                (TIMESTAMP, &buffer[..len])
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Codecs whose messages have no structure: the whole message is the value.
+
+use tremor_abi::document::{Document, Node, Shape, ValueRef};
+
+use super::Error;
+use super::buffer::{self, Bytes, Nodes, Span};
+use super::json;
+
+/// Decodes the message at `span` as text, which stays where it is.
+///
+/// # Errors
+/// Bad data if it is not UTF-8.
+pub(super) fn decode_string(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
+    let range = buffer::range(span, bytes.len())?;
+    let start = range.start as u64;
+    std::str::from_utf8(&bytes[range])
+        .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))?;
+    push(nodes, Node::string(start, span.len))
+}
+
+/// Decodes the message at `span` as binary data, which stays where it is.
+pub(super) fn decode_binary(bytes: &[u8], span: Span, nodes: &mut Nodes) -> Result<u32, Error> {
+    let range = buffer::range(span, bytes.len())?;
+    push(nodes, Node::bytes(range.start as u64, span.len))
+}
+
+/// Decodes any message as `null`.
+pub(super) fn decode_null(nodes: &mut Nodes) -> Result<u32, Error> {
+    push(nodes, Node::null())
+}
+
+fn push(nodes: &mut Nodes, node: Node) -> Result<u32, Error> {
+    let root = buffer::next_index(nodes, 1)?;
+    nodes.push(node);
+    Ok(root)
+}
+
+/// Text as it is, binary data if it is UTF-8, and anything else as JSON.
+pub(super) fn encode_string(
+    json: &mut json::Encoder,
+    value: ValueRef<'_>,
+    out: &mut Bytes,
+) -> Result<(), Error> {
+    match value.shape() {
+        Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
+        Shape::Bytes(data) if std::str::from_utf8(data).is_ok() => out.extend_from_copy_slice(data),
+        Shape::Bytes(_) => return Err(Error::bad_data("binary data that is not UTF-8 is no text")),
+        _ => json.value(value, out)?,
+    }
+    Ok(())
+}
+
+/// Text and binary data as they are.
+pub(super) fn encode_binary(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
+    match value.shape() {
+        Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
+        Shape::Bytes(data) => out.extend_from_copy_slice(data),
+        other => {
+            let what = match other {
+                Shape::Array(_) => "an array",
+                Shape::Object(_) => "an object",
+                Shape::Null => "null",
+                Shape::Bool(_) => "a truth value",
+                _ => "a number",
+            };
+            return Err(Error::bad_data(format!("expected text or binary data, found {what}")));
+        }
+    }
+    Ok(())
+}
+
+/// The value of a document that a decoder or writer made, or that was validated.
+pub(super) fn view<'d>(bytes: &'d [u8], nodes: &'d [Node], root: u32) -> ValueRef<'d> {
+    Document::new(bytes, nodes).root(root)
+}

@@ -1,0 +1,302 @@
+//! From a checked flow to tasks: which task runs what, and what stands between them.
+
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
+
+use tremor_pdk::{abi::batch::Pool, Limit};
+
+use super::{
+    connector::{ConnectorTask, Factory, Retry},
+    control::Control,
+    pipeline::PipelineTask,
+    queue::{self, Bounds, Receiver, Sender},
+    router::{Ports, Router, Stage, Target},
+    sink::SinkSide,
+    source::SourceSide,
+    stats::Stats,
+};
+use crate::{
+    codec::Codec,
+    flow::{self, Flow, Graph, Node, NodeId, Role, ERR, OUT},
+    operator, processor,
+};
+
+/// Unused batch storages that a flow keeps.
+const POOLED: usize = 64;
+
+/// Everything that runs a flow.
+pub(crate) struct Tasks {
+    pub(crate) connectors: Vec<ConnectorTask>,
+    pub(crate) pipelines: Vec<PipelineTask>,
+}
+
+/// What the engine has to know of a connector's type.
+pub(crate) struct ConnectorType {
+    /// The codec that it is to be given; none for structured connectors.
+    pub(crate) codec: Option<Codec>,
+    pub(crate) make: Factory,
+}
+
+/// Which task runs a node: the source, sink or pipeline it is named by.
+type Owner = NodeId;
+
+/// Plans and makes the tasks of a flow.
+///
+/// # Errors
+/// What keeps a component from being made, at its place in the flow.
+pub(crate) fn tasks(
+    flow: &Flow,
+    connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
+    control: &Arc<Control>,
+    stats: &Arc<Stats>,
+) -> Result<Tasks, flow::Error> {
+    let graph = &flow.graph;
+    let owners = owners(graph);
+    let mut queues = Queues::new(flow, &owners);
+    let pool = Pool::new(POOLED);
+    let mut routers: HashMap<Owner, Router> = HashMap::new();
+    for (id, _) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
+        let plan = Plan { flow, owners: &owners, queues: &queues, owner: id };
+        routers.insert(id, plan.router(&pool, stats)?);
+    }
+    let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
+    for (index, spec) in flow.spec.connectors.iter().enumerate() {
+        let mut side = |role| {
+            let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
+            let id = graph.nodes().find(found)?.0;
+            Some((id, routers.remove(&id)?))
+        };
+        let (source, sink) = (side(Role::Source), side(Role::Sink));
+        if source.is_none() && sink.is_none() {
+            continue;
+        }
+        let ConnectorType { codec, make } = connectors(spec)?;
+        let is_raw = codec.is_some();
+        let source = match source {
+            Some((id, router)) => Some(SourceSide {
+                id: u32::try_from(id.index()).unwrap_or(u32::MAX),
+                router,
+                preprocessors: preprocessors(flow, spec, is_raw)?,
+                codec: codec.map(|codec| codec.decoder()),
+                limit: Limit::default(),
+                control: control.clone(),
+            }),
+            None => None,
+        };
+        let sink = match sink {
+            Some((id, router)) => Some(SinkSide {
+                queue: queues.receiver(id),
+                router,
+                suffix: suffix(flow, spec, is_raw)?,
+                codec: codec.map(|codec| codec.encoder()),
+                control: control.clone(),
+                pending: std::collections::VecDeque::new(),
+            }),
+            None => None,
+        };
+        tasks.connectors.push(ConnectorTask {
+            name: spec.name.value.as_str().into(),
+            make,
+            source,
+            sink,
+            retry: retry(spec),
+            control: control.clone(),
+            sink_seen: false,
+        });
+    }
+    for (id, router) in routers {
+        let queue = queues.receiver(id);
+        tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
+    }
+    Ok(tasks)
+}
+
+/// Sources and sinks run themselves. A pipeline is run by the one task that feeds it, or by a task
+/// of its own where there are several. What nothing feeds is run by nobody.
+fn owners(graph: &Graph) -> HashMap<NodeId, Owner> {
+    let mut owners: HashMap<NodeId, Owner> = HashMap::new();
+    // In topological order, so that what feeds a node has its owner already.
+    for (id, node) in graph.nodes() {
+        let mut feeding: Vec<Owner> = node
+            .inputs
+            .iter()
+            .filter_map(|edge| owners.get(&graph.edge(*edge).from).copied())
+            .collect();
+        feeding.sort_unstable();
+        feeding.dedup();
+        match (node.role, &feeding[..]) {
+            (Role::Source | Role::Sink, _) => _ = owners.insert(id, id),
+            (Role::Pipeline, [owner]) => _ = owners.insert(id, *owner),
+            (Role::Pipeline, []) => {}
+            (Role::Pipeline, _) => _ = owners.insert(id, id),
+        }
+    }
+    owners
+}
+
+/// The queues of a flow: before each sink, and before each pipeline that is a task.
+struct Queues {
+    senders: HashMap<NodeId, Sender>,
+    receivers: HashMap<NodeId, Receiver>,
+}
+
+impl Queues {
+    fn new(flow: &Flow, owners: &HashMap<NodeId, Owner>) -> Self {
+        let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
+        for (id, node) in flow.graph.nodes() {
+            let bounds = match node.role {
+                Role::Sink => bounds(&flow.spec.connectors[node.index]),
+                Role::Pipeline if owners.get(&id) == Some(&id) => Bounds::default(),
+                Role::Pipeline | Role::Source => continue,
+            };
+            let (sender, receiver) = queue::bounded(bounds);
+            queues.senders.insert(id, sender);
+            queues.receivers.insert(id, receiver);
+        }
+        queues
+    }
+
+    /// The queue's end; its own sender goes, so that it ends with those who feed it.
+    fn receiver(&mut self, id: NodeId) -> Receiver {
+        self.senders.remove(&id);
+        self.receivers.remove(&id).unwrap_or_else(|| queue::bounded(Bounds::default()).1)
+    }
+}
+
+/// What one task runs.
+struct Plan<'p> {
+    flow: &'p Flow,
+    owners: &'p HashMap<NodeId, Owner>,
+    queues: &'p Queues,
+    owner: Owner,
+}
+
+impl Plan<'_> {
+    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Router, flow::Diagnostic> {
+        let graph = &self.flow.graph;
+        let own = graph.node(self.owner);
+        let staged: Vec<NodeId> = graph
+            .nodes()
+            .filter(|(id, node)| {
+                node.role == Role::Pipeline && self.owners.get(id) == Some(&self.owner)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        let mut targets = Targets { graph, staged: &staged, queued: Vec::new() };
+        let ports = match own.role {
+            Role::Pipeline => {
+                let own = staged.iter().position(|id| *id == self.owner);
+                Ports { out: own.map(Target::Stage).into_iter().collect(), err: Vec::new() }
+            }
+            Role::Source | Role::Sink => targets.ports(own),
+        };
+        let mut stages = Vec::new();
+        for id in &staged {
+            let node = graph.node(*id);
+            let operators = self.operators(node)?;
+            let ports = targets.ports(node);
+            stages.push(Stage { name: node.name.as_str().into(), operators, ports });
+        }
+        let queues =
+            targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
+        Ok(Router {
+            name: own.name.as_str().into(),
+            ports,
+            stages,
+            queues,
+            pool: pool.clone(),
+            stats: stats.clone(),
+            work: Vec::new(),
+        })
+    }
+
+    fn operators(
+        &self,
+        node: &Node,
+    ) -> Result<Vec<Box<dyn operator::Operator>>, flow::Diagnostic> {
+        let pipeline = &self.flow.spec.pipelines[node.index];
+        let make = |component: &flow::Component| {
+            operator::operator(&component.name.value, component.config.value())
+                .map_err(|error| self.flow.error(component.config.at(), error))
+        };
+        pipeline.operators.iter().map(make).collect()
+    }
+}
+
+/// Numbers the targets of one task's ports.
+struct Targets<'t> {
+    graph: &'t Graph,
+    staged: &'t [NodeId],
+    queued: Vec<NodeId>,
+}
+
+impl Targets<'_> {
+    fn ports(&mut self, node: &Node) -> Ports {
+        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+    }
+
+    fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
+        let edges = node.output(port);
+        edges.iter().map(|edge| self.target(self.graph.edge(*edge).to)).collect()
+    }
+
+    fn target(&mut self, id: NodeId) -> Target {
+        if let Some(stage) = self.staged.iter().position(|staged| *staged == id) {
+            return Target::Stage(stage);
+        }
+        let known = self.queued.iter().position(|queued| *queued == id);
+        Target::Queue(known.unwrap_or_else(|| {
+            self.queued.push(id);
+            self.queued.len() - 1
+        }))
+    }
+}
+
+fn preprocessors(
+    flow: &Flow,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Vec<Box<dyn processor::Preprocessor>>, flow::Diagnostic> {
+    let make = |component: &flow::Component| {
+        processor::preprocessor(&component.name.value, component.config.value())
+            .map_err(|error| flow.error(component.config.at(), error))
+    };
+    let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+    if is_raw {
+        preprocessors.push(Box::new(processor::Join::default()));
+    }
+    Ok(preprocessors)
+}
+
+fn suffix(
+    flow: &Flow,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Vec<u8>, flow::Diagnostic> {
+    let mut suffix = Vec::new();
+    for component in spec.postprocessors.iter().filter(|_| is_raw) {
+        let made = processor::postprocessor(&component.name.value, component.config.value())
+            .map_err(|error| flow.error(component.config.at(), error))?;
+        suffix.extend_from_slice(made.suffix);
+    }
+    Ok(suffix)
+}
+
+fn retry(spec: &flow::Connector) -> Retry {
+    let reconnect = &spec.reconnect;
+    Retry {
+        attempts: reconnect.attempts,
+        first: reconnect.backoff.unwrap_or(Duration::from_millis(100)),
+        max: reconnect.max_backoff.unwrap_or(Duration::from_secs(10)),
+    }
+}
+
+fn bounds(spec: &flow::Connector) -> Bounds {
+    let default = Bounds::default();
+    let or = |set: Option<NonZeroU64>, default| {
+        set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
+    };
+    Bounds {
+        events: or(spec.queue.max_events, default.events),
+        bytes: or(spec.queue.max_bytes, default.bytes),
+    }
+}

@@ -1,0 +1,331 @@
+//! One connector: made, connected, run, reconnected, restarted, stopped.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::Poll,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{
+    dynamic::{DynConnector, DynSink, DynSource},
+    Error, ErrorKind,
+};
+
+use super::{
+    backoff::{Backoff, RestartBudget},
+    connection::{Connection, End},
+    control::{Control, Phase},
+    sink::SinkSide,
+    source::SourceSide,
+};
+use crate::executor;
+
+/// Makes an instance whose host breaks the connection that it is given when the instance says so.
+pub(crate) type Factory =
+    Box<dyn Fn(&Arc<Connection>) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
+
+/// When to try again after a connection was lost or could not be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retry {
+    /// Attempts after the first that may fail in a row; `None`: any number.
+    pub(crate) attempts: Option<u64>,
+    /// The first wait.
+    pub(crate) first: Duration,
+    /// The longest wait.
+    pub(crate) max: Duration,
+}
+
+/// A connector of a running flow.
+pub(crate) struct ConnectorTask {
+    pub(crate) name: Arc<str>,
+    pub(crate) make: Factory,
+    pub(crate) source: Option<SourceSide>,
+    pub(crate) sink: Option<SinkSide>,
+    pub(crate) retry: Retry,
+    pub(crate) control: Arc<Control>,
+    /// Whether its sink has been connected once.
+    pub(crate) sink_seen: bool,
+}
+
+/// How one connection ended.
+enum Outcome {
+    /// Everything is done, or the flow does not want it any more.
+    Over,
+    /// The connection is gone.
+    Lost(Error),
+    /// Source or sink failed; another connection may go better.
+    Failed(Error),
+}
+
+/// What ended an instance of the connector.
+struct Fault {
+    error: Error,
+    /// Whether another instance would be of no use.
+    is_final: bool,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { is_final: is_final(error.kind()), error }
+    }
+}
+
+impl Fault {
+    fn final_(error: Error) -> Self {
+        Self { error, is_final: true }
+    }
+}
+
+impl ConnectorTask {
+    /// Runs the connector to its end. What it fails with fails the flow.
+    pub(crate) async fn run(mut self) {
+        match self.supervise().await {
+            Ok(()) => self.enter("stopped"),
+            Err(error) => {
+                tracing::error!(component = %self.name, state = "failed", %error, "connector");
+                self.control.fail(&self.name, error);
+            }
+        }
+    }
+
+    fn enter(&self, state: &'static str) {
+        tracing::debug!(component = %self.name, state, "connector");
+    }
+
+    /// Makes instances, one after the other, as long as that may help.
+    async fn supervise(&mut self) -> Result<(), Error> {
+        let mut budget = RestartBudget::new();
+        let mut backoff = Backoff::new(self.retry.first, self.retry.max);
+        loop {
+            let fault = match self.live(&mut budget).await {
+                Ok(()) => return Ok(()),
+                Err(fault) => fault,
+            };
+            if fault.is_final {
+                return Err(fault.error);
+            }
+            let error = within(&mut budget, fault.error)?;
+            let wait = backoff.next();
+            tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
+            if ends_within(wait, &self.control, self.ends_with()).await {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The life of one instance.
+    async fn live(&mut self, budget: &mut RestartBudget) -> Result<(), Fault> {
+        self.enter("initialised");
+        let connection = Arc::new(Connection::default());
+        // What a constructor fails with will not go away by itself.
+        let mut connector = (self.make)(&connection).map_err(Fault::final_)?;
+        let mut started = false;
+        loop {
+            self.enter("connecting");
+            connection.restore();
+            if !self.connect(&mut *connector).await? {
+                break;
+            }
+            connector.on_connection_established().await?;
+            match self.run_connection(&mut *connector, &connection, &mut started).await? {
+                Outcome::Over => break,
+                Outcome::Lost(error) => {
+                    tracing::warn!(component = %self.name, %error, "connection lost");
+                }
+                // What has panicked is gone; what has failed in order may keep its state.
+                Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
+                Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
+                    return Err(error.into());
+                }
+                Outcome::Failed(error) => {
+                    let error = within(budget, error).map_err(Fault::final_)?;
+                    tracing::warn!(component = %self.name, %error, "connector reconnects");
+                }
+            }
+            connector.on_connection_lost().await?;
+        }
+        connector.on_stop().await.map_err(Fault::final_)
+    }
+
+    /// Connects, with backoff. `false`: the flow ends before that.
+    async fn connect(&mut self, connector: &mut dyn DynConnector) -> Result<bool, Fault> {
+        let mut backoff = Backoff::new(self.retry.first, self.retry.max);
+        let mut attempt = 1;
+        loop {
+            let (control, phase) = (&self.control, self.ends_with());
+            let mut connect = connector.connect(attempt);
+            let connected = poll_fn(|context| {
+                if let Poll::Ready(result) = connect.as_mut().poll(context) {
+                    return Poll::Ready(Some(result));
+                }
+                control.poll_phase(context, phase).map(|()| None)
+            });
+            let error = match connected.await {
+                None => return Ok(false),
+                Some(Ok(true)) => return Ok(true),
+                Some(Ok(false)) => Error::connection_refused("not connected yet"),
+                Some(Err(error)) if !is_about_the_peer(error.kind()) => return Err(error.into()),
+                Some(Err(error)) => error,
+            };
+            drop(connect);
+            if self.retry.attempts.is_some_and(|attempts| attempt > attempts) {
+                let made = format_args!("not connected after {attempt} attempts, the last with");
+                return Err(Fault::final_(error.context(made)));
+            }
+            let wait = backoff.next();
+            tracing::warn!(component = %self.name, %error, attempt, ?wait, "not connected");
+            if ends_within(wait, &self.control, self.ends_with()).await {
+                return Ok(false);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// A connector with a sink goes on while the flow drains: something may still arrive.
+    fn ends_with(&self) -> Phase {
+        if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
+    }
+
+    /// Runs source and sink as long as the connection lasts.
+    async fn run_connection(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Arc<Connection>,
+        started: &mut bool,
+    ) -> Result<Outcome, Fault> {
+        let source = match &self.source {
+            Some(_) => Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?),
+            None => None,
+        };
+        let sink = match &self.sink {
+            Some(_) => Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?),
+            None => None,
+        };
+        if !std::mem::replace(started, true) {
+            connector.on_start().await?;
+        }
+        self.enter("running");
+        if sink.is_some() && !std::mem::replace(&mut self.sink_seen, true) {
+            self.control.sink_ready();
+        }
+        let source = self.start_source(source, connection);
+        let sink = self.start_sink(sink, connection);
+        let mut ends = Vec::with_capacity(2);
+        if let Some(task) = source {
+            let (side, end) = task.await;
+            ends.push(end);
+            if matches!(ends[..], [End::Finished]) {
+                self.enter("draining");
+                if let Err(error) = connector.on_drain().await {
+                    connection.break_off();
+                    ends.push(End::Failed(error));
+                }
+            } else {
+                self.source = Some(side);
+            }
+        }
+        if let Some(task) = sink {
+            let (side, end) = task.await;
+            if !matches!(end, End::Finished) {
+                self.sink = Some(side);
+            }
+            ends.push(end);
+        }
+        Ok(self.outcome(ends))
+    }
+
+    fn start_source(
+        &mut self,
+        source: Option<Box<dyn DynSource>>,
+        connection: &Arc<Connection>,
+    ) -> Option<executor::Task<(SourceSide, End)>> {
+        let (mut side, source) = (self.source.take()?, source?);
+        let (connection, control) = (connection.clone(), self.control.clone());
+        let name = format!("{}:source", self.name);
+        Some(executor::spawn(name, async move {
+            control.sinks_ready().await;
+            let end = side.run(source, &connection).await;
+            if !matches!(end, End::Finished) {
+                connection.break_off();
+            }
+            (side, end)
+        }))
+    }
+
+    fn start_sink(
+        &mut self,
+        sink: Option<Box<dyn DynSink>>,
+        connection: &Arc<Connection>,
+    ) -> Option<executor::Task<(SinkSide, End)>> {
+        let (mut side, sink) = (self.sink.take()?, sink?);
+        let connection = connection.clone();
+        Some(executor::spawn(format!("{}:sink", self.name), async move {
+            let end = side.run(sink, &connection).await;
+            if !matches!(end, End::Finished) {
+                connection.break_off();
+            }
+            (side, end)
+        }))
+    }
+
+    /// What the ends of both sides mean for the connector: the worst counts.
+    fn outcome(&self, ends: Vec<End>) -> Outcome {
+        let mut outcome = Outcome::Over;
+        for end in ends {
+            outcome = match (end, outcome) {
+                (End::Failed(error), _) => Outcome::Failed(error),
+                (End::Lost(error), Outcome::Over) => Outcome::Lost(error),
+                (End::Interrupted, Outcome::Over) if !self.control.has_reached(self.ends_with()) => {
+                    Outcome::Lost(Error::connection_lost("the connection broke"))
+                }
+                (_, outcome) => outcome,
+            };
+        }
+        outcome
+    }
+}
+
+/// Takes a restart from the budget, or says that there is none left.
+fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, Error> {
+    if budget.take(Instant::now()) {
+        return Ok(error);
+    }
+    let (restarts, window) = (RestartBudget::RESTARTS, RestartBudget::WINDOW.as_secs());
+    Err(error.context(format_args!("still failing after {restarts} restarts within {window} s")))
+}
+
+fn cannot_be(side: &str) -> Error {
+    Error::unsupported(format_args!(
+        "this connector has no {side}, but the flow links it as one; link it the other way around, \
+         or use another type"
+    ))
+}
+
+/// Errors that no other attempt can mend.
+fn is_final(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::CONFIGURATION | ErrorKind::AUTHENTICATION | ErrorKind::UNSUPPORTED)
+}
+
+/// Errors that say that the peer is not there, now.
+fn is_about_the_peer(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::CONNECTION_REFUSED
+            | ErrorKind::CONNECTION_LOST
+            | ErrorKind::TIMEOUT
+            | ErrorKind::FULL
+    )
+}
+
+/// Waits; whether the flow reached `phase` meanwhile.
+async fn ends_within(wait: Duration, control: &Control, phase: Phase) -> bool {
+    let mut timer = std::pin::pin!(executor::sleep(wait));
+    poll_fn(|context| {
+        if control.poll_phase(context, phase).is_ready() {
+            return Poll::Ready(true);
+        }
+        timer.as_mut().poll(context).map(|()| false)
+    })
+    .await
+}

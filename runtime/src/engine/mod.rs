@@ -1,0 +1,168 @@
+//! The engine: runs flows.
+//!
+//! ```text
+//! source task:  pull -> preprocess -> decode -> operators     run to completion, a batch at a time
+//!                                        | bounded queue
+//! sink task:    encode -> frame -> deliver -> account
+//! ```
+//! Each side of a connector is a task, and so is each pipeline that several tasks feed; all other
+//! pipelines run within the task that feeds them ([`router`]). What stands between tasks is a
+//! bounded queue of batches ([`queue`]); a full one stops the pull. Every event is followed to its
+//! end ([`delivery`], [`stats`]).
+//!
+//! A flow ends when its sources end, when it is asked to ([`Handle::drain`]), or when a component
+//! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
+//! under way arrives.
+
+mod backoff;
+mod build;
+mod connection;
+mod connector;
+mod control;
+mod dead_letter;
+mod delivery;
+mod pipeline;
+mod queue;
+mod router;
+mod sink;
+mod source;
+mod stats;
+mod watch;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use self::{
+    control::{Control, Phase},
+    stats::Stats,
+};
+pub use self::{control::Failure, stats::Counts};
+pub(crate) use self::{build::ConnectorType, connection::Connection};
+use crate::{executor, flow};
+
+/// A flow that is ready to run.
+pub(crate) struct Planned {
+    name: String,
+    control: Arc<Control>,
+    stats: Arc<Stats>,
+    tasks: build::Tasks,
+}
+
+/// A running flow.
+pub(crate) struct Flow {
+    name: String,
+    control: Arc<Control>,
+    stats: Arc<Stats>,
+    tasks: Vec<executor::Task<()>>,
+    started: Instant,
+}
+
+/// How a flow ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The flow's name.
+    pub flow: String,
+    /// What became of its events.
+    pub counts: Counts,
+    /// How long it ran.
+    pub elapsed: Duration,
+    /// What failed it, if anything did.
+    pub failure: Option<Failure>,
+    /// Whether it was still at work when its time to drain was over.
+    pub cut_off: bool,
+}
+
+impl Flow {
+    /// Plans a checked flow and loads what it needs. `connectors` gives the type of each of its
+    /// connectors.
+    ///
+    /// # Errors
+    /// What keeps a component from being made, at its place in the flow.
+    pub(crate) fn plan(
+        flow: &flow::Flow,
+        connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
+    ) -> Result<Planned, flow::Error> {
+        let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
+        let control = Arc::new(Control::new(sinks));
+        let stats = Arc::new(Stats::default());
+        let tasks = build::tasks(flow, connectors, &control, &stats)?;
+        Ok(Planned { name: flow.name().to_owned(), control, stats, tasks })
+    }
+}
+
+impl Planned {
+    /// Starts the flow.
+    pub(crate) fn start(self) -> Flow {
+        let Self { name, control, stats, tasks } = self;
+        let named = |part: &str| format!("{name}/{part}");
+        let connectors = tasks
+            .connectors
+            .into_iter()
+            .map(|task| executor::spawn(named(&task.name), task.run()));
+        let pipelines = tasks
+            .pipelines
+            .into_iter()
+            .map(|task| executor::spawn(named(&task.router.name), task.run()));
+        let tasks = connectors.chain(pipelines).collect();
+        Flow { name, control, stats, tasks, started: Instant::now() }
+    }
+}
+
+impl Flow {
+    /// The flow's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A handle to end the flow with.
+    pub(crate) fn handle(&self) -> Handle {
+        Handle(self.control.clone())
+    }
+
+    /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
+    /// for that.
+    pub(crate) async fn ended(self, deadline: Duration) -> Report {
+        let control = self.control.clone();
+        let watchdog = async move {
+            control.reached(Phase::Draining).await;
+            executor::sleep(deadline).await;
+            control.advance(Phase::Stopped);
+        };
+        let tasks = async {
+            for task in self.tasks {
+                task.await;
+            }
+        };
+        executor::first(tasks, async {
+            watchdog.await;
+            // The tasks notice by themselves; only they end the wait.
+            std::future::pending().await
+        })
+        .await;
+        Report {
+            flow: self.name,
+            counts: self.stats.counts(),
+            elapsed: self.started.elapsed(),
+            failure: self.control.failure(),
+            cut_off: self.control.has_reached(Phase::Stopped),
+        }
+    }
+}
+
+/// Ends a flow from outside.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle(Arc<Control>);
+
+impl Handle {
+    /// Sources end; what is under way still arrives.
+    pub(crate) fn drain(&self) {
+        self.0.advance(Phase::Draining);
+    }
+
+    /// Everything ends where it is.
+    pub(crate) fn stop(&self) {
+        self.0.advance(Phase::Stopped);
+    }
+}

@@ -1,0 +1,88 @@
+//! What is checked of a library before it is loaded, from its metadata alone.
+
+use tremor_pdk::abi::{module::ArtefactKind, version::AbiVersion};
+
+use super::{Error, ErrorKind, Library};
+
+/// What a host puts up with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Load plugins that were built with `panic = "abort"`: a panic in one ends the process.
+    pub allow_panic_abort: bool,
+}
+
+/// The kinds of artefacts that this ABI knows.
+const KINDS: [ArtefactKind; 6] = [
+    ArtefactKind::CONNECTOR,
+    ArtefactKind::CODEC,
+    ArtefactKind::PREPROCESSOR,
+    ArtefactKind::POSTPROCESSOR,
+    ArtefactKind::OPERATOR,
+    ArtefactKind::FUNCTION,
+];
+
+impl Library {
+    /// Whether this host can load the library, as far as its metadata tells.
+    ///
+    /// # Errors
+    /// Kinds [`AbiVersion`](ErrorKind::AbiVersion), [`PanicAbort`](ErrorKind::PanicAbort) and
+    /// [`BadMetadata`](ErrorKind::BadMetadata).
+    pub fn check(&self, policy: Policy) -> Result<(), Error> {
+        let (plugin, host) = (self.abi_version(), AbiVersion::CURRENT);
+        if !host.loads(plugin) {
+            return Err(self.other_abi(plugin, host));
+        }
+        match self.metadata().panic.as_str() {
+            "unwind" => {}
+            "abort" if policy.allow_panic_abort => {}
+            "abort" => {
+                return Err(Error::new(
+                    ErrorKind::PanicAbort,
+                    self.path(),
+                    "built with `panic = \"abort\"`: a panic in it would end the whole process",
+                )
+                .expected("`panic = \"unwind\"`, the default")
+                .help(
+                    "remove `panic = \"abort\"` from the plugin's profile and rebuild it, or \
+                     allow such plugins with `allow_panic_abort`",
+                ));
+            }
+            other => {
+                let message = format!("its metadata names an unknown panic strategy `{other}`");
+                return Err(Error::new(ErrorKind::BadMetadata, self.path(), message)
+                    .expected("`unwind` or `abort`"));
+            }
+        }
+        let known = |kind: &str| KINDS.iter().any(|known| known.as_str() == kind);
+        match self.metadata().artefacts.iter().find(|artefact| !known(&artefact.kind)) {
+            None => Ok(()),
+            Some(artefact) => Err(Error::new(
+                ErrorKind::BadMetadata,
+                self.path(),
+                format!("its artefact `{}` is of unknown kind `{}`", artefact.name, artefact.kind),
+            )
+            .expected(KINDS.map(ArtefactKind::as_str).join(", "))),
+        }
+    }
+
+    fn other_abi(&self, plugin: AbiVersion, host: AbiVersion) -> Error {
+        let remedy = if plugin.major == host.major {
+            format!(
+                "update tremor to a version that speaks ABI {plugin}, or rebuild the plugin with \
+                 a `tremor-pdk` that speaks ABI {host}"
+            )
+        } else {
+            format!("rebuild the plugin with a `tremor-pdk` that speaks ABI {host}")
+        };
+        Error::new(
+            ErrorKind::AbiVersion,
+            self.path(),
+            format!(
+                "built for ABI {plugin} (tremor-pdk {}); this tremor speaks ABI {host}",
+                self.metadata().pdk
+            ),
+        )
+        .expected(format!("ABI {}.0 to {host}", host.major))
+        .help(remedy)
+    }
+}

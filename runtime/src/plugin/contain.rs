@@ -1,0 +1,74 @@
+//! Panics stay on the side of the boundary that they began on.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tremor_pdk::{Error, Result};
+
+/// Runs `work`; `None` where it panicked, which the panic hook has reported by then.
+pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(value) => Some(value),
+        Err(payload) => {
+            // Even dropping the payload may panic.
+            std::mem::forget(payload);
+            None
+        }
+    }
+}
+
+/// A future of a plugin whose poll may panic here: async-ffi panics in the caller where the callee
+/// did. Then it is an error of kind panicked.
+pub(super) struct Contained<F> {
+    what: &'static str,
+    future: F,
+}
+
+impl<F> Contained<F> {
+    pub(super) fn new(what: &'static str, future: F) -> Self {
+        Self { what, future }
+    }
+}
+
+impl<F: Future + Unpin> Future for Contained<F> {
+    type Output = Result<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let what = self.what;
+        match contain(|| Pin::new(&mut self.future).poll(context)) {
+            Some(poll) => poll.map(Ok),
+            None => Poll::Ready(Err(panicked(what))),
+        }
+    }
+}
+
+/// A call to a plugin panicked and the plugin's own guard did not see it.
+pub(super) fn panicked(what: &str) -> Error {
+    Error::panicked(format!("panicked in {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::Future,
+        task::{Context, Poll, Waker},
+    };
+
+    use async_ffi::FfiFuture;
+    use tremor_pdk::ErrorKind;
+
+    use super::Contained;
+
+    #[test]
+    fn a_future_that_panics_on_the_other_side_is_an_error_here() {
+        let foreign = FfiFuture::<()>::new(async { panic!("on purpose") });
+        let mut future = std::pin::pin!(Contained::new("connect", foreign));
+        let poll = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Err(error)) = poll else { panic!("{poll:?}") };
+        assert_eq!(error.kind(), ErrorKind::PANICKED);
+    }
+}

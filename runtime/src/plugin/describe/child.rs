@@ -1,0 +1,90 @@
+//! The child's side: loads one library, answers one question.
+
+use std::{
+    ffi::OsString,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use tremor_pdk::abi::module::ArtefactRef;
+
+use super::{Answer, MARK, Schemas};
+use crate::plugin::{Plugin, Policy, connector::to_value, load};
+
+/// What the parent asks.
+#[derive(Debug, Default)]
+struct Question {
+    path: PathBuf,
+    policy: Policy,
+    /// The artefact whose configuration is on standard input.
+    validate: Option<String>,
+}
+
+/// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
+/// standard output, and says how the process is to exit. `arguments` are those behind the command.
+///
+/// Foreign code runs in here: it is for a process of its own.
+pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let answer = match question(arguments) {
+        Some(question) => respond(&question).unwrap_or_else(Answer::Refused),
+        None => Answer::Refused("plugin-describe: this is a command for tremor itself".to_owned()),
+    };
+    let written = serde_json::to_string(&answer)
+        .map_err(io::Error::from)
+        // On a line of its own, whatever the plugin has printed.
+        .and_then(|json| writeln!(io::stdout(), "\n{MARK}{json}"));
+    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
+    let mut arguments = arguments.into_iter();
+    let mut question = Question { path: arguments.next()?.into(), ..Question::default() };
+    while let Some(argument) = arguments.next() {
+        match argument.to_str()? {
+            "--allow-panic-abort" => question.policy.allow_panic_abort = true,
+            "--validate" => question.validate = Some(arguments.next()?.into_string().ok()?),
+            _ => return None,
+        }
+    }
+    Some(question)
+}
+
+fn respond(question: &Question) -> Result<Answer, String> {
+    let plugin = load(&question.path, question.policy).map_err(|error| error.to_string())?;
+    match &question.validate {
+        None => Ok(schemas(&plugin)),
+        Some(artefact) => validate(&plugin, &question.path, artefact),
+    }
+}
+
+fn schemas(plugin: &Plugin) -> Answer {
+    let schema = |artefact: &ArtefactRef| {
+        // Text that is no JSON is no schema.
+        serde_json::from_str(artefact.config_schema()().as_str()).ok()
+    };
+    let schemas: Schemas = plugin
+        .artefacts()
+        .iter()
+        .map(|artefact| (artefact.name().as_str().to_owned(), schema(artefact)))
+        .collect();
+    Answer::Schemas { hash: plugin.library().hash().to_string(), schemas }
+}
+
+fn validate(plugin: &Plugin, path: &Path, name: &str) -> Result<Answer, String> {
+    let mut input = Vec::new();
+    io::stdin().read_to_end(&mut input).map_err(|error| error.to_string())?;
+    let config: serde_json::Value =
+        serde_json::from_slice(&input).map_err(|error| format!("the configuration: {error}"))?;
+    let mut artefacts = plugin.artefacts().iter();
+    let artefact = artefacts
+        .find(|artefact| artefact.name().as_str() == name)
+        .ok_or_else(|| format!("{}: this plugin offers no `{name}`", path.display()))?;
+    let value = to_value(&config).map_err(|error| error.to_string())?;
+    // A plugin of ABI 1.0 has no say in this beyond its schema.
+    let Some(validate) = artefact.validate() else { return Ok(Answer::Valid) };
+    Ok(match validate(&value).into_result() {
+        Ok(()) => Answer::Valid,
+        Err(error) => Answer::Invalid(error.to_string()),
+    })
+}

@@ -1,0 +1,194 @@
+//! What a plugin knows about its configuration, asked for in a child process: scanning and checking
+//! run no foreign code in this one, and a plugin that crashes or hangs takes nobody along.
+//!
+//! The child is the `tremor` binary under a hidden command, `tremor plugin-describe`, which does
+//! nothing but [`describe_main`]. What it says of schemas is cached by the library's contents.
+
+mod cache;
+mod child;
+mod process;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use self::child::describe_main;
+use self::{
+    cache::Cache,
+    process::{Finished, run},
+};
+use super::{Error, ErrorKind, Library, Policy};
+
+/// The hidden command of the binary.
+pub const COMMAND: &str = "plugin-describe";
+
+/// How long a child may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// In front of the line of standard output that answers: a plugin may print other lines.
+const MARK: &str = "tremor-plugin-describe: ";
+
+/// The schemas of a library's artefacts, by name; none where the plugin has none to give.
+type Schemas = BTreeMap<String, Option<Value>>;
+
+/// What a child answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    /// The schemas of the library with these contents.
+    Schemas { hash: String, schemas: Schemas },
+    /// The configuration is good.
+    Valid,
+    /// The configuration is not good, in the plugin's words.
+    Invalid(String),
+    /// The library cannot be loaded, or has no such artefact.
+    Refused(String),
+}
+
+/// Asks plugins about their configurations.
+#[derive(Clone, Debug)]
+pub struct Describer {
+    program: PathBuf,
+    timeout: Duration,
+    cache: Option<Cache>,
+    policy: Policy,
+}
+
+impl Describer {
+    /// Asks by way of this program itself, which therefore is the `tremor` binary or knows its
+    /// hidden command; caches where the user's caches are; waits ten seconds for an answer.
+    pub fn new(policy: Policy) -> Self {
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
+        Self { program, timeout: TIMEOUT, cache: Cache::of_user(), policy }
+    }
+
+    /// Asks by way of the `tremor` binary at `program`.
+    #[must_use]
+    pub fn program(self, program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into(), ..self }
+    }
+
+    /// Waits this long for an answer.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Caches in this folder, or not at all.
+    #[must_use]
+    pub fn cache(self, folder: Option<&Path>) -> Self {
+        Self { cache: folder.map(Cache::new), ..self }
+    }
+
+    /// The JSON Schema of an artefact's configuration; none where the plugin has none to give, and
+    /// its constructor is what checks.
+    ///
+    /// # Errors
+    /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
+    pub fn config_schema(&self, library: &Library, artefact: &str) -> Result<Option<Value>, Error> {
+        if let Some(schemas) = self.cache.as_ref().and_then(|cache| cache.get(library.hash())) {
+            return Ok(schemas.get(artefact).cloned().flatten());
+        }
+        match self.ask(library, &[], Vec::new())? {
+            Answer::Schemas { hash, mut schemas } => {
+                if let Some(cache) = &self.cache
+                    && hash == library.hash().to_string()
+                {
+                    cache.put(library.hash(), &schemas);
+                }
+                Ok(schemas.remove(artefact).flatten())
+            }
+            answer => Err(self.nonsense(library, &answer)),
+        }
+    }
+
+    /// Asks an artefact whether a configuration is good, beyond what its schema tells. Nothing
+    /// outside of the child is touched.
+    ///
+    /// # Errors
+    /// Kind [`Configuration`](ErrorKind::Configuration), where it is not, in the plugin's words.
+    /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
+    pub fn validate(&self, library: &Library, artefact: &str, config: &Value) -> Result<(), Error> {
+        let arguments = ["--validate".into(), artefact.into()];
+        match self.ask(library, &arguments, config.to_string().into_bytes())? {
+            Answer::Valid => Ok(()),
+            Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),
+            answer => Err(self.nonsense(library, &answer)),
+        }
+    }
+
+    fn ask(
+        &self,
+        library: &Library,
+        arguments: &[OsString],
+        input: Vec<u8>,
+    ) -> Result<Answer, Error> {
+        library.check(self.policy)?;
+        let mut all = vec![COMMAND.into(), library.path().into()];
+        if self.policy.allow_panic_abort {
+            all.push("--allow-panic-abort".into());
+        }
+        all.extend_from_slice(arguments);
+        let failed = |message: String| {
+            Error::new(ErrorKind::Describe, library.path(), message)
+                .help("the plugin is at fault; `tremor plugin verify` shows more")
+        };
+        let output = run(&self.program, &all, input, self.timeout).map_err(|error| {
+            let program = self.program.display();
+            Error::new(
+                ErrorKind::Describe,
+                library.path(),
+                format!("cannot ask for its configuration: `{program}` cannot be run: {error}"),
+            )
+        })?;
+        let (status, stdout, stderr) = match output {
+            Finished::Exited { status, stdout, stderr } => (status, stdout, stderr),
+            Finished::TimedOut => {
+                return Err(failed(format!(
+                    "gave no answer about its configuration within {:?}",
+                    self.timeout
+                )));
+            }
+        };
+        match answer(&stdout) {
+            Some(Answer::Refused(why)) => Err(Error::without_file(ErrorKind::Describe, why)),
+            Some(answer) if status.success() => Ok(answer),
+            _ if status.success() => Err(failed(format!(
+                "gave an answer about its configuration that cannot be understood{}",
+                said(&stderr)
+            ))),
+            _ => Err(failed(format!(
+                "ended its process when it was asked about its configuration ({status}){}",
+                said(&stderr)
+            ))),
+        }
+    }
+
+    fn nonsense(&self, library: &Library, answer: &Answer) -> Error {
+        let program = self.program.display();
+        let message = format!("`{program}` answered another question than was asked: {answer:?}");
+        Error::new(ErrorKind::Describe, library.path(), message)
+    }
+}
+
+/// The answer in what a child wrote to standard output.
+fn answer(stdout: &[u8]) -> Option<Answer> {
+    let text = String::from_utf8_lossy(stdout);
+    let line = text.lines().rev().find_map(|line| line.strip_prefix(MARK))?;
+    serde_json::from_str(line).ok()
+}
+
+/// The last lines of what a child wrote to standard error, to add to a message.
+fn said(stderr: &[u8]) -> String {
+    const LINES: usize = 3;
+    let text = String::from_utf8_lossy(stderr);
+    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let last = &lines[lines.len().saturating_sub(LINES)..];
+    if last.is_empty() { String::new() } else { format!(": {}", last.join(" / ")) }
+}

@@ -1,0 +1,261 @@
+//! The functions that a plugin calls: the host's half of the host API.
+//!
+//! A plugin gets one context for each component instance and counts its handles to it. Nothing in
+//! here unwinds into the plugin.
+
+use std::{
+    io,
+    os::fd::BorrowedFd,
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use abi_stable::{
+    prefix_type::PrefixTypeTrait,
+    std_types::{RResult, RStr, RString},
+};
+use async_ffi::FfiFuture;
+use tracing::Level;
+use tremor_pdk::{
+    Error,
+    abi::host::{self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job},
+};
+
+use super::{
+    contain::{Contained, contain},
+    metrics::{MetricKind, Metrics},
+};
+use crate::executor;
+
+/// What a component may ask of the flow that it runs in. Called from any thread, and possibly
+/// while another call into the same component is under way: implementations take note and return.
+pub trait HostServices: Send + Sync + 'static {
+    /// The component's connection is lost: reconnect it.
+    fn connection_lost(&self);
+    /// The run is to end; `graceful`: once everything under way has drained.
+    fn request_stop(&self, graceful: bool, reason: &str);
+}
+
+/// What one component instance sees of the host.
+pub struct HostContext {
+    component: String,
+    folder: String,
+    metrics: Metrics,
+    services: Box<dyn HostServices>,
+}
+
+impl HostContext {
+    /// The context of the component that is called `component` in its flow, whose relative paths
+    /// start from `folder`.
+    pub fn new(
+        component: impl Into<String>,
+        folder: impl Into<String>,
+        services: impl HostServices,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            component: component.into(),
+            folder: folder.into(),
+            metrics: Metrics::default(),
+            services: Box::new(services),
+        })
+    }
+
+    /// The component's name in the flow.
+    pub fn component(&self) -> &str {
+        &self.component
+    }
+
+    /// What the component has registered and recorded.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// A handle for the plugin.
+    pub(super) fn handle(self: Arc<Self>) -> HostHandle {
+        // SAFETY: the context is an `Arc` with one count for this handle, `retain` and `release`
+        // count it up and down, and `HostContext` is `Sync`.
+        unsafe { HostHandle::new(functions(), Arc::into_raw(self).cast()) }
+    }
+}
+
+impl std::fmt::Debug for HostContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostContext").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+fn functions() -> HostFunctionsRef {
+    static FUNCTIONS: OnceLock<HostFunctionsRef> = OnceLock::new();
+    *FUNCTIONS.get_or_init(|| {
+        HostFunctions {
+            retain,
+            release,
+            log_enabled,
+            log,
+            now_ns,
+            metric,
+            record,
+            spawn,
+            spawn_blocking,
+            sleep,
+            ready,
+            folder,
+            connection_lost,
+            request_stop,
+        }
+        .leak_into_prefix()
+    })
+}
+
+/// Runs `work` with the context that a function was called with; the default where it panics.
+///
+/// # Safety
+/// `context` is the pointer of a [`HostHandle`] that is alive.
+unsafe fn with<T: Default>(context: *const (), work: impl FnOnce(&HostContext) -> T) -> T {
+    // SAFETY: the contract of this function: the handle's count keeps the context alive.
+    let context = unsafe { &*context.cast::<HostContext>() };
+    contain(|| work(context)).unwrap_or_default()
+}
+
+// The functions. Each is called through a `HostHandle` alone, which is alive meanwhile and passes
+// its own context: the contract of `HostHandle::new`, and what the SAFETY comments refer to.
+
+unsafe extern "C" fn retain(context: *const ()) {
+    // SAFETY: the pointer comes from `Arc::into_raw`, and the handle's count is alive.
+    unsafe { Arc::increment_strong_count(context.cast::<HostContext>()) }
+}
+
+unsafe extern "C" fn release(context: *const ()) {
+    // SAFETY: as for `retain`; the handle gives its count back and is gone.
+    let context = unsafe { Arc::from_raw(context.cast::<HostContext>()) };
+    let _ = contain(|| drop(context));
+}
+
+unsafe extern "C" fn log_enabled(_context: *const (), level: abi::LogLevel) -> bool {
+    contain(|| is_enabled(level)).unwrap_or_default()
+}
+
+unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr<'_>) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| write_log(&context.component, level, message.as_str())) }
+}
+
+unsafe extern "C" fn now_ns(_context: *const ()) -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+unsafe extern "C" fn metric(
+    context: *const (),
+    kind: abi::MetricKind,
+    name: RStr<'_>,
+    help: RStr<'_>,
+) -> u32 {
+    let kind = match kind {
+        abi::MetricKind::COUNTER => MetricKind::Counter,
+        abi::MetricKind::HISTOGRAM => MetricKind::Histogram,
+        // An unknown kind keeps the last value: that misleads least.
+        _ => MetricKind::Gauge,
+    };
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.metrics.register(kind, name.as_str(), help.as_str())) }
+}
+
+unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.metrics.record(metric, value)) }
+}
+
+unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture<()>) {
+    let start = |context: &HostContext| {
+        let component = context.component.clone();
+        let task = format!("{component}: {name}");
+        let report = task.clone();
+        let future = async move {
+            if let Err(error) = Contained::new("a task", future).await {
+                write_log(&component, abi::LogLevel::ERROR, &format!("task {report}: {error}"));
+            }
+        };
+        executor::spawn(task, future).detach();
+    };
+    // SAFETY: a live handle's context.
+    unsafe { with(context, start) }
+}
+
+unsafe extern "C" fn spawn_blocking(_context: *const (), job: Job) {
+    let _ = contain(|| executor::spawn_blocking(move || job.run()).detach());
+}
+
+unsafe extern "C" fn sleep(_context: *const (), ns: u64) -> FfiFuture<()> {
+    FfiFuture::new(executor::sleep(Duration::from_nanos(ns)))
+}
+
+unsafe extern "C" fn ready(
+    _context: *const (),
+    descriptor: i32,
+    interest: Interest,
+) -> FfiFuture<RResult<(), Error>> {
+    FfiFuture::new(async move { wait_for(descriptor, interest).await.map_err(Error::from).into() })
+}
+
+/// Waits for a duplicate of the descriptor: so one task can wait to read it and another to write
+/// it, and closing it early makes nobody wait for a stranger's descriptor.
+async fn wait_for(descriptor: i32, interest: Interest) -> io::Result<()> {
+    if descriptor < 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file descriptor"));
+    }
+    // SAFETY: the descriptor is not -1, and the plugin keeps it open: the contract of
+    // `HostFunctions::ready`. Were it closed, duplicating it is an error and nothing worse.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
+    let descriptor = std::os::fd::AsFd::as_fd(&descriptor);
+    match interest {
+        Interest::READABLE => executor::readable(descriptor).await,
+        Interest::WRITABLE => executor::writable(descriptor).await,
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "ready for what is not known")),
+    }
+}
+
+unsafe extern "C" fn folder(context: *const ()) -> RString {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.folder.clone()) }.into()
+}
+
+unsafe extern "C" fn connection_lost(context: *const ()) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.connection_lost()) }
+}
+
+unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RStr<'_>) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.request_stop(graceful, reason.as_str())) }
+}
+
+/// Does the same for each level: tracing wants it to be a constant.
+macro_rules! at_level {
+    ($level:expr, $constant:ident => $does:expr) => {{
+        macro_rules! at {
+            ($name:ident) => {{
+                const $constant: Level = Level::$name;
+                $does
+            }};
+        }
+        match $level {
+            abi::LogLevel::ERROR => at!(ERROR),
+            abi::LogLevel::WARN => at!(WARN),
+            abi::LogLevel::DEBUG => at!(DEBUG),
+            abi::LogLevel::TRACE => at!(TRACE),
+            // What is unknown is logged as this.
+            _ => at!(INFO),
+        }
+    }};
+}
+
+fn is_enabled(level: abi::LogLevel) -> bool {
+    at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
+}
+
+fn write_log(component: &str, level: abi::LogLevel, message: &str) {
+    at_level!(level, LEVEL => {
+        tracing::event!(target: "tremor::plugin", LEVEL, component, "{message}");
+    });
+}

@@ -1,0 +1,156 @@
+//! Whether a file is a whole shared library for this machine, told from its bytes.
+//!
+//! The system's loader maps a library and believes its headers: one that was cut short ends the
+//! process with SIGBUS. So everything that the headers point to is checked against the file's size
+//! before the loader sees the file.
+
+use std::{ops::Range, path::Path};
+
+use object::{
+    Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, read::File,
+};
+use tremor_pdk::abi::metadata::SECTION;
+
+use super::{Error, ErrorKind};
+
+/// The magic number of ELF, the only one that is longer than a few accidental bytes.
+const ELF: &[u8] = b"\x7fELF";
+
+/// Checks that `bytes`, the contents of the file at `path`, are a whole shared library for this
+/// machine, and gives the contents of its metadata section.
+pub(super) fn metadata_section<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b [u8], Error> {
+    let file = parse(path, bytes)?;
+    let (machine, ours) = (machine(&file), this_machine());
+    if machine != ours {
+        return Err(Error::new(
+            ErrorKind::OtherMachine,
+            path,
+            format!("this is a library for {machine}"),
+        )
+        .expected(format!("one for {ours}"))
+        .help("build the plugin for the machine that the runtime runs on"));
+    }
+    if file.kind() != ObjectKind::Dynamic {
+        return Err(not_a_library(path));
+    }
+    whole(path, bytes.len() as u64, &file)?;
+    // Mach-O has the segment in front of the section's name.
+    let name = SECTION.rsplit(',').next().unwrap_or(SECTION);
+    let Some(section) = file.section_by_name(name) else {
+        return Err(Error::new(
+            ErrorKind::NotAPlugin,
+            path,
+            format!("this library is not a plugin: it has no section `{name}`"),
+        )
+        .expected("a `cdylib` that exports its connectors with `tremor_pdk::export!`"));
+    };
+    section.data().map_err(|error| damaged(path, error))
+}
+
+fn parse<'b>(path: &Path, bytes: &'b [u8]) -> Result<File<'b>, Error> {
+    use object::FileKind;
+    match FileKind::parse(bytes) {
+        Ok(
+            FileKind::Elf32
+            | FileKind::Elf64
+            | FileKind::MachO32
+            | FileKind::MachO64
+            | FileKind::Pe32
+            | FileKind::Pe64,
+        ) => File::parse(bytes).map_err(|error| damaged(path, error)),
+        Ok(FileKind::MachOFat32 | FileKind::MachOFat64) => {
+            Err(Error::new(ErrorKind::OtherMachine, path, "this is a universal binary")
+                .help("take the library for this machine out of it with `lipo -thin`"))
+        }
+        Err(_) if bytes.starts_with(ELF) => Err(damaged(path, "it ends within its header")),
+        Ok(_) | Err(_) => Err(not_a_library(path)),
+    }
+}
+
+fn not_a_library(path: &Path) -> Error {
+    Error::new(ErrorKind::NotALibrary, path, "this is not a shared library")
+        .expected("a plugin: a Rust `cdylib` (`.so`, `.dylib` or `.dll`)")
+}
+
+fn damaged(path: &Path, why: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Damaged, path, format!("this library is cut short or damaged: {why}"))
+        .help("copy or build it again")
+}
+
+/// Checks that everything the headers point to lies in a file of `size` bytes.
+fn whole(path: &Path, size: u64, file: &File<'_>) -> Result<(), Error> {
+    let within = |what: &str, start: u64, len: u64| match start.checked_add(len) {
+        Some(end) if end <= size => Ok(()),
+        _ => {
+            let end = start.saturating_add(len);
+            Err(damaged(path, format!("{what} ends at byte {end}, the file at byte {size}")))
+        }
+    };
+    for segment in file.segments() {
+        let (start, len) = segment.file_range();
+        within("a segment", start, len)?;
+    }
+    for section in file.sections() {
+        if let Some((start, len)) = section.file_range() {
+            within("a section", start, len)?;
+        }
+    }
+    for Range { start, end } in program_headers(file) {
+        within("what a program header points to", start, end.saturating_sub(start))?;
+    }
+    Ok(())
+}
+
+/// What the program headers of an ELF file point to: more than its segments.
+fn program_headers(file: &File<'_>) -> Vec<Range<u64>> {
+    macro_rules! ranges {
+        ($elf:expr) => {{
+            let endian = $elf.endian();
+            let range = |start: u64, len: u64| start..start.saturating_add(len);
+            let headers = $elf.elf_program_headers().iter();
+            headers
+                .map(|header| {
+                    range(header.p_offset.get(endian).into(), header.p_filesz.get(endian).into())
+                })
+                .collect()
+        }};
+    }
+    match file {
+        File::Elf32(elf) => ranges!(elf),
+        File::Elf64(elf) => ranges!(elf),
+        _ => Vec::new(),
+    }
+}
+
+fn machine(file: &File<'_>) -> String {
+    let format = match file.format() {
+        BinaryFormat::Pe | BinaryFormat::Coff => "Windows",
+        BinaryFormat::MachO => "macOS",
+        _ => "ELF",
+    };
+    let order = if file.is_little_endian() { "" } else { ", big endian" };
+    format!("{:?} ({format}{order})", file.architecture())
+}
+
+/// This machine, in the words of [`machine`].
+fn this_machine() -> String {
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" if cfg!(target_pointer_width = "32") => Architecture::X86_64_X32,
+        "x86_64" => Architecture::X86_64,
+        "x86" => Architecture::I386,
+        "aarch64" => Architecture::Aarch64,
+        "arm" => Architecture::Arm,
+        "riscv64" => Architecture::Riscv64,
+        "powerpc64" => Architecture::PowerPc64,
+        "s390x" => Architecture::S390x,
+        "loongarch64" => Architecture::LoongArch64,
+        _ => Architecture::Unknown,
+    };
+    let format = match BinaryFormat::native_object() {
+        BinaryFormat::Coff => "Windows",
+        BinaryFormat::MachO => "macOS",
+        _ => "ELF",
+    };
+    let order = if cfg!(target_endian = "little") { "" } else { ", big endian" };
+    format!("{architecture:?} ({format}{order})")
+}

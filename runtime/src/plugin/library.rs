@@ -1,0 +1,186 @@
+//! Plugin libraries as files: what can be known of them without running any of their code.
+
+use std::{
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use tremor_pdk::abi::{
+    metadata::{Metadata, json_of},
+    version::AbiVersion,
+};
+use twox_hash::XxHash3_128;
+
+use super::{Error, ErrorKind, image};
+
+/// Larger files are not read: no library is that large. Bytes.
+const LARGEST: u64 = 1 << 30;
+
+/// A hash of a library's contents, XXH3 with 128 bits: tells one build from another. Not proof
+/// against somebody who wants two libraries to have one hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContentHash(u128);
+
+impl fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A file that is a plugin library, as far as its bytes tell: a whole shared library for this
+/// machine with plugin metadata. Nothing of it was loaded or run.
+#[derive(Clone, Debug)]
+pub struct Library {
+    path: PathBuf,
+    canonical: PathBuf,
+    hash: ContentHash,
+    metadata: Metadata,
+    abi: AbiVersion,
+}
+
+impl Library {
+    /// Reads the file at `path` and says what plugin it is.
+    ///
+    /// # Errors
+    /// Kinds [`NotFound`](ErrorKind::NotFound), [`Unreadable`](ErrorKind::Unreadable),
+    /// [`NotALibrary`](ErrorKind::NotALibrary), [`OtherMachine`](ErrorKind::OtherMachine),
+    /// [`Damaged`](ErrorKind::Damaged), [`NotAPlugin`](ErrorKind::NotAPlugin) and
+    /// [`BadMetadata`](ErrorKind::BadMetadata).
+    pub fn inspect(path: &Path) -> Result<Self, Error> {
+        let (library, _) = Self::read(path)?;
+        Ok(library)
+    }
+
+    /// As [`Library::inspect`], with the bytes that it judged by.
+    pub(super) fn read(path: &Path) -> Result<(Self, Vec<u8>), Error> {
+        let canonical = path.canonicalize().map_err(|error| unreadable(path, &error))?;
+        let bytes = contents(path)?;
+        let metadata = metadata(path, image::metadata_section(path, &bytes)?)?;
+        let abi = parse_version(&metadata.abi)
+            .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
+        let hash = ContentHash(XxHash3_128::oneshot(&bytes));
+        Ok((Self { path: path.to_owned(), canonical, hash, metadata, abi }, bytes))
+    }
+
+    /// The path as it was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path without links: two of the same file are equal.
+    pub fn canonical(&self) -> &Path {
+        &self.canonical
+    }
+
+    /// The hash of the file's contents.
+    pub fn hash(&self) -> ContentHash {
+        self.hash
+    }
+
+    /// What the library says about itself.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The ABI that it was built for.
+    pub fn abi_version(&self) -> AbiVersion {
+        self.abi
+    }
+}
+
+fn contents(path: &Path) -> Result<Vec<u8>, Error> {
+    let read = || {
+        let file = File::open(path)?;
+        let size = file.metadata()?;
+        if !size.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        if size.len() > LARGEST {
+            return Err(io::Error::other("larger than 1 GiB, too large for a plugin"));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(size.len()).unwrap_or_default() + 1);
+        file.take(LARGEST).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    read().map_err(|error| unreadable(path, &error))
+}
+
+pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::NotFound {
+        return Error::new(ErrorKind::NotFound, path, "there is no such file or folder")
+            .help("build the plugin, or correct the path");
+    }
+    Error::new(ErrorKind::Unreadable, path, format!("cannot be read: {error}"))
+}
+
+fn metadata(path: &Path, section: &[u8]) -> Result<Metadata, Error> {
+    let json = json_of(section).map_err(|error| bad_metadata(path, error))?;
+    serde_json::from_slice(json).map_err(|error| bad_metadata(path, error))
+}
+
+fn bad_metadata(path: &Path, why: impl fmt::Display) -> Error {
+    Error::new(
+        ErrorKind::BadMetadata,
+        path,
+        format!("the plugin's metadata cannot be understood: {why}"),
+    )
+    .help(format!("rebuild the plugin with a `tremor-pdk` that speaks ABI {}", AbiVersion::CURRENT))
+}
+
+fn parse_version(text: &str) -> Option<AbiVersion> {
+    let (major, minor) = text.split_once('.')?;
+    Some(AbiVersion { major: major.parse().ok()?, minor: minor.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tremor_pdk::abi::metadata::{MAGIC, VERSION};
+
+    use super::{ErrorKind, Library, metadata};
+
+    fn kind(path: &Path) -> ErrorKind {
+        Library::inspect(path).unwrap_err().kind()
+    }
+
+    #[test]
+    fn what_is_no_library_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("x.so");
+        assert_eq!(kind(&file), ErrorKind::NotFound);
+        assert_eq!(kind(folder.path()), ErrorKind::Unreadable);
+        for (contents, expected) in [
+            (&b""[..], ErrorKind::NotALibrary),
+            (b"connectors:\n  input:\n    type: file\n", ErrorKind::NotALibrary),
+            (b"\x7fELF", ErrorKind::Damaged),
+            (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0", ErrorKind::Damaged),
+            (b"!<arch>\n/               0           ", ErrorKind::NotALibrary),
+        ] {
+            std::fs::write(&file, contents).unwrap();
+            assert_eq!(kind(&file), expected, "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_says_why() {
+        let section = |json: &[u8]| {
+            let length = u32::try_from(json.len()).unwrap();
+            [&MAGIC[..], &VERSION.to_le_bytes(), &length.to_le_bytes(), json].concat()
+        };
+        let message = |section: &[u8]| {
+            let error = metadata(Path::new("x.so"), section).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BadMetadata);
+            error.to_string()
+        };
+        assert!(message(b"short").contains("cut short"));
+        assert!(message(&section(b"{\"name\":\"x\"}")).contains("missing field"));
+        assert!(message(&section(b"\xff")).contains("line 1"));
+        // What a reader of this version does not know, it ignores.
+        let json = br#"{"name":"x","version":"1","abi":"1.1","pdk":"1","panic":"unwind",
+            "artefacts":[],"colour":"red"}"#;
+        assert_eq!(metadata(Path::new("x.so"), &section(json)).unwrap().name, "x");
+    }
+}

@@ -1,0 +1,232 @@
+//! Opening a library: the only place that does.
+//!
+//! abi_stable's own loader (`RootModule::load_from_file`) keeps the first library that it ever
+//! loaded for each type of root module and gives that, whatever path it is asked for. So the
+//! stages that it is made of are taken here one by one, each with an error of its own, and the
+//! layouts are compared in the direction that lets an older minor of the ABI pass.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+use abi_stable::{
+    StableAbi,
+    abi_stability::abi_checking::check_layout_compatibility,
+    library::{LibHeader, LibraryError, lib_header_from_path},
+};
+use tremor_pdk::abi::{
+    module::{ArtefactRef, PluginModuleRef},
+    version::AbiVersion,
+};
+
+use super::{ContentHash, Error, ErrorKind, Library, Policy, layout, library::unreadable};
+
+/// A loaded plugin library. It stays loaded until the process ends: nothing of it is ever unloaded,
+/// so what it hands out is `'static`.
+#[derive(Clone)]
+pub struct Plugin {
+    library: Library,
+    artefacts: Vec<ArtefactRef>,
+}
+
+impl Plugin {
+    /// The file that it was loaded from, as it was then.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// The artefact of this kind and name.
+    pub(super) fn artefact(&self, kind: &str, name: &str) -> Result<ArtefactRef, Error> {
+        let mut all = self.artefacts.iter();
+        let found = all
+            .find(|artefact| artefact.kind().as_str() == kind && artefact.name().as_str() == name);
+        found.copied().ok_or_else(|| {
+            Error::new(
+                ErrorKind::UnknownArtefact,
+                self.library.path(),
+                format!("this plugin offers no {kind} `{name}`"),
+            )
+        })
+    }
+
+    pub(super) fn artefacts(&self) -> &[ArtefactRef] {
+        &self.artefacts
+    }
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plugin").field("library", &self.library).finish_non_exhaustive()
+    }
+}
+
+/// What this process has loaded. Loading is a matter of the process: the system's loader keeps
+/// such a list as well.
+static LOADED: Mutex<Vec<Plugin>> = Mutex::new(Vec::new());
+
+/// Checks and loads the library at `path`. Loading the same contents from the same path again
+/// gives the same plugin; other contents at that path, or another path, give another one.
+///
+/// No function of the plugin is called before its file, metadata, ABI version and the layout of
+/// every type that crosses the boundary are checked.
+///
+/// # Errors
+/// Those of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
+/// [`Header`](ErrorKind::Header), [`Layout`](ErrorKind::Layout), [`Module`](ErrorKind::Module) and
+/// [`Lie`](ErrorKind::Lie).
+pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
+    let (library, bytes) = Library::read(path)?;
+    library.check(policy)?;
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let same_path = |plugin: &&Plugin| plugin.library.canonical() == library.canonical();
+    let mut of_path = loaded.iter().filter(same_path).peekable();
+    let path_is_taken = of_path.peek().is_some();
+    if let Some(plugin) = of_path.find(|plugin| plugin.library.hash() == library.hash()) {
+        return Ok(plugin.clone());
+    }
+    let header = if path_is_taken {
+        // The system's loader knows libraries by their path: asked for a file that was replaced,
+        // it gives the one that was there before.
+        open_copy(&library, &bytes)?
+    } else {
+        open(&library, library.canonical())?
+    };
+    let artefacts = root_module(&library, header)?;
+    let plugin = Plugin { library, artefacts };
+    loaded.push(plugin.clone());
+    Ok(plugin)
+}
+
+fn open(library: &Library, file: &Path) -> Result<&'static LibHeader, Error> {
+    lib_header_from_path(file).map_err(|error| {
+        let error_of = |kind, message: String| Error::new(kind, library.path(), message);
+        let rebuild =
+            format!("rebuild the plugin with a `tremor-pdk` for ABI {}", AbiVersion::CURRENT);
+        match error {
+            LibraryError::OpenError { err, .. } => {
+                error_of(ErrorKind::Open, format!("the system cannot load it: {err}"))
+                    .help("a missing library or symbol has to be installed where plugins run")
+            }
+            LibraryError::GetSymbolError { .. } => {
+                error_of(ErrorKind::Header, "it exports no root module".to_owned()).help(rebuild)
+            }
+            LibraryError::InvalidAbiHeader(found) => error_of(
+                ErrorKind::Header,
+                format!("it was built with abi_stable {}.{}", found.abi_major, found.abi_minor),
+            )
+            .expected("abi_stable 0.11")
+            .help(rebuild),
+            other => error_of(ErrorKind::Header, first_line(&other)).help(rebuild),
+        }
+    })
+}
+
+/// Opens a copy of the library under a name that no other library had.
+fn open_copy(library: &Library, bytes: &[u8]) -> Result<&'static LibHeader, Error> {
+    let copy = copy_path(library.hash());
+    let header = write_new(&copy, bytes)
+        .map_err(|error| unreadable(&copy, &error))
+        .and_then(|()| open(library, &copy));
+    // The loader has the file open; the name is not needed any more. Where that is not allowed,
+    // the file stays in the folder for temporary files.
+    let _ = fs::remove_file(&copy);
+    header
+}
+
+fn copy_path(hash: ContentHash) -> PathBuf {
+    let name = format!("tremor-{}-{hash}{}", std::process::id(), std::env::consts::DLL_SUFFIX);
+    std::env::temp_dir().join(name)
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file: File = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(bytes)
+}
+
+/// Checks what the header says, and only then makes the root module.
+fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<ArtefactRef>, Error> {
+    let path = library.path();
+    let version = header.version_strings();
+    let agrees = version.parsed().is_ok_and(|version| {
+        let says = library.abi_version();
+        version.major == u32::from(says.major) && version.minor == u32::from(says.minor)
+    });
+    if !agrees {
+        let message = format!(
+            "its metadata says that it was built for ABI {}, its header for {version}",
+            library.abi_version()
+        );
+        return Err(lie(path, message));
+    }
+    let Some(plugins) = header.layout() else {
+        return Err(Error::new(
+            ErrorKind::Layout,
+            path,
+            "it does not say how its types are laid out",
+        )
+        .help("export it with `tremor_pdk::export!`"));
+    };
+    // The plugin's types are the interface and the host's the implementation: the host may have
+    // more than the plugin asks for, never less. abi_stable's own check is the other way round.
+    check_layout_compatibility(plugins, PluginModuleRef::LAYOUT)
+        .map_err(|errors| layout::mismatch(library, &errors))?;
+    // SAFETY: the layouts were compared just now. With the arguments in this order the plugin's
+    // root module may lack fields that the host has: all of those are behind the last prefix
+    // field, and read through accessors that look whether they are there.
+    let module = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
+    let module = module.map_err(|error| {
+        let message = format!("it cannot make its root module: {}", first_line(&error));
+        Error::new(ErrorKind::Module, path, message)
+    })?;
+    if module.abi_version() != library.abi_version() {
+        let says = library.abi_version();
+        let message = format!(
+            "its metadata says that it was built for ABI {says}, its module for {}",
+            module.abi_version()
+        );
+        return Err(lie(path, message));
+    }
+    let artefacts: Vec<ArtefactRef> = module.artefacts()().into_iter().collect();
+    same_artefacts(library, &artefacts)?;
+    Ok(artefacts)
+}
+
+fn same_artefacts(library: &Library, artefacts: &[ArtefactRef]) -> Result<(), Error> {
+    let mut found: Vec<_> = artefacts
+        .iter()
+        .map(|artefact| (artefact.kind().as_str(), artefact.name().as_str()))
+        .collect();
+    let mut said: Vec<_> = library
+        .metadata()
+        .artefacts
+        .iter()
+        .map(|artefact| (artefact.kind.as_str(), artefact.name.as_str()))
+        .collect();
+    found.sort_unstable();
+    said.sort_unstable();
+    if found == said {
+        return Ok(());
+    }
+    let list = |artefacts: &[(&str, &str)]| {
+        let names: Vec<_> =
+            artefacts.iter().map(|(kind, name)| format!("{kind} `{name}`")).collect();
+        names.join(", ")
+    };
+    let message = format!("it offers {}; its metadata says {}", list(&found), list(&said));
+    Err(lie(library.path(), message))
+}
+
+fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Lie, path, message)
+        .help("export everything with one `tremor_pdk::export!`, and rebuild the plugin")
+}
+
+/// abi_stable's messages begin with empty lines and go on for pages.
+fn first_line(error: &LibraryError) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next().unwrap_or("no reason given").to_owned()
+}

@@ -1,0 +1,42 @@
+//! Plugins, seen from the host: finding libraries, judging them from the outside, loading them,
+//! and the host's side of the boundary.
+//!
+//! A library goes through these stages, each with errors of its own:
+//! 1. [`Registry::scan`] and [`Library::inspect`] read files and run none of their code.
+//! 2. [`Library::check`] compares the metadata with what this host loads.
+//! 3. [`load`] opens the library, compares the layout of every type that crosses the boundary, and
+//!    only then calls the first function of the plugin.
+//! 4. [`ConnectorFactory::create`] makes an instance, in plain Rust.
+//!
+//! [`Describer`] asks a plugin about its configuration without any of that: in a child process.
+//!
+//! A loaded library stays loaded until the process ends.
+//!
+//! This is the only module of the runtime that knows FFI-safe types.
+
+mod check;
+mod connector;
+mod contain;
+mod describe;
+mod error;
+mod host;
+mod image;
+mod layout;
+mod library;
+mod load;
+mod metrics;
+mod registry;
+mod stream;
+
+pub use self::{
+    check::Policy,
+    connector::ConnectorFactory,
+    describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
+    error::{Error, ErrorKind},
+    host::{HostContext, HostServices},
+    library::{ContentHash, Library},
+    load::{Plugin, load},
+    metrics::{Metric, MetricKind, Metrics},
+    registry::{Problem, Registry, SearchPath},
+};
+pub use tremor_pdk::abi::metadata::{ArtefactMetadata, Metadata};

@@ -1,0 +1,214 @@
+//! Sources and sinks of loaded plugins, in plain Rust: the data path. Nothing here allocates while
+//! all goes well.
+
+use std::{
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use async_ffi::{ContextExt, FfiPoll};
+use tremor_pdk::{
+    Batch, Delivery, Error, Pull, Result, Signal,
+    abi::connector::{
+        self as abi, CallResult, DeliverReply, Outcome, PullKind, PullReply, RawSinkBox,
+        RawSourceBox,
+    },
+    dynamic::{BoxFuture, DynSink, DynSource},
+};
+
+use super::contain::{Contained, panicked};
+
+/// A source of a loaded connector.
+pub(super) struct LoadedSource {
+    raw: RawSourceBox,
+    transactional: bool,
+    /// What was wrong with a batch that came back from a pull that was given up.
+    forged: Option<Error>,
+}
+
+impl LoadedSource {
+    pub(super) fn new(raw: RawSourceBox) -> Self {
+        let transactional = raw.is_transactional();
+        Self { raw, transactional, forged: None }
+    }
+}
+
+impl DynSource for LoadedSource {
+    fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        if let Some(error) = self.forged.take() {
+            return Poll::Ready(Err(error));
+        }
+        let poll = context.with_ffi_context(|context| self.raw.poll_pull(context, batch));
+        let Some(result) = ready("pull", poll) else { return Poll::Pending };
+        // What came before an error counts as well.
+        Poll::Ready(check(batch).and(result.and_then(pull)))
+    }
+
+    fn give_up(&mut self, batch: &mut Batch) {
+        self.raw.give_up(batch);
+        self.forged = check(batch).err();
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.transactional
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.raw.ack(pull).into_result()
+    }
+
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        self.raw.fail(pull).into_result()
+    }
+
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
+        self.raw.on_circuit_breaker(open).into_result()
+    }
+}
+
+/// A plain poll; `None` is pending.
+fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
+    match poll {
+        FfiPoll::Pending => None,
+        FfiPoll::Ready(result) => Some(result.into_result()),
+        FfiPoll::Panicked => Some(Err(panicked(what))),
+    }
+}
+
+/// Empties a batch that points to what is not there, before anybody reads it.
+fn check(batch: &mut Batch) -> Result<()> {
+    batch.validate().inspect_err(|_| {
+        batch.retain(|_, _| false);
+    })
+}
+
+fn pull(reply: PullReply) -> Result<Pull> {
+    match reply.kind {
+        PullKind::EVENTS => Ok(Pull::Events),
+        PullKind::IDLE => Ok(Pull::Idle(Duration::from_nanos(reply.wait_ns))),
+        PullKind::FINISHED => Ok(Pull::Finished),
+        PullKind(unknown) => Err(Error::internal(format!(
+            "the plugin answered a pull with what is not known: {unknown}"
+        ))),
+    }
+}
+
+/// A sink of a loaded connector.
+pub(super) struct LoadedSink {
+    raw: RawSinkBox,
+    /// How many events the delivery under way has: while it is pending they live with the plugin.
+    pending: Option<usize>,
+}
+
+impl LoadedSink {
+    pub(super) fn new(raw: RawSinkBox) -> Self {
+        Self { raw, pending: None }
+    }
+}
+
+impl DynSink for LoadedSink {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut Batch,
+    ) -> Poll<Result<Delivery>> {
+        let events = *self.pending.get_or_insert_with(|| batch.len());
+        let poll = context.with_ffi_context(|context| self.raw.poll_deliver(context, batch));
+        let Some(result) = ready("deliver", poll) else { return Poll::Pending };
+        self.pending = None;
+        Poll::Ready(result.and_then(|reply| delivery(reply, events)))
+    }
+
+    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+        let signal = match signal {
+            Signal::Tick => abi::Signal::TICK,
+            Signal::Drain => abi::Signal::DRAIN,
+            // A signal of the author's crate that this host does not send.
+            _ => return Box::pin(async { Ok(()) }),
+        };
+        let call = self.raw.on_signal(signal);
+        Box::pin(async { Contained::new("on_signal", call).await?.into_result() })
+    }
+}
+
+/// The reply to a delivery of so many events: its ranges are in order, do not overlap and lie
+/// within the batch, or nothing of it is believed.
+fn delivery(reply: DeliverReply, events: usize) -> Result<Delivery> {
+    let mut delivery = Delivery::done();
+    let mut free = 0;
+    for range in reply.exceptions {
+        let start = range.start as usize;
+        let end = start.saturating_add(range.len as usize);
+        if start < free || end > events {
+            return Err(Error::internal(format!(
+                "the plugin answered a delivery of {events} events with what became of events \
+                 {start} to {end}, after those up to {free}"
+            )));
+        }
+        free = end;
+        match range.outcome {
+            Outcome::DELIVERED => {}
+            Outcome::FAILED => delivery.failed(start..end, range.error),
+            Outcome::RETRY => delivery.retry(start..end, range.error),
+            Outcome(unknown) => {
+                return Err(Error::internal(format!(
+                    "the plugin answered a delivery with what is not known: {unknown}"
+                )));
+            }
+        }
+    }
+    Ok(delivery)
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{
+        Error, ErrorKind, Pull,
+        abi::connector::{DeliverReply, Outcome, OutcomeRange, PullKind, PullReply},
+    };
+
+    use super::{delivery, pull};
+
+    fn reply(ranges: &[(u32, u32, Outcome)]) -> DeliverReply {
+        let range = |&(start, len, outcome)| OutcomeRange {
+            start,
+            len,
+            outcome,
+            error: Error::timeout("too slow"),
+        };
+        DeliverReply { exceptions: ranges.iter().map(range).collect() }
+    }
+
+    #[test]
+    fn ranges_in_order_and_in_bounds_are_believed() {
+        let reply =
+            reply(&[(0, 1, Outcome::FAILED), (1, 2, Outcome::DELIVERED), (3, 1, Outcome::RETRY)]);
+        let delivery = delivery(reply, 4).unwrap();
+        let told: Vec<_> =
+            delivery.exceptions().iter().map(|e| (e.events.clone(), e.retry)).collect();
+        assert_eq!(told, [(0..1, false), (3..4, true)]);
+    }
+
+    #[test]
+    fn ranges_that_cannot_be_and_unknown_outcomes_are_errors() {
+        for ranges in [
+            &[(0, 5, Outcome::FAILED)][..],
+            &[(4, 1, Outcome::FAILED)],
+            &[(u32::MAX, u32::MAX, Outcome::RETRY)],
+            &[(1, 2, Outcome::FAILED), (2, 1, Outcome::RETRY)],
+            &[(2, 1, Outcome::FAILED), (0, 1, Outcome::FAILED)],
+            &[(0, 1, Outcome(9))],
+        ] {
+            let error = delivery(reply(ranges), 4).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::INTERNAL, "{ranges:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_answer_to_a_pull_is_an_error() {
+        let known = pull(PullReply { kind: PullKind::FINISHED, wait_ns: 0 });
+        assert_eq!(known.unwrap(), Pull::Finished);
+        let unknown = pull(PullReply { kind: PullKind(7), wait_ns: 0 });
+        assert_eq!(unknown.unwrap_err().kind(), ErrorKind::INTERNAL);
+    }
+}

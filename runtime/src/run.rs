@@ -1,0 +1,93 @@
+//! Running flows in this process, from the first pull to the last report.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::{
+    components::Components,
+    engine::{self, Report},
+    executor,
+    flow::{self, Flow},
+};
+
+/// Ends all flows of a run. Clones end the same run.
+#[derive(Clone, Debug, Default)]
+pub struct Stopper(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    flows: Vec<engine::Handle>,
+    drains: bool,
+    stops: bool,
+}
+
+impl Stopper {
+    /// Sources bring nothing more; what is under way still arrives.
+    pub fn drain(&self) {
+        let mut state = self.lock();
+        state.drains = true;
+        state.flows.iter().for_each(engine::Handle::drain);
+    }
+
+    /// Everything ends where it is.
+    pub fn stop(&self) {
+        let mut state = self.lock();
+        state.stops = true;
+        state.flows.iter().for_each(engine::Handle::stop);
+    }
+
+    /// What a signal means: the first drains, the second stops.
+    pub fn signal(&self) {
+        if self.lock().drains { self.stop() } else { self.drain() }
+    }
+
+    fn add(&self, flow: engine::Handle) {
+        let mut state = self.lock();
+        if state.drains {
+            flow.drain();
+        }
+        if state.stops {
+            flow.stop();
+        }
+        state.flows.push(flow);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
+/// Once a flow drains, it has `deadline` for that.
+///
+/// # Errors
+/// What keeps a flow from starting: a library that does not load, say. No flow runs then.
+pub fn run(
+    flows: &[(&Flow, &Components)],
+    stopper: &Stopper,
+    deadline: Duration,
+) -> Result<Vec<Report>, flow::Error> {
+    let mut planned = Vec::with_capacity(flows.len());
+    for (flow, components) in flows {
+        planned.push(engine::Flow::plan(flow, &mut |connector| {
+            components.connector(flow, connector, stopper)
+        })?);
+    }
+    let running: Vec<_> = planned
+        .into_iter()
+        .map(|flow| {
+            let running = flow.start();
+            stopper.add(running.handle());
+            executor::spawn(running.name().to_owned(), running.ended(deadline))
+        })
+        .collect();
+    Ok(executor::block_on(async {
+        let mut reports = Vec::with_capacity(running.len());
+        for flow in running {
+            reports.push(flow.await);
+        }
+        reports
+    }))
+}

@@ -1,0 +1,121 @@
+//! Asking plugins about their configuration, whatever they answer.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+use serde_json::json;
+use tremor_runtime::plugin::{Describer, Error, ErrorKind, Library, Policy};
+
+use crate::support::library;
+
+fn describer() -> Describer {
+    Describer::new(Policy::default())
+        .program(env!("CARGO_BIN_EXE_tremor"))
+        .timeout(Duration::from_secs(60))
+        .cache(None)
+}
+
+/// A program that sets the hostile plugin's switch, which is for the whole process, and goes on as
+/// the binary; or does something else.
+fn script(folder: &Path, text: &str) -> std::path::PathBuf {
+    let path = folder.join("tremor.sh");
+    let text = format!("#!/bin/sh\n{text}\n").replace("@TREMOR@", env!("CARGO_BIN_EXE_tremor"));
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+fn hostile() -> Library {
+    Library::inspect(&library("fixture-hostile")).unwrap()
+}
+
+/// What becomes of asking for the hostile plugin's schema when the child is this script.
+fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value>, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(folder.path(), text);
+    describer().program(program).timeout(timeout).config_schema(&hostile(), "hostile")
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_schema_comes_from_the_author_s_type() {
+    let library = Library::inspect(&library("fixture-relay")).unwrap();
+    let schema = describer().config_schema(&library, "relay").unwrap().unwrap();
+    assert_eq!(schema["properties"]["count"]["type"], "integer");
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(describer().config_schema(&library, "nothing").unwrap(), None);
+}
+
+#[test]
+fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
+    let relay = Library::inspect(&library("fixture-relay")).unwrap();
+    describer().validate(&relay, "relay", &json!({ "count": 1_000 })).unwrap();
+    let error = describer().validate(&relay, "relay", &json!({ "count": 1_001 })).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Configuration);
+    assert_eq!(error.message(), "`count` is 1001, at most 1,000");
+    for (fault, said) in
+        [("validate_error", "hostile: ValidateError"), ("validate_panic", "panicked in validate")]
+    {
+        let error = describer().validate(&hostile(), "hostile", &json!({ "fault": fault }));
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+        assert!(error.message().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
+    let ask = |fault: &str, timeout| {
+        let describer = describer().timeout(timeout);
+        let error = describer.validate(&hostile(), "hostile", &json!({ "fault": fault }));
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Describe, "{error}");
+        error.to_string()
+    };
+    assert!(ask("validate_crash", LONG).contains("signal"));
+    assert!(ask("validate_hang", Duration::from_millis(500)).contains("within 500ms"));
+    let crashed = with_script("TREMOR_HOSTILE_SCHEMA=crash exec @TREMOR@ \"$@\"", LONG);
+    assert!(crashed.unwrap_err().to_string().contains("signal"));
+    let hung =
+        with_script("TREMOR_HOSTILE_SCHEMA=hang exec @TREMOR@ \"$@\"", Duration::from_millis(500));
+    assert!(hung.unwrap_err().to_string().contains("within 500ms"));
+    let panicked = with_script("TREMOR_HOSTILE_SCHEMA=panic exec @TREMOR@ \"$@\"", LONG);
+    assert_eq!(panicked.unwrap(), None, "its constructor is what checks");
+}
+
+#[test]
+fn what_a_plugin_prints_is_not_taken_for_an_answer() {
+    let chatty = with_script("TREMOR_HOSTILE_SCHEMA=chatter exec @TREMOR@ \"$@\"", LONG);
+    assert!(chatty.unwrap().unwrap()["properties"]["fault"].is_object());
+    for nonsense in ["echo '{}'", "echo 'tremor-plugin-describe: {\"maybe\": 1}'", "true"] {
+        let error = with_script(nonsense, LONG).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Describe);
+        assert!(error.to_string().contains("cannot be understood"), "{error}");
+    }
+    let failed = with_script("echo 'no such thing' >&2; exit 7", LONG).unwrap_err().to_string();
+    assert!(failed.contains("exit status: 7") && failed.contains("no such thing"), "{failed}");
+    let missing = describer().program("/nonexistent/tremor");
+    let error = missing.config_schema(&hostile(), "hostile").unwrap_err();
+    assert!(error.to_string().contains("`/nonexistent/tremor` cannot be run"), "{error}");
+}
+
+#[test]
+fn schemas_are_cached_by_contents_and_a_broken_cache_is_only_slow() {
+    let folder = tempfile::tempdir().unwrap();
+    let cached = describer().cache(Some(folder.path()));
+    let offline = cached.clone().program("/nonexistent/tremor");
+    let schema = cached.config_schema(&hostile(), "hostile").unwrap();
+    assert!(schema.is_some());
+    assert_eq!(offline.config_schema(&hostile(), "hostile").unwrap(), schema, "nobody was asked");
+
+    let entry = fs::read_dir(folder.path().join("schemas")).unwrap().next().unwrap().unwrap();
+    fs::write(entry.path(), "{\"version\":1").unwrap();
+    assert!(offline.config_schema(&hostile(), "hostile").is_err(), "no entry any more");
+    assert_eq!(cached.config_schema(&hostile(), "hostile").unwrap(), schema);
+    assert_eq!(offline.config_schema(&hostile(), "hostile").unwrap(), schema, "written again");
+
+    let file = folder.path().join("file");
+    fs::write(&file, "no folder").unwrap();
+    let broken = describer().cache(Some(&file));
+    assert_eq!(broken.config_schema(&hostile(), "hostile").unwrap(), schema);
+}

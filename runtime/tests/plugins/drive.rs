@@ -1,0 +1,105 @@
+//! Driving connectors by hand, as the engine does.
+
+use std::{
+    future::poll_fn,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use serde_json::Value;
+use tremor_pdk::{
+    Batch, Delivery, Error, Pull, Result,
+    dynamic::{DynConnector, DynSink, DynSource},
+};
+use tremor_runtime::{
+    executor::block_on,
+    plugin::{ConnectorFactory, HostContext, HostServices, Library, Policy},
+};
+
+/// Counts what a component asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) lost: Arc<AtomicU32>,
+    pub(crate) stops: Arc<AtomicU32>,
+}
+
+impl HostServices for Asked {
+    fn connection_lost(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn request_stop(&self, _graceful: bool, _reason: &str) {
+        self.stops.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn host(id: &str) -> Arc<HostContext> {
+    HostContext::new(id, "/", Asked::default())
+}
+
+pub(crate) fn factory(library: &Path, name: &str) -> ConnectorFactory {
+    let library = Library::inspect(library).unwrap();
+    ConnectorFactory::load(&library, name, Policy::default()).unwrap()
+}
+
+/// An instance with everything that the engine would have made of it by the time events flow.
+pub(crate) struct Instance {
+    pub(crate) connector: Box<dyn DynConnector>,
+    pub(crate) source: Option<Box<dyn DynSource>>,
+    pub(crate) sink: Option<Box<dyn DynSink>>,
+}
+
+impl Instance {
+    pub(crate) fn start(
+        factory: &ConnectorFactory,
+        config: &Value,
+        host: Arc<HostContext>,
+    ) -> Result<Self> {
+        let id = host.component().to_owned();
+        let mut connector = factory.create(&id, config, host)?;
+        block_on(async {
+            let mut attempt = 1;
+            while !connector.connect(attempt).await? {
+                attempt += 1;
+                if attempt > 3 {
+                    return Err(Error::connection_refused("not connected after three attempts"));
+                }
+            }
+            let source = connector.create_source().await?;
+            let sink = connector.create_sink().await?;
+            connector.on_start().await?;
+            Ok(Self { connector, source, sink })
+        })
+    }
+
+    pub(crate) fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        let source = self.source.as_mut().expect("a source");
+        block_on(poll_fn(|context| source.poll_pull(context, batch)))
+    }
+
+    /// Pulls until the source is finished, and gives the text of all messages.
+    pub(crate) fn pull_all(&mut self) -> Result<Vec<String>> {
+        let mut messages = Vec::new();
+        loop {
+            let mut batch = Batch::new();
+            let pull = self.pull(&mut batch)?;
+            let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
+            messages.extend(batch.events().iter().map(text));
+            if pull == Pull::Finished {
+                return Ok(messages);
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Delivery> {
+        let mut batch = Batch::new();
+        for message in messages {
+            batch.push_message(0, message.as_bytes());
+        }
+        let sink = self.sink.as_mut().expect("a sink");
+        block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+    }
+}

@@ -1,0 +1,125 @@
+//! Loading: which library one gets, and what is found out on the way.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use object::{Object, ObjectSection};
+use serde_json::json;
+use tremor_runtime::plugin::{ConnectorFactory, ErrorKind, Library, Policy, load};
+
+use crate::{
+    drive::{Instance, factory, host},
+    support::{library, library_with_flags},
+};
+
+#[test]
+fn two_plugins_and_two_instances_of_each_run_in_one_process() {
+    // The runtime's first attempt gave the first library for every path.
+    let relay = factory(&library("fixture-relay"), "relay");
+    let hostile = factory(&library("fixture-hostile"), "hostile");
+    let start = |factory: &ConnectorFactory, id: &str, count: u64| {
+        Instance::start(factory, &json!({ "count": count }), host(id)).unwrap()
+    };
+    let mut instances = [
+        start(&relay, "a", 2),
+        start(&hostile, "b", 3),
+        start(&relay, "c", 1),
+        start(&hostile, "d", 1),
+    ];
+    let pulled = instances.each_mut().map(|instance| instance.pull_all().unwrap());
+    assert_eq!(pulled, [&["a 0", "a 1"][..], &["0", "1", "2"], &["c 0"], &["0"]]);
+    for instance in &mut instances {
+        instance.deliver(&["x", "y"]).unwrap();
+    }
+}
+
+#[test]
+fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plugin.so");
+    fs::copy(library("fixture-relay"), &path).unwrap();
+    let first = load(&path, Policy::default()).unwrap();
+    let linked = folder.path().join("link.so");
+    std::os::unix::fs::symlink(&path, &linked).unwrap();
+    let again = load(&linked, Policy::default()).unwrap();
+    assert_eq!(again.library().path(), path, "the same as before");
+
+    // Replaced as installers do, under the same name: the loader's cache must not fool us.
+    let other = folder.path().join("other.so");
+    fs::copy(library("fixture-hostile"), &other).unwrap();
+    fs::rename(&other, &path).unwrap();
+    let replaced = factory(&path, "hostile");
+    assert_ne!(replaced.plugin().library().hash(), first.library().hash());
+    let mut instance = Instance::start(&replaced, &json!({ "count": 1 }), host("new")).unwrap();
+    assert_eq!(instance.pull_all().unwrap(), ["0"]);
+}
+
+/// A copy of the relay in which the metadata differs: `old` becomes `new`, of the same length.
+fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
+    assert_eq!(old.len(), new.len());
+    let mut bytes = fs::read(library("fixture-relay")).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let (start, len) = file.section_by_name(".tremor").unwrap().file_range().unwrap();
+    let start = usize::try_from(start).unwrap();
+    let record = &mut bytes[start..start + usize::try_from(len).unwrap()];
+    let at = record.windows(old.len()).position(|window| window == old.as_bytes()).unwrap();
+    record[at..at + new.len()].copy_from_slice(new.as_bytes());
+    let path = folder.join("altered.so");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = with_other_metadata(folder.path(), "\"abi\":\"1.", "\"abi\":\"2.");
+    let error = load(&path, Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AbiVersion);
+    let text = error.to_string();
+    for part in ["built for ABI 2.1", "this tremor speaks ABI 1.1", "help: rebuild the plugin"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_library_whose_metadata_lies_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    for (old, new) in [
+        ("\"abi\":\"1.1\"", "\"abi\":\"1.0\""),
+        ("\"name\":\"relay\"", "\"name\":\"delay\""),
+        ("\"kind\":\"connector\"", "\"kind\":    \"codec\""),
+    ] {
+        let path = with_other_metadata(folder.path(), old, new);
+        let error = load(&path, Policy::default()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lie, "{new}: {error}");
+    }
+    let path =
+        with_other_metadata(folder.path(), "\"kind\":\"connector\"", "\"kind\":\"connectar\"");
+    assert_eq!(load(&path, Policy::default()).unwrap_err().kind(), ErrorKind::BadMetadata);
+}
+
+#[test]
+fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
+    let path = library_with_flags("fixture-abort", &["-C", "panic=abort"]);
+    let error = load(&path, Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PanicAbort);
+    assert!(error.to_string().contains("help: remove `panic = \"abort\"`"), "{error}");
+    let policy = Policy { allow_panic_abort: true };
+    let library = Library::inspect(&path).unwrap();
+    let factory = ConnectorFactory::load(&library, "abort", policy).unwrap();
+    factory.create("a", &json!({}), host("a")).unwrap();
+}
+
+#[test]
+fn an_artefact_that_a_library_does_not_have_is_an_error_that_names_both() {
+    let library = Library::inspect(&library("fixture-relay")).unwrap();
+    let error = ConnectorFactory::load(&library, "nothing", Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownArtefact);
+    assert!(
+        error
+            .to_string()
+            .ends_with("libfixture_relay.so: this plugin offers no connector `nothing`")
+    );
+}

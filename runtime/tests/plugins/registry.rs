@@ -1,0 +1,45 @@
+//! Search paths.
+
+use std::fs;
+
+use tremor_runtime::plugin::{ErrorKind, Registry, SearchPath};
+
+use crate::support::library;
+
+#[test]
+fn a_name_that_two_plugins_offer_is_a_problem_and_an_error_once_it_is_used() {
+    let paths = [
+        SearchPath::new(library("fixture-relay"), "test"),
+        SearchPath::new(library("fixture-impostor"), "test"),
+    ];
+    let (registry, problems) = Registry::scan(&paths);
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!(problem.error.kind(), ErrorKind::NameTaken);
+    let error = registry.find("connector", "relay").unwrap_err();
+    for name in ["libfixture_relay.so", "libfixture_impostor.so", "`relay`", "help: remove one"] {
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    // What only one of them offers can be used.
+    let unique = registry.find("connector", "unique").unwrap().unwrap();
+    assert_eq!(unique.path(), paths[1].path);
+    assert_eq!(registry.names("connector"), ["relay", "unique"]);
+    assert!(registry.find("codec", "relay").unwrap().is_none());
+}
+
+#[test]
+fn copies_and_links_of_one_library_are_one_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let original = library("fixture-relay");
+    let deps = folder.path().join("deps");
+    fs::create_dir(&deps).unwrap();
+    fs::copy(&original, folder.path().join("librelay.so")).unwrap();
+    fs::copy(&original, deps.join("librelay.so")).unwrap();
+    std::os::unix::fs::symlink(&original, deps.join("link.so")).unwrap();
+    let paths = [folder.path(), &deps, &original].map(|path| SearchPath::new(path, "test"));
+    let (registry, problems) = Registry::scan(&paths);
+    assert!(problems.is_empty(), "{problems:?}");
+    let found = registry.find("connector", "relay").unwrap().unwrap();
+    assert_eq!(found.path(), folder.path().join("librelay.so"), "the first is the one");
+    assert_eq!(registry.libraries().len(), 1);
+    assert_eq!(registry.searched(), paths.map(|path| path.path));
+}

@@ -1,0 +1,136 @@
+//! Plugins of other versions of the ABI, and of the same version with other layouts.
+
+use serde_json::json;
+use tremor_pdk::Signal;
+use tremor_runtime::{
+    executor::block_on,
+    plugin::{Describer, ErrorKind, Library, Policy, load},
+};
+
+use crate::{
+    drive::{Instance, factory, host},
+    support::derive::{self, Change},
+};
+
+/// A method that the sink has since 1.1, where it is declared.
+const METHOD: Change<'static> = (
+    "tremor-pdk/abi/src/connector.rs",
+    "
+    /// Something other than events. Since ABI 1.1; without it, signals pass the sink by.
+    fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
+        let _ = signal;
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+",
+    "",
+);
+
+/// Where the plugin's side implements it. It stays as a method that nobody calls.
+const ADAPTER: Change<'static> = (
+    "tremor-pdk/src/ffi/stream.rs",
+    "
+    fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
+    "
+}
+
+impl FfiSink {
+    #[allow(dead_code)]
+    fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
+);
+
+/// A field that artefacts have since 1.1.
+const FIELD: Change<'static> = (
+    "tremor-pdk/abi/src/module.rs",
+    "
+    pub validate: extern \"C\" fn(&Value<'static>) -> RResult<(), PluginError>,",
+    "",
+);
+
+/// The documentation of that field, which would be that of nothing.
+const FIELD_DOCS: Change<'static> = (
+    "tremor-pdk/abi/src/module.rs",
+    "
+    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
+    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.",
+    "",
+);
+
+/// Where the plugin's side sets it.
+const SET: Change<'static> =
+    ("tremor-pdk/src/ffi/module.rs", "\n        validate: validate::<C>,", "");
+
+/// A plugin of another version of the ABI, with changes.
+fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::PathBuf {
+    let version = derive::abi_version(version);
+    let version = version.iter().map(|(file, old, new)| (*file, *old, &**new));
+    derive::plugin(name, &version.chain(changes.iter().copied()).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_previous_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
+    let changes = [METHOD, ADAPTER, FIELD, FIELD_DOCS, SET];
+    let path = of_version("abi-previous-minor", "1.0.0", &changes);
+    assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "1.0");
+    let context = host("old");
+    let old = factory(&path, "relay");
+    let mut instance = Instance::start(&old, &json!({ "count": 2 }), context.clone()).unwrap();
+    assert_eq!(instance.pull_all().unwrap(), ["old 0", "old 1"]);
+    assert_eq!(instance.deliver(&["good", "bad"]).unwrap().exceptions().len(), 1);
+    assert_eq!(context.metrics().snapshot()[0].value, 1.0);
+    // The method: signals pass it by, so that the second drain is no error.
+    let sink = instance.sink.as_mut().unwrap();
+    block_on(sink.on_signal(Signal::Drain)).unwrap();
+    block_on(sink.on_signal(Signal::Drain)).unwrap();
+    // The field: nothing beyond the schema is checked.
+    let library = Library::inspect(&path).unwrap();
+    let describer =
+        Describer::new(Policy::default()).program(env!("CARGO_BIN_EXE_tremor")).cache(None);
+    describer.validate(&library, "relay", &json!({ "count": 5_000 })).unwrap();
+    assert!(describer.config_schema(&library, "relay").unwrap().is_some());
+    // A plugin of this version beside it has all of it.
+    let new = factory(&crate::support::library("fixture-relay"), "relay");
+    let mut instance = Instance::start(&new, &json!({ "count": 1 }), host("new")).unwrap();
+    let sink = instance.sink.as_mut().unwrap();
+    block_on(sink.on_signal(Signal::Drain)).unwrap();
+    block_on(sink.on_signal(Signal::Drain)).unwrap_err();
+}
+
+#[test]
+fn the_next_minor_is_refused_on_one_screen() {
+    let method: Change<'_> = (
+        METHOD.0,
+        METHOD.1,
+        &format!(
+            "{}
+    /// What a later minor adds.
+    fn on_idle(&mut self) {{}}
+",
+            METHOD.1
+        ),
+    );
+    let path = of_version("abi-next-minor", "1.2.0", &[method]);
+    let error = load(&path, Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AbiVersion);
+    let text = error.to_string();
+    assert!(text.lines().count() <= 5, "{text}");
+    for part in ["ABI 1.2", "this tremor speaks ABI 1.1", "help: update tremor"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn another_layout_under_the_same_version_is_refused_on_one_screen() {
+    let wider: Change<'_> = (
+        "tremor-pdk/abi/src/batch/mod.rs",
+        "    /// In bytes of payload.\n    pub bytes: u32,",
+        "    /// In bytes of payload.\n    pub bytes: u64,",
+    );
+    let path = derive::plugin("abi-other-layout", &[wider]);
+    let error = load(&path, Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Layout, "{error}");
+    let text = error.to_string();
+    assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
+    for part in ["`Limit`", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

@@ -1,0 +1,100 @@
+//! Plugins for tests, built when a test asks for them: `cargo test` does not build the `cdylib`s of
+//! other packages by itself.
+
+// Each test binary uses what it needs of this.
+#![allow(dead_code)]
+
+pub mod derive;
+
+use std::{
+    collections::HashMap,
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+/// The folder of the workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the runtime is a folder of the workspace")
+}
+
+/// The target folder that this test was built in.
+pub fn target_folder() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("cargo's folder for tests is in `target`")
+}
+
+/// The path of the plugin library of this package of the workspace, built if it has to be: in the
+/// profile and target folder of this test.
+pub fn library(package: &str) -> PathBuf {
+    cached(package, || build(workspace(), &["build", "--package", package], package))
+}
+
+/// As [`library`], with further flags for the compiler of that one crate. No test may ask for the
+/// same package without them.
+pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
+    let arguments = ["rustc", "--package", package, "--lib"];
+    let all: Vec<_> = arguments.iter().chain(&["--"]).chain(flags).copied().collect();
+    cached(package, || build(workspace(), &all, package))
+}
+
+/// Builds each thing once a process, one after the other.
+pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
+    static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let built = built.get_or_insert_default();
+    built.entry(what.to_owned()).or_insert_with(make).clone()
+}
+
+/// Runs cargo in `folder` and says where the library of `package` is: in the profile and target
+/// folder of this test.
+///
+/// # Panics
+/// Where the build fails: the compiler's messages are on stderr.
+pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .arg(arguments[0])
+        .arg("--target-dir")
+        .arg(target_folder())
+        .args(["--profile", &profile()]);
+    built_library(cargo.arg(JSON).args(&arguments[1..]).current_dir(folder), package)
+}
+
+/// What makes cargo say what it built, and leaves what the compiler says to people.
+pub const JSON: &str = "--message-format=json-render-diagnostics";
+
+/// Runs a cargo that is set up for that, with [`JSON`], and says where the library of `package`
+/// is.
+///
+/// # Panics
+/// As [`build`].
+pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
+    let output = cargo.stderr(Stdio::inherit()).output().expect("cargo can be run");
+    assert!(output.status.success(), "cannot build `{package}`; see the compiler's messages above");
+    let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
+    let target = package.replace('-', "_");
+    let library = |message: serde_json::Value| {
+        let files =
+            message["filenames"].as_array().filter(|_| message["target"]["name"] == target)?;
+        let mut files = files.iter().filter_map(|file| file.as_str()).map(PathBuf::from);
+        files.find(|file| file.extension() == Some(OsStr::new(env::consts::DLL_EXTENSION)))
+    };
+    let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
+    messages.filter_map(library).last().unwrap_or_else(|| panic!("`{package}` has no library"))
+}
+
+/// The profile that this test was built in: its folder's name, but for the one that differs.
+fn profile() -> String {
+    let test = env::current_exe().expect("a test has a path");
+    let folder = test.parent().and_then(Path::parent).and_then(Path::file_name);
+    match folder.and_then(OsStr::to_str) {
+        Some("debug") | None => "dev".to_owned(),
+        Some(profile) => profile.to_owned(),
+    }
+}

@@ -1,0 +1,151 @@
+//! The switches.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    prelude::*,
+    schemars::{Schema, SchemaGenerator},
+};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub enum Fault {
+    /// Nothing: the source sends, the sink takes.
+    None,
+    /// The constructor returns an error of kind configuration.
+    ConstructorError,
+    /// The constructor panics.
+    ConstructorPanic,
+    /// `validate` returns an error of kind configuration.
+    ValidateError,
+    /// `validate` panics.
+    ValidatePanic,
+    /// `validate` ends the process.
+    ValidateCrash,
+    /// `validate` never returns.
+    ValidateHang,
+    /// `connect` answers that it is not connected yet.
+    ConnectRefused,
+    /// `connect` returns an error of kind authentication, which is final.
+    ConnectError,
+    /// `connect` panics.
+    ConnectPanic,
+    /// `create_source` panics.
+    SourcePanic,
+    /// `create_sink` panics.
+    SinkPanic,
+    /// `on_start` panics.
+    StartPanic,
+    /// A pull returns an error of kind internal.
+    PullError,
+    /// A pull returns an error of kind connection lost.
+    PullLost,
+    /// A pull panics.
+    PullPanic,
+    /// A pull is never ready.
+    PullHang,
+    /// A pull brings an event that points outside of its batch.
+    ForgedBatch,
+    /// A delivery returns an error of kind internal.
+    DeliverError,
+    /// A delivery returns an error of kind connection lost.
+    DeliverLost,
+    /// A delivery returns an error of kind timeout.
+    DeliverTimeout,
+    /// A delivery fails every event, with an error of kind bad data.
+    DeliverReject,
+    /// A delivery panics.
+    DeliverPanic,
+    /// A delivery is never ready.
+    DeliverHang,
+    /// A delivery is answered with events that it did not have.
+    DeliverLie,
+    /// A signal to the sink panics.
+    SignalPanic,
+    /// `on_drain` panics.
+    DrainPanic,
+    /// `on_stop` returns an error.
+    StopError,
+    /// `on_stop` panics.
+    StopPanic,
+    /// `on_stop` is never ready.
+    StopHang,
+    /// Dropping the connector, the source and the sink panics.
+    DropPanic,
+    /// A task on the host's executor panics, started by the constructor.
+    TaskPanic,
+}
+
+/// Which fault, when, and what happens otherwise.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// What goes wrong.
+    #[serde(default = "none")]
+    #[schemars(schema_with = "fault_schema")]
+    pub fault: Fault,
+    /// How many events the source sends, or the sink takes, before the fault in a pull or a
+    /// delivery.
+    #[serde(default)]
+    pub after: u64,
+    /// How often the fault happens in this process, over all instances; always, if it is not set.
+    #[serde(default)]
+    pub times: Option<u32>,
+    /// How many events the source sends before it is finished: `0`, `1`, ….
+    #[serde(default = "ten")]
+    pub count: u64,
+}
+
+fn none() -> Fault {
+    Fault::None
+}
+
+fn ten() -> u64 {
+    10
+}
+
+/// How often a fault has happened in this process. A well-behaved plugin has no statics.
+static HAPPENED: AtomicU32 = AtomicU32::new(0);
+
+impl Config {
+    /// Whether `fault` happens here and now.
+    pub fn happens(&self, fault: Fault) -> bool {
+        if self.fault != fault {
+            return false;
+        }
+        let Some(times) = self.times else { return true };
+        let count = |happened: u32| (happened < times).then_some(happened + 1);
+        HAPPENED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count).is_ok()
+    }
+}
+
+/// Blocks for good, or ends the process: `TREMOR_HOSTILE_SCHEMA` says what the schema does, as it
+/// is made before there is a configuration.
+fn fault_schema(generator: &mut SchemaGenerator) -> Schema {
+    match std::env::var("TREMOR_HOSTILE_SCHEMA").as_deref() {
+        Ok("panic") => panic!("hostile schema"),
+        Ok("crash") => std::process::abort(),
+        Ok("hang") => hang(),
+        Ok("chatter") => chatter(),
+        _ => {}
+    }
+    generator.subschema_for::<Fault>()
+}
+
+#[allow(clippy::print_stdout)] // that is what is wrong with it
+fn chatter() {
+    println!("{{\"hello\": \"this is not for you\"}}");
+}
+
+/// Never returns.
+pub fn hang() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(3_600));
+    }
+}

@@ -1,0 +1,196 @@
+//! A plugin that misbehaves on demand: `config: { fault: … }`, see [`Fault`](config::Fault). The
+//! host must survive each of them with an error that says what happened.
+
+pub mod config;
+
+use std::future::pending;
+
+use tremor_pdk::prelude::*;
+
+use config::{Config, Fault, hang};
+
+/// The connector.
+pub struct Hostile {
+    config: Config,
+    host: Host,
+}
+
+/// Fails in the way that the switch says, if it is the one that is set.
+macro_rules! fault {
+    ($config:expr, panic: $fault:ident) => {
+        assert!(!$config.happens(Fault::$fault), "hostile: {:?}", Fault::$fault)
+    };
+    ($config:expr, $kind:ident: $fault:ident) => {
+        if $config.happens(Fault::$fault) {
+            return Err(Error::$kind(format!("hostile: {:?}", Fault::$fault)));
+        }
+    };
+}
+
+impl Connector for Hostile {
+    const NAME: &'static str = "hostile";
+    const DESCRIPTION: &'static str = "Misbehaves on demand.";
+    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
+    type Config = Config;
+    type Source = HostileSource;
+    type Sink = HostileSink;
+
+    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
+        fault!(config, configuration: ConstructorError);
+        fault!(config, panic: ConstructorPanic);
+        if config.happens(Fault::TaskPanic) {
+            host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
+        }
+        Ok(Self { config, host })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        fault!(config, configuration: ValidateError);
+        fault!(config, panic: ValidatePanic);
+        if config.happens(Fault::ValidateCrash) {
+            std::process::abort();
+        }
+        if config.happens(Fault::ValidateHang) {
+            hang();
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        fault!(self.config, authentication: ConnectError);
+        fault!(self.config, panic: ConnectPanic);
+        Ok(!self.config.happens(Fault::ConnectRefused))
+    }
+
+    async fn create_source(&mut self) -> Result<Option<HostileSource>> {
+        fault!(self.config, panic: SourcePanic);
+        Ok(Some(HostileSource { config: self.config.clone(), sent: 0 }))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
+        fault!(self.config, panic: SinkPanic);
+        Ok(Some(HostileSink { config: self.config.clone(), taken: 0 }))
+    }
+
+    async fn on_start(&mut self) -> Result<()> {
+        tremor_pdk::debug!(self.host, "starting with {:?}", self.config.fault);
+        fault!(self.config, panic: StartPanic);
+        Ok(())
+    }
+
+    async fn on_drain(&mut self) -> Result<()> {
+        fault!(self.config, panic: DrainPanic);
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        fault!(self.config, internal: StopError);
+        fault!(self.config, panic: StopPanic);
+        if self.config.happens(Fault::StopHang) {
+            pending::<()>().await;
+        }
+        Ok(())
+    }
+}
+
+/// The source.
+pub struct HostileSource {
+    config: Config,
+    sent: u64,
+}
+
+impl Source for HostileSource {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        while self.sent < self.config.count && !batch.is_full() {
+            if self.sent >= self.config.after {
+                // What was sent before the fault is pulled before it.
+                if !batch.is_empty() && self.faults_in_pulls() {
+                    return Ok(Pull::Events);
+                }
+                fault!(self.config, internal: PullError);
+                fault!(self.config, connection_lost: PullLost);
+                fault!(self.config, panic: PullPanic);
+                if self.config.happens(Fault::PullHang) {
+                    pending::<()>().await;
+                }
+            }
+            batch.push_message(0, self.sent.to_string().as_bytes());
+            self.sent += 1;
+            if self.sent > self.config.after && self.config.happens(Fault::ForgedBatch) {
+                forge(batch);
+                return Ok(Pull::Events);
+            }
+        }
+        Ok(if batch.is_empty() { Pull::Finished } else { Pull::Events })
+    }
+}
+
+impl HostileSource {
+    fn faults_in_pulls(&self) -> bool {
+        use Fault::{PullError, PullHang, PullLost, PullPanic};
+        [PullError, PullLost, PullPanic, PullHang].contains(&self.config.fault)
+    }
+}
+
+/// Makes the last event of the batch a value that the batch does not have.
+fn forge(batch: &mut Batch) {
+    const KIND_OF_A_DOCUMENT: u8 = 2;
+    const OFFSET_OF_THE_PAYLOAD: usize = 8;
+    let Some(event) = batch.events_mut().last_mut() else { return };
+    let event = std::ptr::from_mut(event).cast::<u8>();
+    // SAFETY: an event is 64 bytes without a pointer in it; every value of these is one that an
+    // event can have.
+    unsafe {
+        event.write(KIND_OF_A_DOCUMENT);
+        event.add(OFFSET_OF_THE_PAYLOAD).cast::<u32>().write(u32::MAX);
+    }
+}
+
+/// The sink.
+pub struct HostileSink {
+    config: Config,
+    taken: u64,
+}
+
+impl Sink for HostileSink {
+    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        let mut delivery = Delivery::done();
+        if self.taken >= self.config.after {
+            fault!(self.config, internal: DeliverError);
+            fault!(self.config, connection_lost: DeliverLost);
+            fault!(self.config, timeout: DeliverTimeout);
+            fault!(self.config, panic: DeliverPanic);
+            if self.config.happens(Fault::DeliverHang) {
+                pending::<()>().await;
+            }
+            if self.config.happens(Fault::DeliverReject) {
+                delivery.failed(0..batch.len(), Error::bad_data("hostile: DeliverReject"));
+            }
+            if self.config.happens(Fault::DeliverLie) {
+                let behind = batch.len() + 1;
+                delivery.failed(behind..behind + 1, Error::bad_data("hostile: DeliverLie"));
+            }
+        }
+        self.taken += batch.len() as u64;
+        Ok(delivery)
+    }
+
+    async fn on_signal(&mut self, _signal: Signal) -> Result<()> {
+        fault!(self.config, panic: SignalPanic);
+        Ok(())
+    }
+}
+
+macro_rules! panics_when_dropped {
+    ($($component:ty),*) => {
+        $(impl Drop for $component {
+            fn drop(&mut self) {
+                fault!(self.config, panic: DropPanic);
+            }
+        })*
+    };
+}
+
+panics_when_dropped!(Hostile, HostileSource, HostileSink);
+
+tremor_pdk::export! { connectors: [Hostile] }

@@ -1,0 +1,107 @@
+//! A plugin as it should be, with something to see on each way through the boundary: its source
+//! waits on the host's clock and sends a number of messages, its sink keeps books in a metric and
+//! tells failed events from delivered ones.
+
+use std::time::Duration;
+
+use tremor_pdk::prelude::*;
+
+/// What to send.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// How many messages to send; at most 1,000.
+    count: u64,
+}
+
+/// The connector.
+pub struct Relay {
+    id: String,
+    count: u64,
+    host: Host,
+}
+
+impl Connector for Relay {
+    const NAME: &'static str = "relay";
+    const DESCRIPTION: &'static str = "Sends numbered messages and counts what it is sent.";
+    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
+    type Config = Config;
+    type Source = Messages;
+    type Sink = Books;
+
+    fn new(id: &str, config: Config, host: Host) -> Result<Self> {
+        Self::validate(&config)?;
+        tremor_pdk::info!(host, "made with {} messages", config.count);
+        Ok(Self { id: id.to_owned(), count: config.count, host })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        match config.count {
+            0..=1_000 => Ok(()),
+            count => Err(Error::configuration(format!("`count` is {count}, at most 1,000"))),
+        }
+    }
+
+    async fn connect(&mut self, attempt: u64) -> Result<bool> {
+        Ok(attempt > 1)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Messages>> {
+        Ok(Some(Messages { id: self.id.clone(), rest: 0..self.count, host: self.host.clone() }))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Books>> {
+        Ok(Some(Books { delivered: self.host.counter("delivered", "Events that came in."), last: None }))
+    }
+}
+
+/// The source: `<id> <number>` for each number.
+pub struct Messages {
+    id: String,
+    rest: std::ops::Range<u64>,
+    host: Host,
+}
+
+impl Source for Messages {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        self.host.sleep(Duration::from_micros(10)).await;
+        while !batch.is_full() {
+            let Some(number) = self.rest.next() else {
+                return if batch.is_empty() { Ok(Pull::Finished) } else { Ok(Pull::Events) };
+            };
+            batch.push_message(0, format!("{} {number}", self.id).as_bytes());
+        }
+        Ok(Pull::Events)
+    }
+}
+
+/// The sink: events whose text is `bad` fail, those whose text is `later` are to come again.
+pub struct Books {
+    delivered: tremor_pdk::Counter,
+    last: Option<Signal>,
+}
+
+impl Sink for Books {
+    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        let mut delivery = Delivery::done();
+        for (position, event) in batch.events().iter().enumerate() {
+            match batch.raw(event) {
+                Some(b"bad") => delivery.failed(position..position + 1, Error::bad_data("bad")),
+                Some(b"later") => delivery.retry(position..position + 1, Error::full("later")),
+                _ => self.delivered.add(1),
+            }
+        }
+        Ok(delivery)
+    }
+
+    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+        // A second drain is an error, so that a test can tell that the first arrived.
+        match self.last.replace(signal) {
+            Some(Signal::Drain) => Err(Error::internal("drained before")),
+            _ => Ok(()),
+        }
+    }
+}
+
+tremor_pdk::export! { connectors: [Relay] }

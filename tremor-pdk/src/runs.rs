@@ -1,0 +1,58 @@
+//! Few writes for many messages.
+
+use std::ops::Range;
+
+use crate::Batch;
+
+/// The raw payloads of a batch, in order, as ranges of [`Batch::bytes`]; those that follow each
+/// other in memory are one range. A batch that a codec has encoded usually is one altogether, so
+/// that a sink of bytes delivers it with one write.
+pub fn raw_runs(batch: &Batch) -> Vec<Range<usize>> {
+    let buffer = batch.bytes().as_ptr().addr();
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for payload in batch.events().iter().filter_map(|event| batch.raw(event)) {
+        if payload.is_empty() {
+            continue;
+        }
+        let start = payload.as_ptr().addr() - buffer;
+        let end = start + payload.len();
+        match runs.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => runs.push(start..end),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::raw_runs;
+    use crate::Batch;
+
+    #[test]
+    fn payloads_that_follow_each_other_are_one_run() {
+        let mut batch = Batch::new();
+        for message in ["one\n", "", "two\n", "three\n"] {
+            batch.push_message(0, message.as_bytes());
+        }
+        assert_eq!(raw_runs(&batch), vec![0..14]);
+        assert_eq!(&batch.bytes()[..14], b"one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn what_was_filtered_out_splits_a_run() {
+        let mut batch = Batch::new();
+        for message in ["one\n", "two\n", "three\n"] {
+            batch.push_message(0, message.as_bytes());
+        }
+        batch.retain(|batch, event| batch.raw(event) != Some(b"two\n"));
+        assert_eq!(raw_runs(&batch), [0..4, 8..14]);
+    }
+
+    #[test]
+    fn events_without_bytes_have_no_run() {
+        let mut batch = Batch::new();
+        batch.end_stream(0);
+        assert!(raw_runs(&batch).is_empty());
+    }
+}

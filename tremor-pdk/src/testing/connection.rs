@@ -1,0 +1,136 @@
+//! A connector in use, called as the runtime calls it.
+
+use std::{
+    future::poll_fn,
+    task::{Context, Poll, Waker},
+};
+
+use super::TestHost;
+use crate::{
+    Batch, Connector, ConnectorDriver, Delivery, Error, Pull, Result, Signal,
+    dynamic::{DynConnector, DynSink, DynSource},
+};
+
+/// A connector, connected and started, with its source and its sink, behind the same drivers that
+/// the runtime uses.
+pub struct Connection {
+    host: TestHost,
+    connector: Box<dyn DynConnector>,
+    source: Option<Box<dyn DynSource>>,
+    sink: Option<Box<dyn DynSink>>,
+}
+
+impl Connection {
+    pub(super) fn open<C: Connector>(host: TestHost, connector: C) -> Result<Self> {
+        let mut connector: Box<dyn DynConnector> = Box::new(ConnectorDriver::new(connector));
+        let mut attempt = 1;
+        while !host.block_on(connector.connect(attempt))? {
+            attempt += 1;
+        }
+        host.block_on(connector.on_connection_established())?;
+        let source = host.block_on(connector.create_source())?;
+        let sink = host.block_on(connector.create_sink())?;
+        host.block_on(connector.on_start())?;
+        Ok(Self { host, connector, source, sink })
+    }
+
+    /// The source.
+    ///
+    /// # Errors
+    /// Kind unsupported, where the connector has none; so do all methods that need one.
+    pub fn source(&mut self) -> Result<&mut dyn DynSource> {
+        Ok(&mut **self.source.as_mut().ok_or_else(|| Error::unsupported("there is no source"))?)
+    }
+
+    /// The sink.
+    ///
+    /// # Errors
+    /// Kind unsupported, where the connector has none; so do all methods that need one.
+    pub fn sink(&mut self) -> Result<&mut dyn DynSink> {
+        Ok(&mut **self.sink.as_mut().ok_or_else(|| Error::unsupported("there is no sink"))?)
+    }
+
+    /// Pulls once.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn pull(&mut self) -> Result<(Pull, Batch)> {
+        let host = self.host.clone();
+        let source = self.source()?;
+        let mut batch = Batch::new();
+        let pull = host.block_on(poll_fn(|context| source.poll_pull(context, &mut batch)))?;
+        Ok((pull, batch))
+    }
+
+    /// Pulls until the source has finished, and gives every batch that is not empty. Where the
+    /// source is idle, time passes.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn pull_all(&mut self) -> Result<Vec<Batch>> {
+        let mut batches = Vec::new();
+        loop {
+            let (pull, batch) = self.pull()?;
+            if !batch.is_empty() {
+                batches.push(batch);
+            }
+            match pull {
+                Pull::Events => {}
+                Pull::Idle(time) => self.host.advance(time),
+                Pull::Finished => return Ok(batches),
+            }
+        }
+    }
+
+    /// Starts a pull and gives it up at its first wait, as the runtime does for a pause. Gives
+    /// what is in the batch by then; `None` says that the pull was given up, anything else that it
+    /// had nothing to wait for.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn pull_and_give_up(&mut self) -> Result<(Option<Pull>, Batch)> {
+        let source = self.source()?;
+        let mut batch = Batch::new();
+        let mut context = Context::from_waker(Waker::noop());
+        let pull = match source.poll_pull(&mut context, &mut batch) {
+            Poll::Ready(pull) => Some(pull?),
+            Poll::Pending => None,
+        };
+        source.give_up(&mut batch);
+        Ok((pull, batch))
+    }
+
+    /// Delivers a batch.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        let host = self.host.clone();
+        let sink = self.sink()?;
+        let mut batch = batch.clone();
+        host.block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+    }
+
+    /// Sends the sink a signal.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        let host = self.host.clone();
+        host.block_on(self.sink()?.on_signal(signal))
+    }
+
+    /// Drains and stops, as the runtime does at the end of a run.
+    ///
+    /// # Errors
+    /// Those of the connector and of its sink.
+    pub fn stop(mut self) -> Result<()> {
+        self.host.block_on(self.connector.on_drain())?;
+        if self.sink.is_some() {
+            self.signal(Signal::Drain)?;
+        }
+        self.source = None;
+        self.sink = None;
+        self.host.block_on(self.connector.on_stop())
+    }
+}

@@ -1,0 +1,175 @@
+//! The host's functions as the ABI has them, over a [`World`]. The only unsafe module of the
+//! harness: the context of every function is an `Arc<World>` that `handle` gave away.
+
+use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
+
+use abi_stable::{
+    prefix_type::PrefixTypeTrait,
+    std_types::{RResult, RStr, RString},
+};
+use async_ffi::FfiFuture;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use tremor_abi::{
+    error::PluginError,
+    host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
+};
+
+use super::world::{Cause, Metric, Waiting, World};
+
+pub(super) fn handle(world: &Arc<World>) -> HostHandle {
+    // SAFETY: the functions expect a context from `Arc::into_raw`, and a `World` is behind a
+    // mutex, so any thread may call them.
+    unsafe { HostHandle::new(functions(), Arc::into_raw(world.clone()).cast()) }
+}
+
+fn functions() -> HostFunctionsRef {
+    static FUNCTIONS: std::sync::OnceLock<HostFunctionsRef> = std::sync::OnceLock::new();
+    *FUNCTIONS.get_or_init(|| {
+        let functions = HostFunctions {
+            retain,
+            release,
+            log_enabled,
+            log,
+            now_ns,
+            metric,
+            record,
+            spawn,
+            spawn_blocking,
+            sleep,
+            ready,
+            folder,
+            connection_lost,
+            request_stop,
+        };
+        functions.leak_into_prefix()
+    })
+}
+
+/// # Safety
+/// `context` comes from `handle` and has not been released for the last time.
+unsafe fn world<'c>(context: *const ()) -> &'c World {
+    // SAFETY: the contract of this function.
+    unsafe { &*context.cast::<World>() }
+}
+
+/// # Safety
+/// As for `world`.
+unsafe fn share(context: *const ()) -> Arc<World> {
+    // SAFETY: the contract of this function: the count is at least one, and one more is ours.
+    unsafe {
+        Arc::increment_strong_count(context.cast::<World>());
+        Arc::from_raw(context.cast::<World>())
+    }
+}
+
+unsafe extern "C" fn retain(context: *const ()) {
+    // SAFETY: the contract of `HostHandle::new`; so in all functions below.
+    unsafe { Arc::increment_strong_count(context.cast::<World>()) }
+}
+
+unsafe extern "C" fn release(context: *const ()) {
+    // SAFETY: see `retain`.
+    unsafe { Arc::decrement_strong_count(context.cast::<World>()) }
+}
+
+unsafe extern "C" fn log_enabled(_context: *const (), _level: LogLevel) -> bool {
+    true
+}
+
+unsafe extern "C" fn log(context: *const (), level: LogLevel, message: RStr<'_>) {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().log.push((level, message.into()));
+}
+
+unsafe extern "C" fn now_ns(context: *const ()) -> u64 {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().now_ns
+}
+
+unsafe extern "C" fn metric(
+    context: *const (),
+    kind: MetricKind,
+    name: RStr<'_>,
+    _help: RStr<'_>,
+) -> u32 {
+    // SAFETY: see `retain`.
+    let metrics = &mut unsafe { world(context) }.lock().metrics;
+    let number = metrics.iter().position(|metric| metric.name == name.as_str());
+    let number = number.unwrap_or_else(|| {
+        metrics.push(Metric { kind, name: name.into(), value: 0.0 });
+        metrics.len() - 1
+    });
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+unsafe extern "C" fn record(context: *const (), number: u32, value: f64) {
+    // SAFETY: see `retain`.
+    let metrics = &mut unsafe { world(context) }.lock().metrics;
+    let Some(metric) = metrics.get_mut(number as usize) else { return };
+    match metric.kind {
+        MetricKind::COUNTER => metric.value += value,
+        MetricKind::HISTOGRAM => metric.value += 1.0,
+        _ => metric.value = value,
+    }
+}
+
+unsafe extern "C" fn spawn(context: *const (), _name: RStr<'_>, future: FfiFuture<()>) {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().tasks.push(future);
+}
+
+unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().jobs.push_back(job);
+}
+
+unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
+    // SAFETY: see `retain`.
+    let world = unsafe { share(context) };
+    let deadline = world.lock().now_ns.saturating_add(ns);
+    FfiFuture::new(Waiting::new(world, Cause::Time(deadline)))
+}
+
+unsafe extern "C" fn ready(
+    context: *const (),
+    descriptor: i32,
+    interest: Interest,
+) -> FfiFuture<RResult<(), PluginError>> {
+    // SAFETY: see `retain`.
+    let waiting = Waiting::new(unsafe { share(context) }, Cause::Descriptor(descriptor, interest));
+    FfiFuture::new(async {
+        waiting.await;
+        RResult::ROk(())
+    })
+}
+
+unsafe extern "C" fn folder(context: *const ()) -> RString {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().folder.as_str().into()
+}
+
+unsafe extern "C" fn connection_lost(context: *const ()) {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().connections_lost += 1;
+}
+
+unsafe extern "C" fn request_stop(context: *const (), _graceful: bool, reason: RStr<'_>) {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().stop_requests.push(reason.into());
+}
+
+/// Which of these file descriptors are ready, after waiting `patience` at most for one to be.
+pub(super) fn poll(descriptors: &[(i32, Interest)], patience: Duration) -> Vec<bool> {
+    let mut polled: Vec<_> = descriptors
+        .iter()
+        .map(|&(descriptor, interest)| {
+            let flags = if interest == Interest::READABLE { PollFlags::IN } else { PollFlags::OUT };
+            // SAFETY: whoever waits for a descriptor keeps it open until then: `HostFunctions`.
+            PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(descriptor) }, flags)
+        })
+        .collect();
+    let patience = Timespec::try_from(patience).ok();
+    // Errors, such as an interruption, come to: nothing is ready yet.
+    let _ = rustix::event::poll(&mut polled, patience.as_ref());
+    polled.iter().map(|polled| !polled.revents().is_empty()).collect()
+}

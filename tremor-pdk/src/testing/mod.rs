@@ -1,0 +1,240 @@
+//! A host for the tests of plugins: no runtime, no threads, no waiting. Behind the feature
+//! `testing`.
+//!
+//! Everything happens on the test's own thread, in one order: blocking work runs when a future
+//! waits for it, and time passes only when there is nothing else to do. So a test of a timer takes
+//! no time, and a test of a cancelled call cancels it at the same point every time.
+//!
+//! ```
+//! # use tremor_pdk::prelude::*;
+//! # #[derive(Deserialize, JsonSchema)]
+//! # #[serde(crate = "tremor_pdk::serde")]
+//! # #[schemars(crate = "tremor_pdk::schemars")]
+//! # struct Config { count: u64 }
+//! # struct Count(u64);
+//! # impl Connector for Count {
+//! #     const NAME: &'static str = "count";
+//! #     type Config = Config;
+//! #     type Source = Numbers;
+//! #     type Sink = NoSink;
+//! #     fn new(_id: &str, config: Config, _host: Host) -> Result<Self> { Ok(Self(config.count)) }
+//! #     async fn create_source(&mut self) -> Result<Option<Numbers>> {
+//! #         Ok(Some(Numbers(0..self.0)))
+//! #     }
+//! # }
+//! # struct Numbers(std::ops::Range<u64>);
+//! # impl Source for Numbers {
+//! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+//! #         while let Some(number) = self.0.next() { batch.push_value(0, &number)?; }
+//! #         Ok(Pull::Finished)
+//! #     }
+//! # }
+//! use tremor_pdk::testing::TestHost;
+//!
+//! let host = TestHost::new();
+//! let mut count = host.connect::<Count>(r#"{ "count": 3 }"#)?;
+//! let batches = count.pull_all()?;
+//! assert_eq!(batches[0].len(), 3);
+//! # Ok::<_, Error>(())
+//! ```
+
+mod connection;
+mod functions;
+mod world;
+
+use std::{
+    future::Future,
+    path::Path,
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+pub use self::connection::Connection;
+use self::world::World;
+use crate::{Connector, Error, Host, LogLevel, Result};
+
+/// A host that does nothing by itself and remembers what it was asked for. Clones are handles to
+/// one host.
+#[derive(Clone, Default)]
+pub struct TestHost(Arc<World>);
+
+impl TestHost {
+    /// A host whose clock stands at one second past the epoch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What a connector gets.
+    pub fn host(&self) -> Host {
+        Host::new(functions::handle(&self.0))
+    }
+
+    /// An instance of a connector, with the configuration as JSON text: deserialised, validated
+    /// and constructed as for a flow. Its name is `test`.
+    ///
+    /// # Errors
+    /// Those of the constructor and of the checks before it.
+    pub fn connector<C: Connector>(&self, config: &str) -> Result<C> {
+        let config = serde_json::from_str(config).map_err(Error::configuration)?;
+        C::validate(&config)?;
+        C::new("test", config, self.host())
+    }
+
+    /// An instance of a connector, connected and started, with its source and its sink.
+    ///
+    /// # Errors
+    /// As [`TestHost::connector`], and those of connecting and starting.
+    pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
+        Connection::open(self.clone(), self.connector::<C>(config)?)
+    }
+
+    /// Runs a future to its end, and with it whatever it asks the host for.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let waker = world::Wakeup::new();
+        loop {
+            let woken = Waker::from(waker.clone());
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&woken)) {
+                return output;
+            }
+            self.0.step(&waker);
+        }
+    }
+
+    /// Polls a future once, and does nothing of what it asks the host for: dropped after that, it
+    /// has been cancelled at its first wait.
+    pub fn poll_once<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    /// The host's clock, in ns since the Unix epoch.
+    pub fn now_ns(&self) -> u64 {
+        self.0.lock().now_ns
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, time: Duration) {
+        let now = self.now_ns();
+        self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
+    }
+
+    /// Sets the clock, as somebody who corrects it does: no timer is due by that.
+    pub fn set_now_ns(&self, now_ns: u64) {
+        self.0.lock().now_ns = now_ns;
+    }
+
+    /// Says which folder relative paths of a configuration start from. At first it is the one that
+    /// the test runs in.
+    pub fn set_folder(&self, folder: impl AsRef<Path>) {
+        self.0.lock().folder = folder.as_ref().to_string_lossy().into_owned();
+    }
+
+    /// The lines that were logged.
+    pub fn log(&self) -> Vec<(LogLevel, String)> {
+        self.0.lock().log.clone()
+    }
+
+    /// What a metric stands at: the sum of a counter, the last value of a gauge, the number of
+    /// observations of a histogram.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let state = self.0.lock();
+        state.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    }
+
+    /// The reasons for which the run was to be stopped.
+    pub fn stop_requests(&self) -> Vec<String> {
+        self.0.lock().stop_requests.clone()
+    }
+
+    /// How often the connection was reported lost.
+    pub fn connections_lost(&self) -> u64 {
+        self.0.lock().connections_lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{pin::pin, time::Duration};
+
+    use super::TestHost;
+    use crate::{ErrorKind, LogLevel};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn time_passes_only_when_there_is_nothing_else_to_do() {
+        let test = TestHost::new();
+        let host = test.host();
+        let start = test.now_ns();
+        let worked = test.block_on(async {
+            let worked = host.blocking(|| 7).await;
+            assert_eq!(host.now_ns(), start);
+            host.sleep(HOUR).await;
+            worked
+        });
+        assert_eq!(worked, Ok(7));
+        assert_eq!(u128::from(test.now_ns() - start), HOUR.as_nanos());
+    }
+
+    #[test]
+    fn timers_end_in_their_order_and_not_before_their_time() {
+        let test = TestHost::new();
+        let host = test.host();
+        let (mut long, mut short) = (pin!(host.sleep(2 * HOUR)), pin!(host.sleep(HOUR)));
+        assert!(test.poll_once(long.as_mut()).is_pending());
+        assert!(test.poll_once(short.as_mut()).is_pending());
+        test.advance(HOUR);
+        assert!(test.poll_once(long).is_pending());
+        assert!(test.poll_once(short).is_ready());
+    }
+
+    #[test]
+    fn a_polled_future_can_be_dropped_before_its_work_is_done() {
+        let test = TestHost::new();
+        let host = test.host();
+        let mut work = host.blocking(|| "done");
+        assert!(test.poll_once(pin!(&mut work)).is_pending());
+        assert_eq!(test.block_on(&mut work), Ok("done"));
+    }
+
+    #[test]
+    fn work_that_panics_is_an_error() {
+        let test = TestHost::new();
+        let error = test.block_on(test.host().blocking(|| -> () { panic!("no") })).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PANICKED);
+    }
+
+    #[test]
+    fn tasks_run_beside_the_test() {
+        let test = TestHost::new();
+        let host = test.host();
+        let counter = host.counter("ticks", "how many ticks there were");
+        let ticking = host.clone();
+        host.spawn("ticks", async move {
+            for _ in 0..3 {
+                ticking.sleep(HOUR).await;
+                counter.add(1);
+            }
+        });
+        test.block_on(host.sleep(2 * HOUR + HOUR / 2));
+        assert_eq!(test.metric("ticks"), Some(2.0));
+    }
+
+    #[test]
+    fn what_the_host_is_told_can_be_looked_up() {
+        let test = TestHost::new();
+        let host = test.host();
+        warn!(host, "{} is off", "something");
+        host.gauge("level", "").set(4.0);
+        host.gauge("level", "").set(3.0);
+        host.histogram("size", "").observe(9.0);
+        host.connection_lost();
+        host.request_stop("enough");
+        assert_eq!(test.log(), [(LogLevel::WARN, "something is off".to_owned())]);
+        assert_eq!((test.metric("level"), test.metric("size")), (Some(3.0), Some(1.0)));
+        assert_eq!(test.connections_lost(), 1);
+        assert_eq!(test.stop_requests(), ["enough"]);
+    }
+}

@@ -1,0 +1,241 @@
+//! What there is besides the code under test: its work, its timers, and what it said.
+
+use std::{
+    collections::VecDeque,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use async_ffi::FfiFuture;
+use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
+
+use super::functions;
+
+/// How long to wait for a file descriptor before looking whether something else has happened.
+const READINESS_SLICE: Duration = Duration::from_millis(10);
+
+#[derive(Default)]
+pub(super) struct World(Mutex<State>);
+
+pub(super) struct State {
+    pub(super) now_ns: u64,
+    pub(super) folder: String,
+    pub(super) log: Vec<(LogLevel, String)>,
+    pub(super) metrics: Vec<Metric>,
+    pub(super) stop_requests: Vec<String>,
+    pub(super) connections_lost: u64,
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) tasks: Vec<FfiFuture<()>>,
+    waits: Vec<Wait>,
+    next_wait: u64,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            now_ns: 1_000_000_000,
+            folder: String::new(),
+            log: Vec::new(),
+            metrics: Vec::new(),
+            stop_requests: Vec::new(),
+            connections_lost: 0,
+            jobs: VecDeque::new(),
+            tasks: Vec::new(),
+            waits: Vec::new(),
+            next_wait: 0,
+        }
+    }
+}
+
+pub(super) struct Metric {
+    pub(super) kind: MetricKind,
+    pub(super) name: String,
+    pub(super) value: f64,
+}
+
+/// What a future may wait for.
+#[derive(Clone, Copy)]
+pub(super) enum Cause {
+    /// The clock, in ns since the epoch.
+    Time(u64),
+    /// A file descriptor.
+    Descriptor(i32, Interest),
+}
+
+struct Wait {
+    number: u64,
+    cause: Cause,
+    over: bool,
+    waker: Option<Waker>,
+}
+
+impl World {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the next of what there is to do, in this order: what has been woken already; a
+    /// blocking job; tasks; a file descriptor that is ready; the next timer. Returns when there
+    /// may be something new for the future that `wakeup` belongs to.
+    pub(super) fn step(&self, wakeup: &Arc<Wakeup>) {
+        if wakeup.take() {
+            return;
+        }
+        let job = self.lock().jobs.pop_front();
+        if let Some(job) = job {
+            return job.run();
+        }
+        self.poll_tasks(wakeup);
+        if wakeup.take() {
+            return;
+        }
+        let next_timer = self.next_timer();
+        let descriptors = self.descriptors();
+        if !descriptors.is_empty() {
+            let patience = if next_timer.is_some() { Duration::ZERO } else { READINESS_SLICE };
+            let ready = functions::poll(&descriptors, patience);
+            if ready.iter().any(|&ready| ready) {
+                let ready = |descriptor| {
+                    descriptors.iter().zip(&ready).any(|(&(d, _), &ready)| d == descriptor && ready)
+                };
+                return self.end_waits(
+                    |cause| matches!(cause, Cause::Descriptor(descriptor, _) if ready(descriptor)),
+                );
+            }
+        }
+        match next_timer {
+            Some(deadline) => self.advance_to(deadline),
+            None if descriptors.is_empty() => wakeup.wait(),
+            None => {}
+        }
+    }
+
+    /// Polls every task once. They share the waker of the future that is run.
+    fn poll_tasks(&self, wakeup: &Arc<Wakeup>) {
+        let waker = Waker::from(wakeup.clone());
+        let mut tasks = std::mem::take(&mut self.lock().tasks);
+        let mut context = Context::from_waker(&waker);
+        tasks.retain_mut(|task| Pin::new(task).poll(&mut context).is_pending());
+        self.lock().tasks.append(&mut tasks);
+    }
+
+    pub(super) fn advance_to(&self, now_ns: u64) {
+        let now_ns = {
+            let mut state = self.lock();
+            state.now_ns = state.now_ns.max(now_ns);
+            state.now_ns
+        };
+        self.end_waits(|cause| matches!(cause, Cause::Time(deadline) if deadline <= now_ns));
+    }
+
+    fn next_timer(&self) -> Option<u64> {
+        let state = self.lock();
+        let deadline = |wait: &Wait| match wait.cause {
+            Cause::Time(deadline) if !wait.over => Some(deadline),
+            _ => None,
+        };
+        state.waits.iter().filter_map(deadline).min()
+    }
+
+    fn descriptors(&self) -> Vec<(i32, Interest)> {
+        let state = self.lock();
+        let descriptor = |wait: &Wait| match wait.cause {
+            Cause::Descriptor(descriptor, interest) if !wait.over => Some((descriptor, interest)),
+            _ => None,
+        };
+        state.waits.iter().filter_map(descriptor).collect()
+    }
+
+    fn end_waits(&self, over: impl Fn(Cause) -> bool) {
+        let mut wakers = Vec::new();
+        for wait in &mut self.lock().waits {
+            if over(wait.cause) {
+                wait.over = true;
+                wakers.extend(wait.waker.take());
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Waits for one cause, until dropped.
+pub(super) struct Waiting {
+    world: Arc<World>,
+    number: u64,
+}
+
+impl Waiting {
+    pub(super) fn new(world: Arc<World>, cause: Cause) -> Self {
+        let number = {
+            let mut state = world.lock();
+            let over = matches!(cause, Cause::Time(deadline) if deadline <= state.now_ns);
+            let number = state.next_wait;
+            state.next_wait += 1;
+            state.waits.push(Wait { number, cause, over, waker: None });
+            number
+        };
+        Self { world, number }
+    }
+}
+
+impl Future for Waiting {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.world.lock();
+        match state.waits.iter_mut().find(|wait| wait.number == self.number) {
+            Some(wait) if !wait.over => {
+                wait.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.world.lock().waits.retain(|wait| wait.number != self.number);
+    }
+}
+
+/// Wakes the thread that runs a test, from whichever thread.
+pub(super) struct Wakeup {
+    woken: AtomicBool,
+    thread: Thread,
+}
+
+impl Wakeup {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { woken: AtomicBool::new(false), thread: thread::current() })
+    }
+
+    fn take(&self) -> bool {
+        self.woken.swap(false, Ordering::AcqRel)
+    }
+
+    /// Only a thread of the plugin's own can help now.
+    fn wait(&self) {
+        while !self.take() {
+            thread::park();
+        }
+    }
+}
+
+impl Wake for Wakeup {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
