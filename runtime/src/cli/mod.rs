@@ -129,8 +129,7 @@ impl PluginArguments {
             names.windows(2).find_map(|pair| (pair[0] == pair[1]).then_some(pair[0]))
         {
             failure.usage(&format_args!(
-                "error: two flows are named `{}`\n  help: give one of them another `name:`",
-                name
+                "error: two flows are named `{name}`\n  help: give one of them another `name:`"
             ));
         }
         failure.or(prepared)
