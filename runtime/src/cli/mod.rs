@@ -125,10 +125,11 @@ impl PluginArguments {
         }
         let mut names: Vec<&str> = prepared.iter().map(|prepared| prepared.flow.name()).collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        if let Some(name) =
+            names.windows(2).find_map(|pair| (pair[0] == pair[1]).then_some(pair[0]))
+        {
             failure.usage(&format_args!(
-                "error: two flows are named `{}`\n  help: give one of them another `name:`",
-                pair[0]
+                "error: two flows are named `{name}`\n  help: give one of them another `name:`"
             ));
         }
         failure.or(prepared)

@@ -8,8 +8,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    dynamic::{DynConnector, DynSink, DynSource},
     Error, ErrorKind,
+    dynamic::{DynConnector, DynSink, DynSource},
 };
 
 use super::{
@@ -276,7 +276,9 @@ impl ConnectorTask {
             outcome = match (end, outcome) {
                 (End::Failed(error), _) => Outcome::Failed(error),
                 (End::Lost(error), Outcome::Over) => Outcome::Lost(error),
-                (End::Interrupted, Outcome::Over) if !self.control.has_reached(self.ends_with()) => {
+                (End::Interrupted, Outcome::Over)
+                    if !self.control.has_reached(self.ends_with()) =>
+                {
                     Outcome::Lost(Error::connection_lost("the connection broke"))
                 }
                 (_, outcome) => outcome,

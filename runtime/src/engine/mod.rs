@@ -34,12 +34,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::{build::ConnectorType, connection::Connection};
+pub use self::{control::Failure, stats::Counts};
 use self::{
     control::{Control, Phase},
     stats::Stats,
 };
-pub use self::{control::Failure, stats::Counts};
-pub(crate) use self::{build::ConnectorType, connection::Connection};
 use crate::{executor, flow};
 
 /// A flow that is ready to run.
@@ -97,10 +97,8 @@ impl Planned {
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, stats, tasks } = self;
         let named = |part: &str| format!("{name}/{part}");
-        let connectors = tasks
-            .connectors
-            .into_iter()
-            .map(|task| executor::spawn(named(&task.name), task.run()));
+        let connectors =
+            tasks.connectors.into_iter().map(|task| executor::spawn(named(&task.name), task.run()));
         let pipelines = tasks
             .pipelines
             .into_iter()
@@ -138,7 +136,7 @@ impl Flow {
         executor::first(tasks, async {
             watchdog.await;
             // The tasks notice by themselves; only they end the wait.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         })
         .await;
         Report {

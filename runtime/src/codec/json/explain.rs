@@ -48,14 +48,24 @@ fn unexpected(error: &ErrorType, message: &[u8], at: usize) -> Error {
         ErrorType::ExpectedNull => "expected `null`",
         ErrorType::ExpectedTrue => "expected `true`",
         ErrorType::ExpectedFalse => "expected `false`",
-        ErrorType::TrailingData => "expected nothing behind the value",
-        _ => "expected something else",
+        _ => return judged(message).unwrap_or_else(|| end(message)),
     };
     let found = match message[at] {
         byte if byte.is_ascii_graphic() => format!("`{}`", char::from(byte)),
         byte => format!("byte 0x{byte:02x}"),
     };
     Error::bad_data_at(at, format!("{expected}, found {found}"))
+}
+
+/// What a parser that reads a byte at a time says, where this one does not tell the place.
+fn judged(message: &[u8]) -> Option<Error> {
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(message).err()?;
+    let lines = message.split_inclusive(|byte| *byte == b'\n');
+    let before: usize = lines.take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
+    let at = (before + error.column().saturating_sub(1)).min(message.len());
+    let text = error.to_string();
+    let what = text.split(" at line ").next().unwrap_or_default();
+    Some(Error::bad_data_at(at, what))
 }
 
 /// The error for a number that the parser gave up at `at`, within it or right behind it.

@@ -85,7 +85,6 @@ mod tests {
         let text = refused(&|batch| batch.events[1].payload = outside);
         assert!(text.contains("node 4294967295 does not exist"), "{text}");
         refused(&|batch| batch.events[0].original = outside);
-        refused(&|batch| batch.events[0].kind = PayloadKind::DOCUMENT);
         refused(&|batch| batch.events[1].kind = PayloadKind::VALUE);
         refused(&|batch| batch.events[1].kind = PayloadKind(77));
         refused(&|batch| batch.events[1].metadata = 1);

@@ -12,7 +12,15 @@ struct Home {
 const HOMES: [Home; 2] = [
     Home {
         crates: &["abi_stable"],
-        paths: &["tremor-pdk/abi/", "tremor-pdk/src/ffi/", "runtime/src/plugin/"],
+        paths: &[
+            "tremor-pdk/abi/",
+            "tremor-pdk/src/ffi/",
+            // A test host stands in for the runtime's half of the boundary.
+            "tremor-pdk/src/testing/",
+            "runtime/src/plugin/",
+            // Benches measure its types against others.
+            "bench/benches/",
+        ],
     },
     Home {
         crates: &["async_std", "async_io"],

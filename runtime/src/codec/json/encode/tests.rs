@@ -42,7 +42,7 @@ fn scalars() {
         (Value::F64(0.0), "0.0"),
         (Value::F64(-0.0), "-0.0"),
         (Value::F64(1.5), "1.5"),
-        (Value::F64(f64::MAX), "1.7976931348623157e308"),
+        (Value::F64(f64::MAX), "1.7976931348623157e+308"),
         (Value::F64(5e-324), "5e-324"),
     ] {
         assert_eq!(encode(value).as_deref(), Ok(text));
@@ -79,11 +79,10 @@ fn binary_data_is_base64() {
 #[test]
 fn containers() {
     let empty = Value::Object(Object::new());
-    let array = Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
+    let array =
+        Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
     let object: Object<'_> =
-        [("b", array), ("a", Value::Null), ("", Value::from("x"))]
-            .into_iter()
-            .collect();
+        [("b", array), ("a", Value::Null), ("", Value::from("x"))].into_iter().collect();
     let value = Value::Object(object);
     assert_eq!(encode(value.clone()).as_deref(), Ok(r#"{"b":[{},[],","],"a":null,"":"x"}"#));
     let sorted = encode_with(EncodeOptions { sorted_keys: true }, &value);
@@ -134,7 +133,8 @@ fn a_document_whose_nodes_lie_is_an_error_and_nothing_else() {
 
 #[test]
 fn a_tree_has_a_depth_limit() {
-    let nested = |depth| (0..depth).fold(Value::Null, |value, _| Value::Array(Array::from(vec![value])));
+    let nested =
+        |depth| (0..depth).fold(Value::Null, |value, _| Value::Array(Array::from(vec![value])));
     let mut out = Bytes::new();
     let mut encoder = Encoder::default();
     assert_eq!(encoder.value((&nested(MAX_DEPTH)).into(), &mut out), Ok(()));
