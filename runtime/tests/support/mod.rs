@@ -52,6 +52,8 @@ pub fn set_aside(built: &Path) -> PathBuf {
     let folder = target_folder().join("test-plugins").join(profile());
     let path = folder.join(built.file_name().expect("a library has a name"));
     fs::create_dir_all(&folder).expect("a folder in the target folder");
+    // Cargo makes links: renaming one link of a file to another one does nothing.
+    let _ = fs::remove_file(&path);
     fs::rename(built, &path).expect("a library that was built just now");
     path
 }
