@@ -42,6 +42,9 @@ use self::{
 };
 use crate::{executor, flow};
 
+/// How long tasks have to end once they are told to stop.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// A flow that is ready to run.
 pub(crate) struct Planned {
     name: String,
@@ -127,18 +130,15 @@ impl Flow {
             control.reached(Phase::Draining).await;
             executor::sleep(deadline).await;
             control.advance(Phase::Stopped);
+            // Tasks notice by themselves, but not those that wait for a plugin that hangs.
+            executor::sleep(GRACE).await;
         };
         let tasks = async {
             for task in self.tasks {
                 task.await;
             }
         };
-        executor::first(tasks, async {
-            watchdog.await;
-            // The tasks notice by themselves; only they end the wait.
-            std::future::pending::<()>().await;
-        })
-        .await;
+        executor::first(tasks, watchdog).await;
         Report {
             flow: self.name,
             counts: self.stats.counts(),
