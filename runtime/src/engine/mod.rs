@@ -6,11 +6,11 @@
 //! sink task:    encode -> frame -> deliver -> account
 //! ```
 //! Each side of a connector is a task, and so is each pipeline that several tasks feed; all other
-//! pipelines run within the task that feeds them ([`router`]). What stands between tasks is a
-//! bounded queue of batches ([`queue`]); a full one stops the pull. Every event is followed to its
-//! end ([`delivery`], [`stats`]).
+//! pipelines run within the task that feeds them (`router`). What stands between tasks is a
+//! bounded queue of batches (`queue`); a full one stops the pull. Every event is followed to its
+//! end (`delivery`, `stats`).
 //!
-//! A flow ends when its sources end, when it is asked to ([`Handle::drain`]), or when a component
+//! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
 

@@ -38,33 +38,33 @@ fn plugins() -> &'static Path {
 }
 
 /// A folder with a flow file and whatever the flow reads.
-pub struct Scene(TempDir);
+pub(crate) struct Scene(TempDir);
 
 impl Scene {
     /// A folder with `flow.yaml`.
-    pub fn new(flow: &str) -> Self {
+    pub(crate) fn new(flow: &str) -> Self {
         let scene = Self(tempfile::tempdir().unwrap());
         scene.write("flow.yaml", flow.as_bytes())
     }
 
     /// The same with another file.
-    pub fn write(self, name: &str, contents: &[u8]) -> Self {
+    pub(crate) fn write(self, name: &str, contents: &[u8]) -> Self {
         fs::write(self.0.path().join(name), contents).unwrap();
         self
     }
 
     /// What is in a file of the folder.
-    pub fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.0.path().join(name)).unwrap()
     }
 
     /// Whether a file is there.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.path().join(name).exists()
     }
 
     /// `tremor` with these arguments, in this folder, with the plugins of these tests.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
         command.args(arguments).current_dir(self.0.path());
         command.env("TREMOR_PLUGIN_PATH", plugins()).env_remove("TREMOR_LOG");
@@ -73,18 +73,18 @@ impl Scene {
     }
 
     /// Runs the flow to its end.
-    pub fn run(&self) -> Run {
-        Run::of(finish(self.command(&["run", "flow.yaml"]).spawn().unwrap()))
+    pub(crate) fn run(&self) -> Run {
+        Run::of(&finish(self.command(&["run", "flow.yaml"]).spawn().unwrap()))
     }
 
     /// Runs `tremor` with these arguments to its end.
-    pub fn tremor(&self, arguments: &[&str]) -> Run {
-        Run::of(finish(self.command(arguments).spawn().unwrap()))
+    pub(crate) fn tremor(&self, arguments: &[&str]) -> Run {
+        Run::of(&finish(self.command(arguments).spawn().unwrap()))
     }
 }
 
 /// Waits for the end of a process, within the limit.
-pub fn finish(mut child: Child) -> Output {
+pub(crate) fn finish(mut child: Child) -> Output {
     let started = Instant::now();
     let pid = child.id().to_string();
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
@@ -102,15 +102,15 @@ pub fn finish(mut child: Child) -> Output {
 }
 
 /// What a run came to.
-pub struct Run {
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Run {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
     /// The exit status; `None` where a signal ended the process.
-    pub status: Option<i32>,
+    pub(crate) status: Option<i32>,
 }
 
 impl Run {
-    pub fn of(output: Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         Self {
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -120,7 +120,7 @@ impl Run {
 
     /// The run ended with this status, and stderr has all of these parts.
     #[track_caller]
-    pub fn expect(&self, status: i32, parts: &[&str]) -> &Self {
+    pub(crate) fn expect(&self, status: i32, parts: &[&str]) -> &Self {
         assert_eq!(self.status, Some(status), "{}", self.stderr);
         for part in parts {
             assert!(self.stderr.contains(part), "`{part}` is not in:\n{}", self.stderr);
