@@ -75,7 +75,7 @@ fn a_plugin_path_that_does_not_exist_is_named() {
     let scene = Scene::new(
         "plugins: [no/such/folder]\nconnectors:\n  a: { type: absent }\n  b: { type: 'null' }\nlinks: [a -> b]",
     );
-    scene.run().expect(2, &["no/such/folder", "`plugins` of flow.yaml", "flow.yaml:3:"]);
+    scene.run().expect(2, &["flow.yaml:1:11", "no/such/folder", "flow.yaml:3:"]);
 }
 
 #[test]
