@@ -7,7 +7,7 @@ use std::{
     io,
     os::fd::BorrowedFd,
     sync::{Arc, OnceLock},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use abi_stable::{
@@ -25,7 +25,7 @@ use super::{
     contain::{Contained, contain},
     metrics::{MetricKind, Metrics},
 };
-use crate::executor;
+use crate::{executor, time};
 
 /// What a component may ask of the flow that it runs in. Called from any thread, and possibly
 /// while another call into the same component is under way: implementations take note and return.
@@ -141,8 +141,7 @@ unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr
 }
 
 unsafe extern "C" fn now_ns(_context: *const ()) -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    contain(time::now_ns).unwrap_or_default()
 }
 
 unsafe extern "C" fn metric(

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
     thread,
@@ -11,16 +11,17 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::library;
+use crate::support::{library, target_folder};
 
 /// No run may take longer than this; one that does is killed and fails its test.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The plugins that flows of these tests use, built once, in one folder.
 fn plugins() -> &'static Path {
-    static PLUGINS: OnceLock<TempDir> = OnceLock::new();
-    let folder = PLUGINS.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
+    static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
+    PLUGINS.get_or_init(|| {
+        let folder = target_folder().join("binary-test-plugins");
+        fs::create_dir_all(&folder).unwrap();
         for package in [
             "connector-file",
             "connector-stdio",
@@ -30,11 +31,13 @@ fn plugins() -> &'static Path {
             "fixture-hostile",
         ] {
             let built = library(package);
-            fs::copy(&built, folder.path().join(built.file_name().unwrap())).unwrap();
+            // Renamed into place: another run may have the old one open.
+            let copy = folder.join(format!("{package}.{}", std::process::id()));
+            fs::copy(&built, &copy).unwrap();
+            fs::rename(&copy, folder.join(built.file_name().unwrap())).unwrap();
         }
         folder
-    });
-    folder.path()
+    })
 }
 
 /// A folder with a flow file and whatever the flow reads.
