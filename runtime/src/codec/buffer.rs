@@ -20,6 +20,8 @@ pub(super) fn next_index(nodes: &Nodes, additional: usize) -> Result<u32, Error>
     match u32::try_from(nodes.len() + additional) {
         #[allow(clippy::cast_possible_truncation)] // it is at most the sum
         Ok(_) => Ok(nodes.len() as u32),
-        Err(_) => Err(Error::new(ErrorKind::TooLarge, "the batch has more nodes than 32 bits count")),
+        Err(_) => {
+            Err(Error::new(ErrorKind::TooLarge, "the batch has more nodes than 32 bits count"))
+        }
     }
 }

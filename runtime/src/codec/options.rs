@@ -45,7 +45,8 @@ impl Default for MsgpackOptions {
 struct NoOptions {}
 
 pub(super) fn json(config: &Value) -> Result<(json::DecodeOptions, json::EncodeOptions), Error> {
-    let options: JsonOptions = parse("json", &["sorted_keys", "big_integers", "max_depth"], config)?;
+    let options: JsonOptions =
+        parse("json", &["sorted_keys", "big_integers", "max_depth"], config)?;
     let decode = json::DecodeOptions {
         max_depth: depth("json", options.max_depth)?,
         big_integers_as_floats: options.big_integers == BigIntegers::Float,

@@ -152,9 +152,9 @@ fn tree(
     depth: usize,
 ) -> Result<(), Error> {
     let inner = || {
-        depth.checked_sub(1).ok_or_else(|| {
-            Error::bad_data(format!("nested deeper than {MAX_DEPTH} levels"))
-        })
+        depth
+            .checked_sub(1)
+            .ok_or_else(|| Error::bad_data(format!("nested deeper than {MAX_DEPTH} levels")))
     };
     match value.shape() {
         Shape::Null => out.word(*b"null,"),

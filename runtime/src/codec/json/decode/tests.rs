@@ -95,11 +95,11 @@ fn what_is_not_json_is_rejected_with_its_place() {
 fn invalid_utf8_is_rejected_with_its_place() {
     for (message, at) in [
         (&b"[\"\xff\"]"[..], 2),
-        (b"\"\xc0\xaf\"", 1),             // overlong
-        (b"\"ab\xed\xa0\x80\"", 3),       // a surrogate
-        (b"\"\xf4\x90\x80\x80\"", 1),     // above U+10FFFF
-        (b"\"\xe2\x82\"", 1),             // cut short
-        (b"{\"\\n\xff\":1}", 4),          // in a message that is copied aside
+        (b"\"\xc0\xaf\"", 1),         // overlong
+        (b"\"ab\xed\xa0\x80\"", 3),   // a surrogate
+        (b"\"\xf4\x90\x80\x80\"", 1), // above U+10FFFF
+        (b"\"\xe2\x82\"", 1),         // cut short
+        (b"{\"\\n\xff\":1}", 4),      // in a message that is copied aside
         (b"\xff", 0),
     ] {
         reject(message, &format!("invalid UTF-8 at byte {at}"));
@@ -112,16 +112,26 @@ fn escapes_are_resolved_and_invalid_ones_rejected() {
     accept(r#""\"\\\/\b\f\n\r\t""#, r#""\"\\/\b\f\n\r\t""#);
     accept(r#""\u0041\u00e9\u20AC\ud83d\ude00\uffff""#, "\"Aé€😀\u{ffff}\"");
     accept(r#"{"\u0000":"a\u0000b"}"#, r#"{"\u0000":"a\u0000b"}"#);
-    for escape in
-        [r"\x", r"\u12", r"\u123g", r"\u+123", r"\ud800", r"\ud800x", r"\ud800\u0041", r"\udc00", r"\U0041", r"\'"]
-    {
+    for escape in [
+        r"\x",
+        r"\u12",
+        r"\u123g",
+        r"\u+123",
+        r"\ud800",
+        r"\ud800x",
+        r"\ud800\u0041",
+        r"\udc00",
+        r"\U0041",
+        r"\'",
+    ] {
         reject(format!("[\"ok\\n\", \"{escape}\"]"), "invalid escape in a string at byte 10");
     }
 }
 
 #[test]
 fn integers_of_64_bits_are_exact() {
-    for number in ["0", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551615"] {
+    for number in ["0", "-1", "9223372036854775807", "-9223372036854775808", "18446744073709551615"]
+    {
         accept(number, number);
         accept(format!("[{number}]"), &format!("[{number}]"));
     }
@@ -138,7 +148,10 @@ fn larger_integers_are_bad_data_unless_floats_are_asked_for() {
         ("-9223372036854775809", "-9223372036854776000.0"),
         ("100000000000000000000000", "1e+23"),
     ] {
-        reject(format!("[1,{number}]"), &format!("the number {number} does not fit into 64 bits at byte 3"));
+        reject(
+            format!("[1,{number}]"),
+            &format!("the number {number} does not fit into 64 bits at byte 3"),
+        );
         let float: f64 = float.parse().expect("a float");
         let message = format!(r#"{{"a\n{number}":[1,{number},{number}]}}"#);
         let decoded = wide(&message).expect("floats");
@@ -147,7 +160,10 @@ fn larger_integers_are_bad_data_unless_floats_are_asked_for() {
     }
     let huge = "9".repeat(400);
     reject(&huge, &format!("the number {}… does not fit into 64 bits at byte 0", &huge[..40]));
-    assert_eq!(wide(&huge), Err(format!("the number {}… does not fit into 64 bits at byte 0", &huge[..40])));
+    assert_eq!(
+        wide(&huge),
+        Err(format!("the number {}… does not fit into 64 bits at byte 0", &huge[..40]))
+    );
     assert_eq!(wide("[1,18446744073709551615]").as_deref(), Ok("[1,18446744073709551615]"));
     assert!(wide("[18446744073709551616,").is_err());
 }
@@ -179,7 +195,9 @@ fn floats_are_the_nearest_ones() {
 
 #[test]
 fn malformed_numbers_are_rejected() {
-    for number in ["01", "-01", "1.", "1.e1", "1e", "1e+", "-", "--1", "1.2.3", "0x1", "1_000", "1a"] {
+    for number in
+        ["01", "-01", "1.", "1.e1", "1e", "1e+", "-", "--1", "1.2.3", "0x1", "1_000", "1a"]
+    {
         let error = decode(format!("[{number}]")).expect_err(number);
         assert!(error.ends_with("is not valid at byte 1"), "{number}: {error}");
     }
@@ -204,7 +222,10 @@ fn nesting_has_a_limit_and_no_stack() {
 #[test]
 fn of_duplicate_keys_the_last_value_stays_in_the_place_of_the_first() {
     accept(r#"{"a":1,"b":2,"a":3}"#, r#"{"a":3,"b":2}"#);
-    accept(r#"{"a":1,"\u0061":[{"b":1,"b":{"c":2}}],"a":[{"d":1,"d":[2]},3]}"#, r#"{"a":[{"d":[2]},3]}"#);
+    accept(
+        r#"{"a":1,"\u0061":[{"b":1,"b":{"c":2}}],"a":[{"d":1,"d":[2]},3]}"#,
+        r#"{"a":[{"d":[2]},3]}"#,
+    );
     accept(r#"[{"":1,"":2},{"x":{"y":1,"y":2},"z":3}]"#, r#"[{"":2},{"x":{"y":2},"z":3}]"#);
     accept(r#"{"ab":1,"axb":2,"ayb":3,"azb":4}"#, r#"{"ab":1,"axb":2,"ayb":3,"azb":4}"#);
 }
@@ -261,7 +282,11 @@ fn messages_share_a_batch_wherever_they_lie() {
 #[test]
 fn a_span_outside_of_the_batch_is_an_error() {
     let mut decoder = Decoder::new(DecodeOptions::default());
-    for span in [Span { start: 0, len: 2 }, Span { start: 2, len: 0 }, Span { start: u32::MAX, len: u32::MAX }] {
+    for span in [
+        Span { start: 0, len: 2 },
+        Span { start: 2, len: 0 },
+        Span { start: u32::MAX, len: u32::MAX },
+    ] {
         let error = decoder.decode(&mut Bytes::from_slice(b"1"), span, &mut Nodes::new());
         assert_eq!(error.expect_err("outside").message(), "the message lies outside its batch");
     }

@@ -79,11 +79,10 @@ fn binary_data_is_base64() {
 #[test]
 fn containers() {
     let empty = Value::Object(Object::new());
-    let array = Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
+    let array =
+        Value::Array(Array::from(vec![empty, Value::Array(Array::new()), Value::from(",")]));
     let object: Object<'_> =
-        [("b", array), ("a", Value::Null), ("", Value::from("x"))]
-            .into_iter()
-            .collect();
+        [("b", array), ("a", Value::Null), ("", Value::from("x"))].into_iter().collect();
     let value = Value::Object(object);
     assert_eq!(encode(value.clone()).as_deref(), Ok(r#"{"b":[{},[],","],"a":null,"":"x"}"#));
     let sorted = encode_with(EncodeOptions { sorted_keys: true }, &value);
@@ -134,7 +133,8 @@ fn a_document_whose_nodes_lie_is_an_error_and_nothing_else() {
 
 #[test]
 fn a_tree_has_a_depth_limit() {
-    let nested = |depth| (0..depth).fold(Value::Null, |value, _| Value::Array(Array::from(vec![value])));
+    let nested =
+        |depth| (0..depth).fold(Value::Null, |value, _| Value::Array(Array::from(vec![value])));
     let mut out = Bytes::new();
     let mut encoder = Encoder::default();
     assert_eq!(encoder.value((&nested(MAX_DEPTH)).into(), &mut out), Ok(()));
