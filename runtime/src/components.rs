@@ -96,19 +96,30 @@ impl Components {
         match (need, given) {
             (Some("structured"), Some(_)) => {
                 let codec = connector.codec.as_ref().map_or(kind.at, |codec| codec.name.at);
-                let message = format!("connector `{name}` has a codec, but `{kind}` takes none: its events are values", kind = kind.value);
+                let message = format!(
+                    "connector `{name}` has a codec, but `{kind}` takes none: its events are values",
+                    kind = kind.value
+                );
                 Err(flow.error(codec, message).help("remove `codec`"))
             }
             (Some("required"), None) => {
-                let message = format!("connector `{name}` has no codec, but `{}` needs one: it reads and writes bytes", kind.value);
+                let message = format!(
+                    "connector `{name}` has no codec, but `{}` needs one: it reads and writes bytes",
+                    kind.value
+                );
                 let help = format!("add `codec:` with one of {}", codec::names().join(", "));
                 Err(flow.error(connector.name.at, message).help(help))
             }
             (Some("optional"), None) => {
                 let default = artefact.and_then(|artefact| artefact.default_codec.as_deref());
-                codec::lookup(default.unwrap_or_default(), &Config::Null)
-                    .map(Some)
-                    .map_err(|error| flow.error(kind.at, format!("the default codec of `{}`: {error}", kind.value)))
+                codec::lookup(default.unwrap_or_default(), &Config::Null).map(Some).map_err(
+                    |error| {
+                        flow.error(
+                            kind.at,
+                            format!("the default codec of `{}`: {error}", kind.value),
+                        )
+                    },
+                )
             }
             (_, given) => Ok(given),
         }

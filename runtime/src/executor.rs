@@ -86,7 +86,7 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
     std::future::poll_fn(|context| match one.as_mut().poll(context) {
         std::task::Poll::Pending => other.as_mut().poll(context),
-        ready => ready,
+        ready @ std::task::Poll::Ready(_) => ready,
     })
     .await
 }

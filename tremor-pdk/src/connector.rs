@@ -239,6 +239,9 @@ pub trait Sink: Send + 'static {
     /// for a codec, values ([`Batch::value`]) where it is structured. Answering `Ok` says that the
     /// peer has them: dropping is not delivering.
     ///
+    /// The future is polled to its end, unless the connection ends first: what has not been
+    /// answered for by then is delivered again, to the sink of the next one.
+    ///
     /// # Errors
     /// The whole batch was not delivered. Kinds timeout and full: it is delivered again after a
     /// while. Kind connection lost: again after a reconnect. Kind bad data: it goes to the dead

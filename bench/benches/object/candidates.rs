@@ -1,6 +1,6 @@
 //! The representations an object could have, behind one trait.
 
-#![allow(clippy::cast_ptr_alignment, clippy::used_underscore_binding)] // in what sabi_trait writes
+#![allow(non_local_definitions, clippy::cast_ptr_alignment, clippy::used_underscore_binding)] // in what sabi_trait writes
 
 use std::hash::{BuildHasher, RandomState};
 

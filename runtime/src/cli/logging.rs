@@ -24,10 +24,14 @@ pub(crate) fn start(format: Format) {
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
     let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
-        Format::Text => logs.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
+        Format::Text => {
+            logs.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init();
+        }
         Format::Json => logs.json().flatten_event(true).init(),
     }
     if let Some(error) = wrong {
-        tracing::warn!("{VARIABLE} is not understood, so everything from `info` on is logged: {error}");
+        tracing::warn!(
+            "{VARIABLE} is not understood, so everything from `info` on is logged: {error}"
+        );
     }
 }

@@ -111,9 +111,19 @@ impl PluginArguments {
         let mut failure = Failure::default();
         for file in files {
             match flow::load(file) {
-                Ok(flow) => prepared.push(self.resolve(flow)),
+                Ok(flow) => {
+                    missing_folders(&flow).iter().for_each(|missing| failure.usage(missing));
+                    prepared.push(self.resolve(flow));
+                }
                 Err(error) => failure.usage(&error),
             }
+        }
+        for path in self.paths.iter().filter(|path| !path.exists()) {
+            failure.usage(&format_args!(
+                "error: {}: there is no such file or folder\n  help: correct `--plugin-path` or \
+                 TREMOR_PLUGIN_PATH",
+                path.display()
+            ));
         }
         for Prepared { flow, components } in &prepared {
             if let Err(error) = components.check(flow) {
@@ -125,10 +135,11 @@ impl PluginArguments {
         }
         let mut names: Vec<&str> = prepared.iter().map(|prepared| prepared.flow.name()).collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        if let Some(name) =
+            names.windows(2).find_map(|pair| (pair[0] == pair[1]).then_some(pair[0]))
+        {
             failure.usage(&format_args!(
-                "error: two flows are named `{}`\n  help: give one of them another `name:`",
-                pair[0]
+                "error: two flows are named `{name}`\n  help: give one of them another `name:`"
             ));
         }
         failure.or(prepared)
@@ -145,6 +156,17 @@ impl PluginArguments {
         problems.iter().for_each(warn);
         Prepared { flow, components }
     }
+}
+
+/// The entries of `plugins` that lead nowhere.
+fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
+    let missing = flow.spec.plugins.iter().filter(|path| !path.value.exists());
+    missing
+        .map(|path| {
+            let message = format!("{}: there is no such file or folder", path.value.display());
+            flow.error(path.at, message).help("build the plugins, or correct the path")
+        })
+        .collect()
 }
 
 /// What is broken and not used hurts nobody, but somebody may wonder where their plugin is.

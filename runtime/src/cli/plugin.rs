@@ -1,6 +1,10 @@
 //! `tremor plugin`: what there is to know about plugins, without loading them.
 
-use std::{fmt::Write as _, io::Write as _, path::PathBuf};
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use tremor_runtime::plugin::{Describer, Library, Registry, SearchPath};
 
@@ -23,7 +27,7 @@ pub(crate) enum Command {
 pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(), Failure> {
     match command {
         Command::List { path } => list(path, plugins),
-        Command::Inspect { path } => inspect(path, plugins),
+        Command::Inspect { path } => inspect(&path, plugins),
     }
 }
 
@@ -79,7 +83,7 @@ fn table(rows: &[[String; 6]]) -> String {
     text
 }
 
-fn inspect(path: PathBuf, plugins: &PluginArguments) -> Result<(), Failure> {
+fn inspect(path: &Path, plugins: &PluginArguments) -> Result<(), Failure> {
     let mut failure = Failure::default();
     let library = if path.components().count() == 1 && !path.exists() {
         let name = path.to_string_lossy().into_owned();
@@ -98,7 +102,7 @@ fn inspect(path: PathBuf, plugins: &PluginArguments) -> Result<(), Failure> {
             }
         }
     } else {
-        match Library::inspect(&path) {
+        match Library::inspect(path) {
             Ok(library) => library,
             Err(error) => {
                 failure.usage(&format_args!("error: {error}"));

@@ -21,7 +21,8 @@ pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<(), Failure>
         failure.flow(&format_args!("error: cannot listen for signals: {error}"));
         return Err(failure);
     }
-    let flows: Vec<_> = flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
+    let flows: Vec<_> =
+        flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
     match run::run(&flows, &stopper, deadline) {
         Ok(reports) => reports.iter().for_each(|report| summarise(report, &mut failure)),
         Err(error) => failure.usage(&error),

@@ -10,7 +10,6 @@ use std::{
 /// random part between a half and all, so that many who lost the same peer do not return as one.
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    first: Duration,
     max: Duration,
     next: Duration,
     random: RandomState,
@@ -19,7 +18,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub(crate) fn new(first: Duration, max: Duration) -> Self {
-        Self { first, max, next: first, random: RandomState::new(), waits: 0 }
+        Self { max, next: first, random: RandomState::new(), waits: 0 }
     }
 
     /// The wait before the next attempt.
@@ -30,11 +29,6 @@ impl Backoff {
         // A hash with a random seed is random enough to spread attempts.
         let part = self.random.hash_one(self.waits) % 1_000;
         full.mul_f64(0.5 + 0.5 * f64::from(u32::try_from(part).unwrap_or(0)) / 1_000.0)
-    }
-
-    /// The peer is back: the next wait is the first again.
-    pub(crate) fn reset(&mut self) {
-        self.next = self.first;
     }
 }
 
@@ -73,15 +67,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn waits_double_up_to_the_maximum_and_start_again_after_success() {
+    fn waits_double_up_to_the_maximum() {
         let ms = Duration::from_millis;
         let mut backoff = Backoff::new(ms(100), ms(300));
         for full in [100, 200, 300, 300] {
             let wait = backoff.next();
             assert!(wait >= ms(full / 2) && wait <= ms(full), "{wait:?} of {full} ms");
         }
-        backoff.reset();
-        assert!(backoff.next() <= ms(100));
     }
 
     #[test]

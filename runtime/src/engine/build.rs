@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{abi::batch::Pool, Limit};
+use tremor_pdk::{Limit, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     codec::Codec,
-    flow::{self, Flow, Graph, Node, NodeId, Role, ERR, OUT},
+    flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
     operator, processor,
 };
 
@@ -124,10 +124,9 @@ fn owners(graph: &Graph) -> HashMap<NodeId, Owner> {
         feeding.sort_unstable();
         feeding.dedup();
         match (node.role, &feeding[..]) {
-            (Role::Source | Role::Sink, _) => _ = owners.insert(id, id),
-            (Role::Pipeline, [owner]) => _ = owners.insert(id, *owner),
             (Role::Pipeline, []) => {}
-            (Role::Pipeline, _) => _ = owners.insert(id, id),
+            (Role::Pipeline, [owner]) => _ = owners.insert(id, *owner),
+            (Role::Source | Role::Sink | Role::Pipeline, _) => _ = owners.insert(id, id),
         }
     }
     owners
@@ -209,10 +208,7 @@ impl Plan<'_> {
         })
     }
 
-    fn operators(
-        &self,
-        node: &Node,
-    ) -> Result<Vec<Box<dyn operator::Operator>>, flow::Diagnostic> {
+    fn operators(&self, node: &Node) -> Result<Vec<Box<dyn operator::Operator>>, flow::Diagnostic> {
         let pipeline = &self.flow.spec.pipelines[node.index];
         let make = |component: &flow::Component| {
             operator::operator(&component.name.value, component.config.value())
@@ -267,11 +263,7 @@ fn preprocessors(
     Ok(preprocessors)
 }
 
-fn suffix(
-    flow: &Flow,
-    spec: &flow::Connector,
-    is_raw: bool,
-) -> Result<Vec<u8>, flow::Diagnostic> {
+fn suffix(flow: &Flow, spec: &flow::Connector, is_raw: bool) -> Result<Vec<u8>, flow::Diagnostic> {
     let mut suffix = Vec::new();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
         let made = processor::postprocessor(&component.name.value, component.config.value())

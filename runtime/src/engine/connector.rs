@@ -8,8 +8,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    dynamic::{DynConnector, DynSink, DynSource},
     Error, ErrorKind,
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
 use super::{
@@ -20,6 +20,9 @@ use super::{
     source::SourceSide,
 };
 use crate::executor;
+
+/// How long a connector may take for what the end of its flow waits for.
+const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// Makes an instance whose host breaks the connection that it is given when the instance says so.
 pub(crate) type Factory =
@@ -145,7 +148,7 @@ impl ConnectorTask {
             }
             connector.on_connection_lost().await?;
         }
-        connector.on_stop().await.map_err(Fault::final_)
+        in_time("on_stop", connector.on_stop()).await.map_err(Fault::final_)
     }
 
     /// Connects, with backoff. `false`: the flow ends before that.
@@ -217,7 +220,7 @@ impl ConnectorTask {
             ends.push(end);
             if matches!(ends[..], [End::Finished]) {
                 self.enter("draining");
-                if let Err(error) = connector.on_drain().await {
+                if let Err(error) = in_time("on_drain", connector.on_drain()).await {
                     connection.break_off();
                     ends.push(End::Failed(error));
                 }
@@ -276,7 +279,9 @@ impl ConnectorTask {
             outcome = match (end, outcome) {
                 (End::Failed(error), _) => Outcome::Failed(error),
                 (End::Lost(error), Outcome::Over) => Outcome::Lost(error),
-                (End::Interrupted, Outcome::Over) if !self.control.has_reached(self.ends_with()) => {
+                (End::Interrupted, Outcome::Over)
+                    if !self.control.has_reached(self.ends_with()) =>
+                {
                     Outcome::Lost(Error::connection_lost("the connection broke"))
                 }
                 (_, outcome) => outcome,
@@ -326,6 +331,16 @@ async fn ends_within(wait: Duration, control: &Control, phase: Phase) -> bool {
             return Poll::Ready(true);
         }
         timer.as_mut().poll(context).map(|()| false)
+    })
+    .await
+}
+
+/// Gives a connector a bounded time to do what the end of a flow waits for.
+async fn in_time(what: &str, call: BoxFuture<'_, Result<(), Error>>) -> Result<(), Error> {
+    executor::first(call, async {
+        executor::sleep(LAST_CALL).await;
+        let seconds = LAST_CALL.as_secs();
+        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
     })
     .await
 }

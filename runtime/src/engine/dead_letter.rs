@@ -2,8 +2,8 @@
 
 use serde::{Serialize, Serializer};
 use tremor_pdk::{
-    abi::batch::{Pool, Rejected},
     Batch, ValueRef,
+    abi::batch::{Pool, Rejected},
 };
 
 /// The shape of a dead letter. Public in every flow that links an `err` port.
@@ -50,12 +50,7 @@ impl<'a> Original<'a> {
 }
 
 /// The dead letters of what `component` rejected from `batch`.
-pub(crate) fn letters(
-    component: &str,
-    batch: &Batch,
-    rejected: &[Rejected],
-    pool: &Pool,
-) -> Batch {
+pub(crate) fn letters(component: &str, batch: &Batch, rejected: &[Rejected], pool: &Pool) -> Batch {
     let mut letters = Batch::from_pool(pool);
     for rejected in rejected {
         let message = rejected.error.to_string();

@@ -2,8 +2,8 @@
 //! delivered, dead-lettered, discarded on purpose, or failed back.
 
 use std::sync::{
-    atomic::{AtomicBool, Ordering},
     Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use tremor_pdk::Batch;

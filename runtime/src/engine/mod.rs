@@ -6,11 +6,11 @@
 //! sink task:    encode -> frame -> deliver -> account
 //! ```
 //! Each side of a connector is a task, and so is each pipeline that several tasks feed; all other
-//! pipelines run within the task that feeds them ([`router`]). What stands between tasks is a
-//! bounded queue of batches ([`queue`]); a full one stops the pull. Every event is followed to its
-//! end ([`delivery`], [`stats`]).
+//! pipelines run within the task that feeds them (`router`). What stands between tasks is a
+//! bounded queue of batches (`queue`); a full one stops the pull. Every event is followed to its
+//! end (`delivery`, `stats`).
 //!
-//! A flow ends when its sources end, when it is asked to ([`Handle::drain`]), or when a component
+//! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
 
@@ -34,13 +34,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use self::{build::ConnectorType, connection::Connection};
+pub use self::{control::Failure, stats::Counts};
 use self::{
     control::{Control, Phase},
     stats::Stats,
 };
-pub use self::{control::Failure, stats::Counts};
-pub(crate) use self::{build::ConnectorType, connection::Connection};
 use crate::{executor, flow};
+
+/// How long tasks have to end once they are told to stop.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A flow that is ready to run.
 pub(crate) struct Planned {
@@ -97,10 +100,8 @@ impl Planned {
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, stats, tasks } = self;
         let named = |part: &str| format!("{name}/{part}");
-        let connectors = tasks
-            .connectors
-            .into_iter()
-            .map(|task| executor::spawn(named(&task.name), task.run()));
+        let connectors =
+            tasks.connectors.into_iter().map(|task| executor::spawn(named(&task.name), task.run()));
         let pipelines = tasks
             .pipelines
             .into_iter()
@@ -129,18 +130,15 @@ impl Flow {
             control.reached(Phase::Draining).await;
             executor::sleep(deadline).await;
             control.advance(Phase::Stopped);
+            // Tasks notice by themselves, but not those that wait for a plugin that hangs.
+            executor::sleep(GRACE).await;
         };
         let tasks = async {
             for task in self.tasks {
                 task.await;
             }
         };
-        executor::first(tasks, async {
-            watchdog.await;
-            // The tasks notice by themselves; only they end the wait.
-            std::future::pending().await
-        })
-        .await;
+        executor::first(tasks, watchdog).await;
         Report {
             flow: self.name,
             counts: self.stats.counts(),

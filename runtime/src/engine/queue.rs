@@ -14,7 +14,7 @@ use super::delivery::InFlight;
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// In events.
     pub events: usize,
     /// In bytes: payloads, documents and the events themselves.
@@ -161,9 +161,10 @@ mod tests {
 
     use tremor_pdk::Batch;
 
-    use super::{bounded, Bounds};
+    use super::{Bounds, bounded};
     use crate::engine::delivery::{InFlight, Token};
 
+    #[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
     fn batch(events: usize) -> Option<InFlight> {
         let mut batch = Batch::new();
         (0..events).for_each(|_| batch.push_message(0, b"message"));

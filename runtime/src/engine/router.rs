@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use tremor_pdk::{
-    abi::batch::{Pool, Rejected},
     Batch,
+    abi::batch::{Pool, Rejected},
 };
 
 use super::{
@@ -119,12 +119,7 @@ impl Stage {
 }
 
 /// Hands a batch to every target; the last gets it without a copy.
-fn fan_out(
-    targets: &[Target],
-    item: InFlight,
-    work: &mut Vec<(Target, InFlight)>,
-    stats: &Stats,
-) {
+fn fan_out(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>, stats: &Stats) {
     let Some((last, others)) = targets.split_last() else {
         stats.discarded(item.batch.len());
         return item.token.settle();

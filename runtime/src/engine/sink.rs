@@ -9,9 +9,9 @@ use std::{
 };
 
 use tremor_pdk::{
+    Batch, Delivery, Error, ErrorKind, Signal,
     abi::batch::{Pool, Rejected},
     dynamic::DynSink,
-    Batch, Delivery, Error, ErrorKind, Signal,
 };
 
 use super::{

@@ -7,11 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    abi::batch::Rejected,
-    dynamic::DynSource,
-    Batch, Error, ErrorKind, Limit, Pull,
-};
+use tremor_pdk::{Batch, Error, ErrorKind, Limit, Pull, abi::batch::Rejected, dynamic::DynSource};
 
 use super::{
     connection::{Connection, End},
@@ -22,7 +18,7 @@ use super::{
 use crate::{codec::Decoder, executor, processor::Preprocessor, time};
 
 /// Pulls after which other tasks get their turn, even if the source always has something.
-const PULLS_IN_A_ROW: u32 = 32;
+const PULLS_IN_A_ROW: u64 = 32;
 
 /// What of a source outlives a connection.
 pub(crate) struct SourceSide {
@@ -59,11 +55,7 @@ struct Session<'s> {
 
 impl SourceSide {
     /// Runs the source of one connection to its end.
-    pub(crate) async fn run(
-        &mut self,
-        source: Box<dyn DynSource>,
-        connection: &Connection,
-    ) -> End {
+    pub(crate) async fn run(&mut self, source: Box<dyn DynSource>, connection: &Connection) -> End {
         let ledger = source.is_transactional().then(Arc::default);
         let mut session =
             Session { side: self, source, connection, ledger, pulls: 0, outstanding: 0 };
@@ -86,7 +78,7 @@ impl Session<'_> {
             self.handle(batch).await;
             match step {
                 Step::Pulled(Ok(Pull::Events)) => {
-                    if self.pulls % u64::from(PULLS_IN_A_ROW) == 0 {
+                    if self.pulls.is_multiple_of(PULLS_IN_A_ROW) {
                         executor::yield_now().await;
                     }
                 }
@@ -177,7 +169,8 @@ impl Session<'_> {
         for position in 0..self.side.preprocessors.len() {
             let mut batch = Batch::from_pool(&self.side.router.pool);
             let mut rejected = Vec::new();
-            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate() {
+            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate()
+            {
                 rejected.extend(match later {
                     0 => preprocessor.finish(&mut batch),
                     _ => preprocessor.process(&mut batch),
@@ -271,4 +264,3 @@ fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
         Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
     })
 }
-

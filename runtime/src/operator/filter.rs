@@ -4,8 +4,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
-    abi::value::{to_value, Path},
     Batch, Value, ValueRef,
+    abi::value::{Path, to_value},
 };
 
 use super::{Operator, Processed};
@@ -60,9 +60,9 @@ impl Filter {
                 Condition::Equals(to_value(&value).map_err(|error| format!("equals: {error}"))?)
             }
             (None, Some(exists), None) => Condition::Exists(exists),
-            (None, None, Some(pattern)) => {
-                Condition::Matches(Regex::new(&pattern).map_err(|error| format!("matches: {error}"))?)
-            }
+            (None, None, Some(pattern)) => Condition::Matches(
+                Regex::new(&pattern).map_err(|error| format!("matches: {error}"))?,
+            ),
             _ => return Err("expected exactly one of `equals`, `exists` and `matches`".to_owned()),
         };
         Ok(Self { field, condition, not: config.not })
@@ -91,14 +91,14 @@ impl Operator for Filter {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{json, Value as Json};
+    use serde_json::{Value as Json, json};
     use tremor_pdk::Batch;
 
     use super::Filter;
     use crate::operator::Operator;
 
-    fn kept(config: Json, events: &[Json]) -> Vec<usize> {
-        let mut filter = Filter::new(&config).expect("a good configuration");
+    fn kept(config: &Json, events: &[Json]) -> Vec<usize> {
+        let mut filter = Filter::new(config).expect("a good configuration");
         let mut batch = Batch::new();
         for (number, event) in events.iter().enumerate() {
             batch.push_value(number as u64, event).expect("a good value");
@@ -117,13 +117,13 @@ mod tests {
             json!({"a": null}),
             json!("text"),
         ];
-        assert_eq!(kept(json!({"field": "a.b", "equals": 1}), &events), [0, 1]);
-        assert_eq!(kept(json!({"field": "a.b", "exists": true}), &events), [0, 1, 2]);
-        assert_eq!(kept(json!({"field": "a", "exists": false}), &events), [4]);
-        assert_eq!(kept(json!({"field": "a.b", "matches": "^o"}), &events), [2]);
+        assert_eq!(kept(&json!({"field": "a.b", "equals": 1}), &events), [0, 1]);
+        assert_eq!(kept(&json!({"field": "a.b", "exists": true}), &events), [0, 1, 2]);
+        assert_eq!(kept(&json!({"field": "a", "exists": false}), &events), [4]);
+        assert_eq!(kept(&json!({"field": "a.b", "matches": "^o"}), &events), [2]);
         let not = json!({"field": "a.b", "matches": "^o", "not": true});
-        assert_eq!(kept(not, &events), [0, 1, 3, 4]);
-        assert_eq!(kept(json!({"field": "a", "equals": null}), &events), [3]);
+        assert_eq!(kept(&not, &events), [0, 1, 3, 4]);
+        assert_eq!(kept(&json!({"field": "a", "equals": null}), &events), [3]);
     }
 
     #[test]

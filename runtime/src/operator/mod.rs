@@ -3,7 +3,7 @@
 mod filter;
 
 use serde_json::Value as Config;
-use tremor_pdk::{abi::batch::Rejected, Batch};
+use tremor_pdk::{Batch, abi::batch::Rejected};
 
 /// The names that flow files know operators by.
 pub const OPERATORS: &[&str] = &["filter", "passthrough"];

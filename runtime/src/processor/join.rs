@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tremor_pdk::abi::batch::{Batch, Rejected};
 
-use super::{reassembly::Partial, Preprocessor};
+use super::{Preprocessor, reassembly::Partial};
 
 /// The longest message that is put together, in bytes.
 const MAX_LENGTH: usize = 256 << 20;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::abi::batch::{Batch, Cutter, Rejected};
 
-use super::{reassembly::Partial, Preprocessor};
+use super::{Preprocessor, reassembly::Partial};
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
@@ -32,7 +32,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
         Self { max_length: config.max_length, partial: HashMap::new() }
     }
 
@@ -87,7 +87,7 @@ mod tests {
     use crate::processor::Preprocessor;
 
     fn lines(max_length: usize) -> Lines {
-        Lines::new(Config { max_length })
+        Lines::new(&Config { max_length })
     }
 
     fn messages(batch: &Batch) -> Vec<String> {

@@ -37,7 +37,7 @@ pub(crate) struct Postprocessor {
 /// What is wrong with the name or the configuration, in a sentence.
 pub(crate) fn preprocessor(name: &str, config: &Config) -> Result<Box<dyn Preprocessor>, String> {
     match name {
-        "lines" => Ok(Box::new(lines::Lines::new(parse(config)?))),
+        "lines" => Ok(Box::new(lines::Lines::new(&parse(config)?))),
         _ => Err(format!("there is no preprocessor `{name}`; there are {PREPROCESSORS:?}")),
     }
 }

@@ -1,6 +1,6 @@
 //! A message that is put together from pieces, up to a limit.
 
-use tremor_pdk::{abi::batch::Cutter, Error};
+use tremor_pdk::{Error, abi::batch::Cutter};
 
 /// How much of a message that is too long its dead letter shows. Bytes.
 const SHOWN: usize = 4 << 10;

@@ -3,7 +3,9 @@
 //!
 //! Each is a workspace of its own below the target folder, made of copies of `tremor-pdk` and of
 //! the fixture `relay`, with the same lock file and profiles, so that everything but those three
-//! packages is built already.
+//! packages is built already. The copies lie in a folder that is named after the fixture: cargo
+//! tells packages of one name and version apart by their path within their workspace, and would
+//! take the copies' builds for those of the originals.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +13,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{build, cached, target_folder, workspace};
+use super::{build, cached, set_aside, target_folder, workspace};
+
+const MANIFEST: &str = "Cargo.toml";
+const LOCK: &str = "Cargo.lock";
 
 /// A change to a file: its path, what stands there exactly once, and what is to stand there
 /// instead.
@@ -25,40 +30,43 @@ pub type Change<'c> = (&'c str, &'c str, &'c str);
 pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
     cached(name, || {
         let folder = target_folder().join("abi-fixtures").join(name);
-        let mut files = sources();
+        let mut files = sources(name);
         // A name of its own, so that the libraries do not overwrite each other.
         let renamed = ("plugin/Cargo.toml", "fixture-relay", name);
         for change in changes.iter().chain(&[renamed]) {
             apply(&mut files, change);
         }
-        write(&folder, &files);
-        build(&folder, &["build", "--offline", "--package", name], name)
+        write(&folder, name, &files);
+        set_aside(&build(&folder, &["build", "--offline", "--package", name], name))
     })
 }
 
 /// The changes that make the ABI `version` of the one that is version 1.1.0.
 pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
     let package = ("tremor-pdk/abi/Cargo.toml", "version = \"1.1.0\"");
-    let dependency = ("Cargo.toml", "path = \"tremor-pdk/abi\", version = \"1.1.0\"");
+    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"1.1.0\"");
     [package, dependency].map(|(file, old)| (file, old, old.replace("1.1.0", version)))
 }
 
 type Files = BTreeMap<PathBuf, String>;
 
-/// The files of the workspace as they are.
-fn sources() -> Files {
+/// The files of the workspace as they are, but for the manifest, which has the packages in the
+/// folder `inside`.
+fn sources(inside: &str) -> Files {
     let mut files = Files::new();
     read(&workspace().join("tremor-pdk"), Path::new("tremor-pdk"), &mut files);
     read(&workspace().join("tests/plugins/relay"), Path::new("plugin"), &mut files);
-    for file in ["Cargo.toml", "Cargo.lock"] {
+    for file in [MANIFEST, LOCK] {
         let text = fs::read_to_string(workspace().join(file)).expect("a file of the workspace");
         files.insert(file.into(), text);
     }
     // Of the manifest, all but the list of members.
-    let manifest = files.get_mut(Path::new("Cargo.toml")).expect("it was read just now");
+    let manifest = files.get_mut(Path::new(MANIFEST)).expect("it was read just now");
     let rest = manifest.find("[workspace.package]").expect("the manifest has a part to inherit");
-    let members = "members = [\"plugin\", \"tremor-pdk\", \"tremor-pdk/abi\"]";
-    *manifest = format!("[workspace]\nresolver = \"3\"\n{members}\n\n{}", &manifest[rest..]);
+    let rest = manifest[rest..].replace("path = \"", &format!("path = \"{inside}/"));
+    let members = ["plugin", "tremor-pdk", "tremor-pdk/abi"];
+    let members = members.map(|member| format!("\"{inside}/{member}\"")).join(", ");
+    *manifest = format!("[workspace]\nresolver = \"3\"\nmembers = [{members}]\n\n{rest}");
     files
 }
 
@@ -82,11 +90,12 @@ fn apply(files: &mut Files, (file, old, new): &Change<'_>) {
 }
 
 /// Writes what differs: cargo builds again what was written again.
-fn write(folder: &Path, files: &Files) {
+fn write(folder: &Path, inside: &str, files: &Files) {
     for (name, text) in files {
-        let file = folder.join(name);
+        let is_root = [MANIFEST, LOCK].contains(&&*name.to_string_lossy());
+        let file = if is_root { folder.join(name) } else { folder.join(inside).join(name) };
         // The lock file is cargo's once it is there.
-        let is_current = file.exists() && name == Path::new("Cargo.lock");
+        let is_current = file.exists() && name == Path::new(LOCK);
         if is_current || fs::read_to_string(&file).is_ok_and(|there| there == *text) {
             continue;
         }

@@ -10,6 +10,7 @@ use std::{
     collections::HashMap,
     env,
     ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -32,7 +33,10 @@ pub fn target_folder() -> &'static Path {
 /// The path of the plugin library of this package of the workspace, built if it has to be: in the
 /// profile and target folder of this test.
 pub fn library(package: &str) -> PathBuf {
-    cached(package, || build(workspace(), &["build", "--package", package], package))
+    cached(package, || {
+        let built = build(workspace(), &["build", "--package", package], package);
+        if package.starts_with("fixture-") { set_aside(&built) } else { built }
+    })
 }
 
 /// As [`library`], with further flags for the compiler of that one crate. No test may ask for the
@@ -40,7 +44,18 @@ pub fn library(package: &str) -> PathBuf {
 pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
     let arguments = ["rustc", "--package", package, "--lib"];
     let all: Vec<_> = arguments.iter().chain(&["--"]).chain(flags).copied().collect();
-    cached(package, || build(workspace(), &all, package))
+    cached(package, || set_aside(&build(workspace(), &all, package)))
+}
+
+/// Moves a plugin that is only for tests out of the folder where people keep theirs.
+pub fn set_aside(built: &Path) -> PathBuf {
+    let folder = target_folder().join("test-plugins").join(profile());
+    let path = folder.join(built.file_name().expect("a library has a name"));
+    fs::create_dir_all(&folder).expect("a folder in the target folder");
+    // Cargo makes links: renaming one link of a file to another one does nothing.
+    let _ = fs::remove_file(&path);
+    fs::rename(built, &path).expect("a library that was built just now");
+    path
 }
 
 /// Builds each thing once a process, one after the other.

@@ -1,5 +1,8 @@
 //! What the host does for a plugin: the only way from a plugin to the runtime.
 
+// What abi_stable's macros generate.
+#![allow(clippy::expl_impl_clone_on_copy, clippy::cast_ptr_alignment)]
+
 use abi_stable::{
     StableAbi,
     std_types::{RResult, RStr, RString},

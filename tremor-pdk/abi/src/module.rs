@@ -1,5 +1,8 @@
 //! The root module: what the runtime finds in a library once it has been checked and loaded.
 
+// What abi_stable's macros generate.
+#![allow(clippy::expl_impl_clone_on_copy, clippy::cast_ptr_alignment)]
+
 use abi_stable::{
     StableAbi, declare_root_module_statics,
     library::RootModule,

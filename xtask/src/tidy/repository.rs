@@ -117,7 +117,8 @@ fn read_folder(root: &Path, folder: &str, files: &mut Vec<File>) -> Result<()> {
         } else {
             let text = if is_text(&path) {
                 // Fixtures may be anything; what is no text has nothing to tidy.
-                let bytes = fs::read(entry.path()).with_context(|| format!("cannot read {path}"))?;
+                let bytes =
+                    fs::read(entry.path()).with_context(|| format!("cannot read {path}"))?;
                 String::from_utf8(bytes).unwrap_or_default()
             } else {
                 String::new()

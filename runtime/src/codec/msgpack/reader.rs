@@ -98,13 +98,11 @@ impl<'m> Reader<'m> {
             return Ok(Some(u32::from(byte & 0x1f)));
         }
         let start = *self;
-        match self.head()? {
-            Head::String(len) => Ok(Some(len)),
-            _ => {
-                *self = start;
-                Ok(None)
-            }
+        if let Head::String(len) = self.head()? {
+            return Ok(Some(len));
         }
+        *self = start;
+        Ok(None)
     }
 
     /// Takes text of so many bytes.

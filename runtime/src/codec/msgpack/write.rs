@@ -60,9 +60,9 @@ impl Output<'_> {
     pub(super) fn unsigned_integer(&mut self, value: u64) {
         match value {
             0..=0x7f => self.word([value as u8]),
-            0..=0xff => self.word([0xcc, value as u8]),
-            0..=0xffff => self.tagged(0xcd, (value as u16).to_be_bytes()),
-            0..=0xffff_ffff => self.tagged(0xce, (value as u32).to_be_bytes()),
+            0x80..=0xff => self.word([0xcc, value as u8]),
+            0x100..=0xffff => self.tagged(0xcd, (value as u16).to_be_bytes()),
+            0x1_0000..=0xffff_ffff => self.tagged(0xce, (value as u32).to_be_bytes()),
             _ => self.tagged(0xcf, value.to_be_bytes()),
         }
     }

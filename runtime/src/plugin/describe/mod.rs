@@ -137,7 +137,7 @@ impl Describer {
         all.extend_from_slice(arguments);
         let failed = |message: String| {
             Error::new(ErrorKind::Describe, library.path(), message)
-                .help("the plugin is at fault; `tremor plugin verify` shows more")
+                .help("the plugin is at fault: tell its author")
         };
         let output = run(&self.program, &all, input, self.timeout).map_err(|error| {
             let program = self.program.display();

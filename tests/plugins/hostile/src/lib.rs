@@ -1,4 +1,4 @@
-//! A plugin that misbehaves on demand: `config: { fault: … }`, see [`Fault`](config::Fault). The
+//! A plugin that misbehaves on demand: `config: { fault: … }`, see [`Fault`]. The
 //! host must survive each of them with an error that says what happened.
 
 pub mod config;

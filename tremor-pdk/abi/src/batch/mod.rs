@@ -216,6 +216,6 @@ impl std::fmt::Debug for Batch {
             .field("values", &self.values.len())
             .field("bytes", &self.bytes().len())
             .field("nodes", &self.nodes().len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

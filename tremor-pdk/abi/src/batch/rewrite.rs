@@ -7,7 +7,12 @@ use super::{
     event::{Event, EventFlags, PayloadKind, Span},
     fill::narrow,
 };
-use crate::{ByteBuffer, NodeBuffer, document::{Node, ValueRef}, error::PluginError, value::Value};
+use crate::{
+    ByteBuffer, NodeBuffer,
+    document::{Node, ValueRef},
+    error::PluginError,
+    value::Value,
+};
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
 /// buffers of that batch: [`Batch::original`] gives its bytes.

@@ -83,8 +83,11 @@ impl Shared {
 
     /// The storage, to write to; `None` while somebody else holds it.
     pub(super) fn storage_mut(&mut self) -> Option<&mut Storage> {
+        if !self.is_unique() {
+            return None;
+        }
         // SAFETY: rules 1 and 2: the only reference is ours, and `&mut self` keeps it so.
-        self.is_unique().then(|| unsafe { self.0.as_mut() })
+        Some(unsafe { self.0.as_mut() })
     }
 }
 

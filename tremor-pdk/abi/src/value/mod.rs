@@ -1,7 +1,7 @@
 //! Values: the tree that is built and edited.
 //!
 //! A [`Value`] is what code makes and changes; what it only reads, it reads through a
-//! [`ValueRef`](crate::document::ValueRef), which views values and documents alike. Both sides of
+//! [`ValueRef`], which views values and documents alike. Both sides of
 //! the boundary may keep, edit and drop a value of the other: whatever it owns is given back to the
 //! allocator that it came from.
 //!

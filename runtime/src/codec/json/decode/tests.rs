@@ -23,7 +23,7 @@ fn decode_with(options: DecodeOptions, message: &[u8]) -> Result<String, Error> 
     };
     assert_eq!(root, 1);
     assert_eq!(validate(&bytes, &nodes, root), Ok(()));
-    assert_eq!(nodes[1].span() as usize, nodes.len() - 1);
+    assert_eq!(nodes[1].span(), nodes.len() as u64 - 1);
     let mut out = Bytes::new();
     Encoder::new(EncodeOptions::default()).document(&bytes, &nodes, root, &mut out)?;
     Ok(String::from_utf8(out.into()).expect("JSON is UTF-8"))

@@ -1,0 +1,88 @@
+//! What operators get wrong: exit status 2 or a clean failure, with file, place and remedy.
+
+use std::process::Stdio;
+
+use crate::tremor::{Scene, finish};
+
+fn file_to_file(input: &str, output: &str) -> Scene {
+    Scene::new(&format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: string, config: {{ path: {input}, mode: read }} }}
+  output: {{ type: file, codec: string, config: {{ path: {output}, mode: append }} }}
+links: [input -> output]"
+    ))
+    .write("in", b"a line\n")
+}
+
+#[test]
+fn files_that_cannot_be_read_or_written_fail_the_flow() {
+    let missing = file_to_file("nowhere", "out").run();
+    missing.expect(1, &["connector `input`", "nowhere", "no such file"]);
+    file_to_file(".", "out").run().expect(1, &["connector `input`"]);
+    file_to_file("in", "no/such/folder/out").run().expect(1, &["connector `output`"]);
+    file_to_file("in", "/proc/version").run().expect(1, &["connector `output`"]);
+}
+
+#[test]
+fn a_full_output_is_tried_again_and_then_fails_the_flow() {
+    let run = file_to_file("in", "/dev/full").run();
+    run.expect(1, &["connector `output`", "flow `flow` failed"]);
+}
+
+#[test]
+fn a_closed_pipe_fails_the_flow() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [ticks -> output]";
+    let scene = Scene::new(text);
+    let mut child = scene.command(&["run", "flow.yaml"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output is closed"));
+}
+
+#[test]
+fn a_wrong_flow_is_refused_before_anything_runs() {
+    for (flow, parts) in [
+        ("connectors: [", vec!["flow.yaml:1:"]),
+        (
+            "connectors:\n  a: { type: fil }\nlinks: [a -> a]",
+            vec!["flow.yaml:2:", "`file`", "searched"],
+        ),
+        (
+            "connectors:\n  a: { type: file, codec: json, config: { path: 1, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
+            vec!["flow.yaml:2:49", "`path`", "expected a text"],
+        ),
+        (
+            "connectors:\n  a: { type: file, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
+            vec!["flow.yaml:2:", "needs one"],
+        ),
+        (
+            "connectors:\n  a: { type: metronome, codec: json, config: { interval_ms: 1 } }\n  b: { type: 'null' }\nlinks: [a -> b]",
+            vec!["flow.yaml:2:", "takes none"],
+        ),
+    ] {
+        for command in ["check", "run"] {
+            Scene::new(flow).tremor(&[command, "flow.yaml"]).expect(2, &parts);
+        }
+    }
+}
+
+#[test]
+fn a_plugin_path_that_does_not_exist_is_named() {
+    let scene = Scene::new(
+        "plugins: [no/such/folder]\nconnectors:\n  a: { type: absent }\n  b: { type: 'null' }\nlinks: [a -> b]",
+    );
+    scene.run().expect(2, &["flow.yaml:1:11", "no/such/folder", "flow.yaml:3:"]);
+}
+
+#[test]
+fn a_connector_that_is_no_sink_cannot_be_linked_as_one() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  other: { type: metronome, config: { interval_ms: 1 } }
+links: [ticks -> other]";
+    Scene::new(text).run().expect(1, &["connector `other`", "no sink"]);
+}

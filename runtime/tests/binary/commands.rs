@@ -1,0 +1,50 @@
+//! The commands besides `run`.
+
+use serde_json::Value;
+
+use crate::tremor::Scene;
+
+const FLOW: &str = "connectors:
+  input: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }
+  output: { type: file, codec: json, config: { path: out, mode: write } }
+links: [input -> output]";
+
+#[test]
+fn check_connects_to_nothing() {
+    let scene = Scene::new(FLOW);
+    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is good"]);
+    assert!(!scene.has("out"));
+}
+
+#[test]
+fn plugins_are_listed_and_inspected_by_name() {
+    let scene = Scene::new(FLOW);
+    let list = scene.tremor(&["plugin", "list"]);
+    list.expect(0, &[]);
+    for name in ["file", "stdio", "metronome", "null", "exit", "hostile"] {
+        let has = |line: &str| line.split_whitespace().nth(1) == Some(name);
+        assert!(list.stdout.lines().any(has), "{name} is not in:\n{}", list.stdout);
+    }
+    let inspect = scene.tremor(&["plugin", "inspect", "file"]);
+    inspect.expect(0, &[]);
+    for part in ["connector-file", "1.1", "unwind", "required", "\"path\""] {
+        assert!(inspect.stdout.contains(part), "{part} is not in:\n{}", inspect.stdout);
+    }
+    scene.tremor(&["plugin", "inspect", "nothing"]).expect(2, &["nothing", "help"]);
+}
+
+#[test]
+fn logs_are_json_where_they_are_asked_to_be() {
+    let scene = Scene::new(FLOW);
+    let run = scene.tremor(&["run", "--log-format", "json", "flow.yaml"]);
+    let mut logs = run.stderr.lines().filter(|line| line.starts_with('{'));
+    let line: Value = serde_json::from_str(logs.next().unwrap()).unwrap();
+    assert_eq!(line["level"], "ERROR", "the input does not exist: {line}");
+}
+
+#[test]
+fn wrong_usage_has_a_status_of_its_own() {
+    let scene = Scene::new(FLOW);
+    scene.tremor(&["run"]).expect(2, &["Usage"]);
+    scene.tremor(&["frobnicate"]).expect(2, &["Usage"]);
+}

@@ -1,0 +1,138 @@
+//! Flows that work.
+
+use serde_json::Value;
+
+use crate::tremor::Scene;
+
+const READ: &str = "
+  input: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }";
+const SHOW: &str = "
+  output: { type: stdio, codec: json, postprocessors: [lines] }";
+
+fn flow(connectors: &[&str], rest: &str) -> String {
+    format!("connectors:{}\n{rest}\n", connectors.concat())
+}
+
+#[test]
+fn a_filter_passes_on_what_meets_its_condition() {
+    let events = b"{\"level\":\"error\",\"n\":1}\n{\"level\":\"info\",\"n\":2}\n{\"n\":3}\n";
+    for (config, expected) in [
+        ("field: level, equals: error", [1].as_slice()),
+        ("field: level, exists: true", &[1, 2]),
+        ("field: level, matches: '^in'", &[2]),
+        ("field: level, matches: '^in', not: true", &[1, 3]),
+    ] {
+        let pipeline = format!(
+            "pipelines: {{ p: {{ operators: [{{ type: filter, config: {{ {config} }} }}] }} }}
+links: [input -> p -> output]"
+        );
+        let run = Scene::new(&flow(&[READ, SHOW], &pipeline)).write("in", events).run();
+        run.expect(0, &["3 events in", "0 dead-lettered"]);
+        let events = run.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let kept: Vec<_> = events.map(|event| event["n"].as_i64().unwrap()).collect();
+        assert_eq!(kept, expected, "{config}");
+    }
+}
+
+#[test]
+fn a_connector_may_be_linked_straight_to_another_and_to_several() {
+    let outputs = ["a", "b"].map(|name| {
+        format!("\n  {name}: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: {name}.out, mode: write }} }}")
+    });
+    let text = flow(&[READ, &outputs[0], &outputs[1]], "links: [input -> a, input -> b]");
+    let scene = Scene::new(&text).write("in", b"{\"a\":[1,2.5,null,\"\\u00e9\"]}\n[]\n");
+    scene.run().expect(0, &["2 events in, 4 out"]);
+    let expected = "{\"a\":[1,2.5,null,\"é\"]}\n[]\n";
+    assert_eq!((scene.read("a.out"), scene.read("b.out")), (expected.into(), expected.into()));
+}
+
+#[test]
+fn several_sources_feed_one_pipeline() {
+    let other = READ.replace("input", "other").replace("path: in", "path: in2");
+    let text = flow(
+        &[READ, &other, SHOW],
+        "pipelines: { p: { operators: [{ type: passthrough }] } }
+links: [input -> p, other -> p, p -> output]",
+    );
+    let run = Scene::new(&text).write("in", b"1\n2\n").write("in2", b"3\n").run();
+    run.expect(0, &["3 events in, 3 out"]);
+    let mut lines: Vec<_> = run.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "2", "3"]);
+}
+
+#[test]
+fn a_file_without_a_preprocessor_is_one_message() {
+    let text = "
+connectors:
+  input: { type: file, codec: string, config: { path: in, mode: read, chunk_bytes: 3 } }
+  output: { type: file, codec: string, config: { path: out, mode: truncate } }
+links: [input -> output]";
+    let scene = Scene::new(text).write("in", b"two\nlines").write("out", b"old");
+    scene.run().expect(0, &["1 events in, 1 out"]);
+    assert_eq!(scene.read("out"), "two\nlines");
+}
+
+#[test]
+fn several_flows_run_in_one_process_with_instances_of_their_own() {
+    let second = flow(&[&READ.replace("path: in", "path: in2"), SHOW], "links: [input -> output]");
+    let scene = Scene::new(&flow(&[READ, SHOW], "links: [input -> output]"))
+        .write("second.yaml", second.as_bytes())
+        .write("in", b"1\n")
+        .write("in2", b"2\n");
+    let run = scene.tremor(&["run", "flow.yaml", "second.yaml"]);
+    run.expect(0, &["flow `flow`: 1 events in, 1 out", "flow `second`: 1 events in, 1 out"]);
+    let mut lines: Vec<_> = run.stdout.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "2"]);
+}
+
+#[test]
+fn what_is_bad_goes_to_err_with_its_bytes_and_the_rest_flows_on() {
+    let dead = "
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }";
+    let text = flow(&[READ, SHOW, dead], "links: [input -> output, input/err -> dead]");
+    let scene = Scene::new(&text).write("in", b"{\"n\":1}\n{\"n\":\\x}\n\xff\xfe\n{\"n\":2}\n");
+    let run = scene.run();
+    run.expect(0, &["4 events in", "2 dead-lettered"]);
+    assert_eq!(run.stdout, "{\"n\":1}\n{\"n\":2}\n");
+    let dead = scene.read("dead");
+    let dead: Vec<Value> = dead.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(dead[0]["original"], "{\"n\":\\x}");
+    assert_eq!(dead[0]["component"], "input");
+    assert_eq!(dead[0]["error"]["kind"], "bad data");
+    assert_eq!(dead[1]["original"], "//4=", "bytes that are no text are base64");
+}
+
+#[test]
+fn a_line_of_100_mib_goes_to_err_with_its_beginning_and_its_length() {
+    let dead = "
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }";
+    let text = flow(&[READ, SHOW, dead], "links: [input -> output, input/err -> dead]");
+    let length = 100 << 20;
+    let mut input = b"1\n".to_vec();
+    input.resize(2 + length, b'x');
+    input.extend_from_slice(b"\n2\n");
+    let scene = Scene::new(&text).write("in", &input);
+    let run = scene.run();
+    run.expect(0, &["3 events in", "1 dead-lettered"]);
+    assert_eq!(run.stdout, "1\n2\n");
+    let letter: Value = serde_json::from_str(&scene.read("dead")).unwrap();
+    assert_eq!(letter["original"].as_str().unwrap().len(), 4 << 10);
+    assert!(letter["error"]["message"].as_str().unwrap().contains("104857600 bytes"));
+}
+
+#[test]
+fn a_run_ends_after_so_many_events() {
+    let text = "
+connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+  enough: { type: exit, config: { after_events: 3 } }
+links: [ticks -> output, ticks -> enough]";
+    let run = Scene::new(text).run();
+    run.expect(0, &[]);
+    let ticks: Vec<Value> = run.stdout.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert!(ticks.len() >= 3, "{}", run.stdout);
+    assert!(ticks.iter().enumerate().all(|(n, tick)| tick["sequence"] == n), "{}", run.stdout);
+}

@@ -1,0 +1,63 @@
+//! Plugins that misbehave fail their flow, and nothing else.
+
+use crate::tremor::{Run, Scene};
+
+fn source(fault: &str) -> Run {
+    let text = format!(
+        "connectors:
+  bad: {{ type: hostile, config: {{ fault: {fault} }} }}
+  output: {{ type: 'null' }}
+links: [bad -> output]"
+    );
+    Scene::new(&text).run()
+}
+
+fn sink(fault: &str) -> Run {
+    let text = format!(
+        "connectors:
+  ticks: {{ type: metronome, config: {{ interval_ms: 1, count: 5 }} }}
+  bad: {{ type: hostile, config: {{ fault: {fault} }} }}
+links: [ticks -> bad]"
+    );
+    Scene::new(&text).run()
+}
+
+#[test]
+fn a_panic_anywhere_in_a_source_fails_the_flow_with_its_place() {
+    for fault in ["constructor_panic", "connect_panic", "source_panic", "start_panic", "pull_panic"]
+    {
+        let run = source(fault);
+        run.expect(1, &["flow `flow` failed", "connector `bad`", "panicked"]);
+    }
+}
+
+#[test]
+fn a_panic_anywhere_in_a_sink_fails_the_flow_with_its_place() {
+    for fault in ["sink_panic", "deliver_panic", "stop_panic", "signal_panic"] {
+        let run = sink(fault);
+        run.expect(1, &["flow `flow` failed", "connector `bad`", "panicked"]);
+    }
+}
+
+#[test]
+fn errors_of_a_plugin_are_told_in_its_words() {
+    source("constructor_error").expect(1, &["connector `bad`", "hostile: ConstructorError"]);
+    source("connect_error").expect(1, &["connector `bad`", "hostile: ConnectError"]);
+    sink("stop_error").expect(1, &["connector `bad`", "hostile: StopError"]);
+    source("validate_error").expect(2, &["flow.yaml:2:", "hostile: ValidateError"]);
+}
+
+#[test]
+fn a_plugin_that_hangs_or_crashes_while_it_is_asked_is_a_wrong_configuration() {
+    source("validate_crash").expect(2, &["flow.yaml:2:"]);
+}
+
+#[test]
+fn a_plugin_that_never_stops_does_not_keep_the_process() {
+    sink("stop_hang").expect(1, &["connector `bad`", "`on_stop` was not done"]);
+}
+
+#[test]
+fn events_that_a_sink_refuses_are_counted_as_failed() {
+    sink("deliver_reject").expect(0, &["5 events in", "failed"]);
+}

@@ -1,0 +1,13 @@
+//! The real binary with real plugin libraries: what users type, and what they get to see.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod commands;
+mod flows;
+mod hostile;
+mod signals;
+mod tremor;

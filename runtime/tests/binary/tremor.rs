@@ -1,0 +1,130 @@
+//! A run of the binary in a folder of its own.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use crate::support::library;
+
+/// No run may take longer than this; one that does is killed and fails its test.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// The plugins that flows of these tests use, built once, in one folder.
+fn plugins() -> &'static Path {
+    static PLUGINS: OnceLock<TempDir> = OnceLock::new();
+    let folder = PLUGINS.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        for package in [
+            "connector-file",
+            "connector-stdio",
+            "connector-metronome",
+            "connector-null",
+            "connector-exit",
+            "fixture-hostile",
+        ] {
+            let built = library(package);
+            fs::copy(&built, folder.path().join(built.file_name().unwrap())).unwrap();
+        }
+        folder
+    });
+    folder.path()
+}
+
+/// A folder with a flow file and whatever the flow reads.
+pub(crate) struct Scene(TempDir);
+
+impl Scene {
+    /// A folder with `flow.yaml`.
+    pub(crate) fn new(flow: &str) -> Self {
+        let scene = Self(tempfile::tempdir().unwrap());
+        scene.write("flow.yaml", flow.as_bytes())
+    }
+
+    /// The same with another file.
+    pub(crate) fn write(self, name: &str, contents: &[u8]) -> Self {
+        fs::write(self.0.path().join(name), contents).unwrap();
+        self
+    }
+
+    /// What is in a file of the folder.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).unwrap()
+    }
+
+    /// Whether a file is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.path().join(name).exists()
+    }
+
+    /// `tremor` with these arguments, in this folder, with the plugins of these tests.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
+        command.args(arguments).current_dir(self.0.path());
+        command.env("TREMOR_PLUGIN_PATH", plugins()).env_remove("TREMOR_LOG");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs the flow to its end.
+    pub(crate) fn run(&self) -> Run {
+        Run::of(&finish(self.command(&["run", "flow.yaml"]).spawn().unwrap()))
+    }
+
+    /// Runs `tremor` with these arguments to its end.
+    pub(crate) fn tremor(&self, arguments: &[&str]) -> Run {
+        Run::of(&finish(self.command(arguments).spawn().unwrap()))
+    }
+}
+
+/// Waits for the end of a process, within the limit.
+pub(crate) fn finish(mut child: Child) -> Output {
+    let started = Instant::now();
+    let pid = child.id().to_string();
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let watchdog = thread::spawn(move || {
+        if receiver.recv_timeout(LIMIT).is_err() {
+            let _ = Command::new("kill").args(["-9", &pid]).status();
+        }
+    });
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let _ = sender.send(());
+    watchdog.join().unwrap();
+    assert!(started.elapsed() < LIMIT, "killed: {output:?}");
+    output
+}
+
+/// What a run came to.
+pub(crate) struct Run {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    /// The exit status; `None` where a signal ended the process.
+    pub(crate) status: Option<i32>,
+}
+
+impl Run {
+    pub(crate) fn of(output: &Output) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            status: output.status.code(),
+        }
+    }
+
+    /// The run ended with this status, and stderr has all of these parts.
+    #[track_caller]
+    pub(crate) fn expect(&self, status: i32, parts: &[&str]) -> &Self {
+        assert_eq!(self.status, Some(status), "{}", self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "`{part}` is not in:\n{}", self.stderr);
+        }
+        self
+    }
+}
