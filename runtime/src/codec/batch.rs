@@ -31,7 +31,7 @@ impl Encoder {
                 Payload::Value(value) => self.value(value, out),
             };
             encoded.map_err(Error::bad_data)?;
-            out.extend_from_slice(suffix);
+            out.extend_from_copy_slice(suffix);
             Ok(())
         })
     }

@@ -1,1 +1,144 @@
+use super::{Bytes, Codec, ErrorKind, Nodes, Span, json, lookup, names};
+use serde_json::json;
+use tremor_abi::document::{Document, Writer};
+use tremor_abi::literal;
+use tremor_abi::value::Value;
 
+fn codec(name: &str) -> Codec {
+    lookup(name, &json!(null)).expect("a codec")
+}
+
+/// What a codec makes of a message, as JSON.
+fn decode(name: &str, message: &[u8]) -> Result<String, String> {
+    let mut bytes = Bytes::from_slice(b"..");
+    bytes.extend_from_copy_slice(message);
+    let span = Span { start: 2, len: u32::try_from(message.len()).expect("a short message") };
+    let mut nodes = Nodes::new();
+    let root = codec(name).decoder().decode(&mut bytes, span, &mut nodes);
+    let root = root.map_err(|error| error.to_string())?;
+    Ok(Document::new(&bytes, &nodes).root(root).to_string())
+}
+
+/// What a codec writes for a value, which is the same for a tree and a document.
+fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
+    let mut encoder = codec(name).encoder();
+    let (mut tree, mut flat) = (Bytes::new(), Bytes::new());
+    let written = encoder.value(value.into(), &mut tree);
+    let (mut bytes, mut nodes) = (Bytes::new(), Nodes::new());
+    let mut writer = Writer::new(&mut bytes, &mut nodes);
+    writer.write_value(value.into());
+    let root = writer.finish().expect("a value");
+    assert_eq!(encoder.document(&bytes, &nodes, root, &mut flat), written);
+    assert_eq!(flat, tree);
+    written.map(|()| tree.into()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_name_is_a_codec() {
+    for name in names() {
+        assert!(lookup(name, &json!({})).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_a_near_one() {
+    for (name, expected) in [
+        ("jsn", "unknown codec `jsn`: did you mean `json`?"),
+        ("msgpak", "unknown codec `msgpak`: did you mean `msgpack`?"),
+        ("xyz", "unknown codec `xyz`: there are json, msgpack, string, binary, null"),
+    ] {
+        let error = lookup(name, &json!(null)).expect_err(name);
+        assert_eq!(error.kind(), ErrorKind::UnknownCodec);
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn options_are_checked() {
+    for (name, config, expected) in [
+        (
+            "json",
+            json!({ "sort_keys": true }),
+            "unknown option `sort_keys`: did you mean `sorted_keys`?",
+        ),
+        (
+            "json",
+            json!({ "q": 1 }),
+            "unknown option `q`: it takes sorted_keys, big_integers, max_depth",
+        ),
+        ("json", json!({ "max_depth": 0 }), "`max_depth` must be from 1 to 512, not 0"),
+        ("msgpack", json!({ "max_depth": 513 }), "`max_depth` must be from 1 to 512, not 513"),
+        (
+            "json",
+            json!({ "sorted_keys": "yes" }),
+            "invalid type: string \"yes\", expected a boolean",
+        ),
+        (
+            "json",
+            json!({ "big_integers": "drop" }),
+            "unknown variant `drop`, expected `error` or `float`",
+        ),
+        ("string", json!({ "charset": "latin1" }), "unknown option `charset`: it takes none"),
+        ("binary", json!([]), "the options must be a map"),
+    ] {
+        let error = lookup(name, &config).expect_err("a wrong option");
+        assert_eq!(error.kind(), ErrorKind::Configuration);
+        assert_eq!(error.to_string(), format!("codec `{name}`: {expected}"));
+    }
+}
+
+#[test]
+fn options_are_heeded() {
+    let config = json!({ "sorted_keys": true, "big_integers": "float", "max_depth": 3 });
+    let Ok(Codec::Json { decode, encode }) = lookup("json", &config) else { panic!("json") };
+    assert_eq!(decode, json::DecodeOptions { max_depth: 3, big_integers_as_floats: true });
+    assert_eq!(encode, json::EncodeOptions { sorted_keys: true });
+}
+
+#[test]
+fn text_is_a_whole_message() {
+    assert_eq!(decode("string", "a \"é\"".as_bytes()).as_deref(), Ok(r#""a \"é\"""#));
+    assert_eq!(decode("string", b"").as_deref(), Ok("\"\""));
+    assert_eq!(decode("string", b"ab\xff"), Err("invalid UTF-8 at byte 2".to_owned()));
+    for (value, text) in [
+        (literal!("a \"é\""), "a \"é\""),
+        (Value::Bytes(b"raw".to_vec().into()), "raw"),
+        (literal!(null), "null"),
+        (literal!({ "a": [1, true] }), r#"{"a":[1,true]}"#),
+    ] {
+        assert_eq!(encode("string", &value), Ok(text.as_bytes().to_vec()));
+    }
+    let binary = Value::Bytes(b"\xff".to_vec().into());
+    assert_eq!(
+        encode("string", &binary),
+        Err("binary data that is not UTF-8 is no text".to_owned())
+    );
+}
+
+#[test]
+fn binary_data_is_a_whole_message() {
+    let mut bytes = Bytes::from_slice(b"..\xff\0");
+    let mut nodes = Nodes::new();
+    let span = Span { start: 2, len: 2 };
+    let root = codec("binary").decoder().decode(&mut bytes, span, &mut nodes).expect("any bytes");
+    assert_eq!(Document::new(&bytes, &nodes).root(root).as_bytes(), Some(&b"\xff\0"[..]));
+    let value = Value::Bytes(b"\xff\0".to_vec().into());
+    assert_eq!(encode("binary", &value), Ok(b"\xff\0".to_vec()));
+    assert_eq!(encode("binary", &literal!("é")), Ok("é".as_bytes().to_vec()));
+    for (value, what) in [
+        (literal!(null), "null"),
+        (literal!(true), "a truth value"),
+        (literal!(1.5), "a number"),
+        (literal!([]), "an array"),
+        (literal!({}), "an object"),
+    ] {
+        let expected = format!("expected text or binary data, found {what}");
+        assert_eq!(encode("binary", &value), Err(expected));
+    }
+}
+
+#[test]
+fn null_takes_and_gives_nothing() {
+    assert_eq!(decode("null", b"whatever").as_deref(), Ok("null"));
+    assert_eq!(encode("null", &literal!({ "a": 1 })), Ok(Vec::new()));
+}

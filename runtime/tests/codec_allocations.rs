@@ -1,0 +1,89 @@
+//! In the steady state JSON in and JSON out allocate nothing: neither for an event nor for a batch.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use tremor_runtime::codec::{Bytes, Nodes, Span, json};
+
+/// Counts what the current thread asks for.
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
+}
+
+fn count() {
+    // A thread that is ending has no counter any more, and is not the one that is measured.
+    let _ = ALLOCATIONS.try_with(|allocations| allocations.set(allocations.get() + 1));
+}
+
+// SAFETY: everything is the system allocator's; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Event number `n`, with escapes in every third one, floats, and nested containers.
+fn event(n: usize) -> String {
+    let text =
+        if n.is_multiple_of(3) { "line\\nand \\\"quotes\\\"" } else { "a line of plain text" };
+    format!(
+        "{{\"id\":{n},\"text\":\"{text}\",\"ratio\":0.{n}5,\"tags\":[\"a\",\"b\",{{\"c\":null}}],\
+         \"wide\":{{{}}}}}",
+        (0..40).map(|key| format!("\"key{key}\":{key}")).collect::<Vec<_>>().join(",")
+    )
+}
+
+#[test]
+fn json_to_json_over_batches_of_100_allocates_nothing() {
+    let events: Vec<String> = (100..200).map(event).collect();
+    let mut decoder = json::Decoder::new(json::DecodeOptions::default());
+    let mut encoder = json::Encoder::default();
+    let (mut bytes, mut nodes, mut out) = (Bytes::new(), Nodes::new(), Bytes::new());
+    let mut spans = Vec::with_capacity(events.len());
+    let mut batch = || {
+        bytes.clear();
+        nodes.clear();
+        out.clear();
+        spans.clear();
+        for event in &events {
+            let (start, len) = (bytes.len(), event.len());
+            bytes.extend_from_copy_slice(event.as_bytes());
+            let number = |n: usize| u32::try_from(n).expect("a small batch");
+            spans.push(Span { start: number(start), len: number(len) });
+        }
+        for span in &spans {
+            let root = decoder.decode(&mut bytes, *span, &mut nodes).expect("JSON");
+            encoder.document(&bytes, &nodes, root, &mut out).expect("a document");
+        }
+    };
+    batch();
+    batch();
+    let before = ALLOCATIONS.get();
+    for _ in 0..10 {
+        batch();
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    let mut length = 0;
+    for event in &events {
+        assert!(out[length..].starts_with(event.as_bytes()));
+        length += event.len();
+    }
+}
