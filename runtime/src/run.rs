@@ -38,9 +38,15 @@ impl Stopper {
         state.flows.iter().for_each(engine::Handle::stop);
     }
 
-    /// What a signal means: the first drains, the second stops.
-    pub fn signal(&self) {
-        if self.lock().drains { self.stop() } else { self.drain() }
+    /// What a signal means: the first drains, the second stops. Says whether it was the first.
+    pub fn signal(&self) -> bool {
+        let is_first = !self.lock().drains;
+        if is_first {
+            self.drain();
+        } else {
+            self.stop();
+        }
+        is_first
     }
 
     fn add(&self, flow: engine::Handle) {

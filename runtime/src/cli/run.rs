@@ -35,8 +35,14 @@ fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in &mut signals {
-            tracing::info!(signal, "ending; a second signal stops at once");
-            stopper.signal();
+            if stopper.signal() {
+                tracing::info!(
+                    signal,
+                    "everything under way drains; a second signal stops at once"
+                );
+            } else {
+                tracing::warn!(signal, "everything stops where it is");
+            }
         }
     })?;
     Ok(())

@@ -52,3 +52,25 @@ links: [input -> output]";
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stderr.contains("1 events in, 1 out"), "{stderr}");
 }
+
+#[test]
+fn a_second_signal_stops_at_once_what_does_not_drain() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  bad: { type: hostile, config: { fault: deliver_hang } }
+links: [ticks -> bad]";
+    let scene = Scene::new(text);
+    let mut command = scene.command(&["run", "flow.yaml", "--drain-timeout", "1000"]);
+    let mut child = command.env("TREMOR_LOG", "debug").spawn().unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut until = |part: &str| log.find(|line| line.as_ref().unwrap().contains(part)).unwrap();
+    let signal = |child: &std::process::Child| {
+        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    };
+    until("state=\"running\"").unwrap();
+    signal(&child);
+    until("everything under way drains").unwrap();
+    signal(&child);
+    until("was stopped before everything had been delivered").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}

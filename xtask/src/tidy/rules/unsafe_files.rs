@@ -27,10 +27,7 @@ const ALLOWED: &[Allowed] = &[
         path: "runtime/src/plugin/load.rs",
         why: "a library's root module, once its layout is checked",
     },
-    Allowed {
-        path: "runtime/tests/codec_allocations.rs",
-        why: "an allocator that counts",
-    },
+    Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },
     Allowed {
         path: "tests/plugins/hostile/src/lib.rs",
         why: "a forged batch cannot be made without",
