@@ -90,6 +90,9 @@ impl ConnectorTask {
                 self.control.fail(&self.name, error);
             }
         }
+        if let Some(sink) = self.sink {
+            sink.abandon();
+        }
     }
 
     fn enter(&self, state: &'static str) {

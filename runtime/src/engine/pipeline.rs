@@ -27,8 +27,10 @@ impl PipelineTask {
             });
             match received.await {
                 Some(item) => self.router.emit(item).await,
-                None => return,
+                None => break,
             }
         }
+        // Nothing, unless the flow was stopped.
+        self.router.stats.failed(self.queue.close());
     }
 }

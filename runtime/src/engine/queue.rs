@@ -71,18 +71,16 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Waits for room and puts the batch in. Where the receiver is gone the batch is dropped,
-    /// which fails it back to its source.
-    pub(crate) async fn send(&self, batch: InFlight) {
+    /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
+    pub(crate) async fn send(&self, batch: InFlight) -> Option<InFlight> {
         let mut batch = Some(batch);
         poll_fn(|context| self.poll_send(context, &mut batch)).await;
+        batch
     }
 
     fn poll_send(&self, context: &Context<'_>, batch: &mut Option<InFlight>) -> Poll<()> {
         let mut state = self.0.lock();
         if state.receiver_gone {
-            drop(state);
-            drop(batch.take());
             return Poll::Ready(());
         }
         let bounds = self.0.bounds;
@@ -140,6 +138,15 @@ impl Receiver {
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
         Poll::Ready(Some(batch))
+    }
+}
+
+impl Receiver {
+    /// Takes nothing more; says how many events were still in the queue.
+    pub(crate) fn close(self) -> usize {
+        let mut state = self.0.lock();
+        state.receiver_gone = true;
+        state.events
     }
 }
 

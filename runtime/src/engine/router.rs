@@ -79,8 +79,10 @@ impl Router {
         while let Some((target, item)) = self.work.pop() {
             match target {
                 Target::Queue(queue) => {
-                    if let Some(queue) = self.queues.get(queue) {
-                        queue.send(item).await;
+                    let Some(queue) = self.queues.get(queue) else { continue };
+                    // A task that has failed takes nothing more: the events fail with it.
+                    if let Some(refused) = queue.send(item).await {
+                        self.stats.failed(refused.batch.len());
                     }
                 }
                 Target::Stage(stage) => {

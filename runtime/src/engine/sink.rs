@@ -53,6 +53,12 @@ enum Step {
 }
 
 impl SinkSide {
+    /// The sink is gone for good: what it has not delivered fails back to its sources.
+    pub(crate) fn abandon(self) {
+        let pending: usize = self.pending.iter().map(|item| item.batch.len()).sum();
+        self.router.stats.failed(pending + self.queue.close());
+    }
+
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         loop {

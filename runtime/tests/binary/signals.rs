@@ -71,6 +71,11 @@ links: [ticks -> bad]";
     signal(&child);
     until("everything under way drains").unwrap();
     signal(&child);
+    let summary = until("events in").unwrap();
+    let mut counts = summary.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+    let (came_in, went_out) = (counts.next().unwrap(), counts.next().unwrap());
+    assert_eq!(went_out, "0", "{summary}");
+    assert!(summary.contains(&format!(", {came_in} failed")), "all are accounted for: {summary}");
     until("was stopped before everything had been delivered").unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
