@@ -53,32 +53,38 @@
 #[macro_use]
 mod host;
 
+mod codec;
 mod connector;
 mod driver;
 pub mod dynamic;
 mod export;
 mod ffi;
 mod oneshot;
+mod operator;
+mod processor;
 mod runs;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
-    batch::{Batch, Event, Limit},
-    document::{Document, ValueRef},
+    batch::{Batch, Event, Limit, Output, Verdict},
+    document::{Document, ValueRef, Writer},
     error::{ErrorKind, PluginError as Error},
     literal,
     value::{Object, Path, PathError, Value},
 };
 
 pub use self::{
+    codec::{Codec, CodecPlugin},
     connector::{
         CodecRequirement, Connector, Delivery, Exception, NoSink, NoSource, Pull, Signal, Sink,
         Source,
     },
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
+    operator::{Operator, OperatorPlugin},
+    processor::{Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin},
     runs::raw_runs,
 };
 pub use {schemars, serde};
@@ -89,8 +95,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Batch, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event, Host, LogLevel,
-        NoSink, NoSource, Pull, Result, Signal, Sink, Source, Value, ValueRef,
+        Batch, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event,
+        Host, LogLevel, NoSink, NoSource, Operator, OperatorPlugin, Output, Postprocessor,
+        PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Pull, Result, Signal, Sink, Source,
+        Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -1,7 +1,24 @@
 //! Checking a batch that came over the boundary.
 
 use super::{Batch, Event, PayloadKind};
-use crate::{document, error::PluginError};
+use crate::{
+    document::{self, Node},
+    error::PluginError,
+};
+
+/// What a batch had before a plugin got it to edit: what [`Batch::validate_changes`] need not look
+/// at again. Kept from batch to batch for its capacity.
+#[derive(Debug, Default)]
+pub struct Mark {
+    nodes: usize,
+    len: usize,
+    /// The roots of payloads and metadata, in order.
+    roots: Vec<u32>,
+}
+
+fn address(nodes: &[Node]) -> usize {
+    nodes.as_ptr().addr()
+}
 
 impl Batch {
     /// Checks that every event points to what the batch has: raw payloads to its bytes, documents
@@ -13,15 +30,67 @@ impl Batch {
     /// # Errors
     /// Kind internal: the plugin's code made a batch that cannot be.
     pub fn validate(&self) -> Result<(), PluginError> {
+        self.validate_all(|root| document::validate(self.bytes(), self.nodes(), root))
+    }
+
+    /// Remembers what a batch that is known to be valid has, before a plugin gets it.
+    pub fn mark(&self, mark: &mut Mark) {
+        mark.nodes = address(self.nodes());
+        mark.len = self.nodes().len();
+        mark.roots.clear();
+        for event in &self.events {
+            if event.kind == PayloadKind::DOCUMENT {
+                mark.roots.push(event.payload.start);
+            }
+            mark.roots.extend(event.metadata_root());
+        }
+        if !mark.roots.is_sorted() {
+            mark.roots.sort_unstable();
+        }
+    }
+
+    /// As [`Batch::validate`], for a batch that was valid when it was marked, or a part of it: only
+    /// documents that were not there then are looked at. A plugin that writes to what it may only
+    /// read is beyond what can be found out within one process.
+    ///
+    /// # Errors
+    /// As [`Batch::validate`].
+    pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
+        let same = address(self.nodes()) == mark.nodes && self.nodes().len() >= mark.len;
+        let mut next = 0;
+        self.validate_all(|root| {
+            // Events mostly keep their order, so the root looked for is mostly the next one.
+            if same && (root as usize) < mark.len {
+                if mark.roots.get(next) == Some(&root) {
+                    next += 1;
+                    return Ok(());
+                }
+                if let Ok(found) = mark.roots.binary_search(&root) {
+                    next = found + 1;
+                    return Ok(());
+                }
+            }
+            document::validate(self.bytes(), self.nodes(), root)
+        })
+    }
+
+    fn validate_all(
+        &self,
+        mut document: impl FnMut(u32) -> Result<(), document::Invalid>,
+    ) -> Result<(), PluginError> {
         for (position, event) in self.events.iter().enumerate() {
-            self.validate_event(event).map_err(|what| {
+            self.validate_event(event, &mut document).map_err(|what| {
                 PluginError::internal(format!("event {position} of a batch {what}"))
             })?;
         }
         Ok(())
     }
 
-    fn validate_event(&self, event: &Event) -> Result<(), String> {
+    fn validate_event(
+        &self,
+        event: &Event,
+        document: &mut impl FnMut(u32) -> Result<(), document::Invalid>,
+    ) -> Result<(), String> {
         let bytes = self.bytes();
         let value = |index: usize| index < self.values.len();
         match event.kind {
@@ -32,8 +101,7 @@ impl Batch {
                 }
             }
             PayloadKind::DOCUMENT => {
-                document::validate(bytes, self.nodes(), event.payload.start)
-                    .map_err(|invalid| format!("is an {invalid}"))?;
+                document(event.payload.start).map_err(|invalid| format!("is an {invalid}"))?;
             }
             PayloadKind::VALUE if value(event.payload.start as usize) => {}
             PayloadKind::VALUE => return Err("refers to a value outside of the batch".to_owned()),
@@ -42,9 +110,11 @@ impl Batch {
         if event.original.range().end > bytes.len() {
             return Err("refers to original bytes outside of the batch".to_owned());
         }
-        // Positions are kept plus one; zero is none.
-        let kept = |position: u32| position == 0 || value(position as usize - 1);
-        if !kept(event.metadata) || !kept(event.origin) {
+        if let Some(root) = event.metadata_root() {
+            document(root).map_err(|invalid| format!("has metadata that is an {invalid}"))?;
+        }
+        let kept = |position: Option<u32>| position.is_none_or(|index| value(index as usize));
+        if !kept(event.metadata_value()) || !kept(event.origin.checked_sub(1)) {
             return Err("refers to metadata or an origin outside of the batch".to_owned());
         }
         Ok(())
@@ -53,7 +123,7 @@ impl Batch {
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, PayloadKind};
+    use super::{Batch, Mark, Node, PayloadKind};
     use crate::{batch::Span, error::ErrorKind, value::Value};
 
     #[test]
@@ -88,6 +158,32 @@ mod tests {
         refused(&|batch| batch.events[1].kind = PayloadKind::VALUE);
         refused(&|batch| batch.events[1].kind = PayloadKind(77));
         refused(&|batch| batch.events[1].metadata = 1);
+        let text = refused(&|batch| batch.events[1].metadata = u32::MAX);
+        assert!(text.contains("has metadata that is an invalid document"), "{text}");
         refused(&|batch| batch.events[1].origin = 9);
+    }
+
+    #[test]
+    fn after_a_mark_whatever_is_new_is_looked_at() {
+        let mut batch = Batch::new();
+        for number in 0..4 {
+            batch.push_value(number, &["a", "b"]).unwrap();
+        }
+        let mut mark = Mark::default();
+        batch.mark(&mut mark);
+        batch.validate_changes(&mark).unwrap();
+
+        batch.events.swap(0, 3);
+        batch.events.truncate(3);
+        batch.push_value(9, &[1]).unwrap();
+        batch.write_metadata(1, |writer| writer.null()).unwrap();
+        *batch.value_mut(2).unwrap() = Value::from(1);
+        batch.validate_changes(&mark).unwrap();
+
+        let new = batch.events[3].payload.start as usize;
+        let (_, nodes) = batch.buffers_mut();
+        nodes[new] = Node::array(u32::MAX, u32::MAX.into());
+        let error = batch.validate_changes(&mark).unwrap_err();
+        assert!(error.to_string().starts_with("event 3 "), "{error}");
     }
 }

@@ -55,6 +55,10 @@ impl EventFlags {
     }
 }
 
+/// Set in [`Event::metadata`] where the metadata is a part of the batch's document. Since ABI 1.2:
+/// a plugin built for an earlier one sees such an event without metadata.
+pub(crate) const METADATA_IN_NODES: u32 = 1 << 31;
+
 /// One event. It owns nothing, so copying a batch's events is one `memcpy`, and dropping them is
 /// free; what it points to belongs to the batch.
 #[repr(C)]
@@ -69,9 +73,11 @@ pub struct Event {
     pub(crate) payload: Span,
     /// The bytes it was decoded from, where they are known.
     pub(crate) original: Span,
-    /// Position in the batch's values plus one; zero is none.
+    /// Zero is none. Otherwise a position plus one: in the batch's values or, with
+    /// [`METADATA_IN_NODES`] set, in its nodes.
     pub(crate) metadata: u32,
-    /// As `metadata`: where the event came from, in the connector's own words.
+    /// Where the event came from, in the connector's own words: position in the batch's values
+    /// plus one; zero is none.
     pub(crate) origin: u32,
     /// The stream within the source: a connection, a file. Messages are only ever put together
     /// from fragments of one stream.

@@ -98,14 +98,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Gives the last event metadata: what is known about it besides its payload.
-    pub fn set_metadata(&mut self, metadata: Value<'static>) {
-        let index = self.keep(metadata);
-        if let Some(event) = self.events.last_mut() {
-            event.metadata = index;
-        }
-    }
-
     /// Says where all events from position `from` on came from, in the connector's own words.
     pub fn set_origin(&mut self, from: usize, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));

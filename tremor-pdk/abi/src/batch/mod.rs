@@ -14,14 +14,18 @@
 mod check;
 mod event;
 mod fill;
+mod metadata;
+mod output;
 mod rewrite;
 mod storage;
 
 use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
+    check::Mark,
     event::{Event, EventFlags, PayloadKind, Span},
-    rewrite::{Cutter, Payload, Rejected},
+    output::{Output, PortBatch, Rejected, Verdict},
+    rewrite::{Cutter, Payload},
     storage::Pool,
 };
 use crate::{
@@ -148,10 +152,7 @@ impl Batch {
     #[inline]
     pub fn value(&self, event: &Event) -> Option<ValueRef<'_>> {
         match event.kind {
-            PayloadKind::DOCUMENT => {
-                let document = Document::new(self.bytes(), self.nodes());
-                Some(document.root(event.payload.start))
-            }
+            PayloadKind::DOCUMENT => Some(self.document(event.payload.start)),
             PayloadKind::VALUE => self.table(event.payload.start),
             _ => None,
         }
@@ -164,12 +165,6 @@ impl Batch {
         self.slice(span)
     }
 
-    /// What is known about the event besides its payload; usually nothing.
-    #[inline]
-    pub fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
-        self.table(event.metadata.checked_sub(1)?)
-    }
-
     /// Where the event came from in the connector's own words: a path, a peer's address.
     #[inline]
     pub fn origin(&self, event: &Event) -> Option<&str> {
@@ -178,6 +173,10 @@ impl Batch {
 
     fn table(&self, index: u32) -> Option<ValueRef<'_>> {
         self.values.get(index as usize).map(ValueRef::from)
+    }
+
+    fn document(&self, root: u32) -> ValueRef<'_> {
+        Document::new(self.bytes(), self.nodes()).root(root)
     }
 
     /// Bad spans, which only a plugin that forged them can make, are empty.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{
-    Batch, Pool,
+    Batch, Pool, Rejected,
     event::{Event, EventFlags, PayloadKind, Span},
     fill::narrow,
 };
@@ -13,16 +13,6 @@ use crate::{
     error::PluginError,
     value::Value,
 };
-
-/// An event that a step could not handle, taken out of its batch. It still points into the
-/// buffers of that batch: [`Batch::original`] gives its bytes.
-#[derive(Clone, Debug)]
-pub struct Rejected {
-    /// The event.
-    pub event: Event,
-    /// Why it was rejected.
-    pub error: PluginError,
-}
 
 /// A payload that is a value, as it lies in its batch.
 #[derive(Clone, Copy)]

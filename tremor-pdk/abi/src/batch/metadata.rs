@@ -1,0 +1,190 @@
+//! Metadata: what is known about an event besides its payload.
+
+use super::{Batch, Event, event::METADATA_IN_NODES, fill::narrow};
+use crate::{
+    document::{ValueRef, Writer},
+    error::PluginError,
+    value::{Object, Value},
+};
+
+/// Where an event's metadata lies.
+enum Place {
+    None,
+    Value(u32),
+    Document(u32),
+}
+
+impl Event {
+    fn metadata_place(&self) -> Place {
+        match self.metadata.checked_sub(1) {
+            None => Place::None,
+            Some(at) if self.metadata & METADATA_IN_NODES == 0 => Place::Value(at),
+            Some(at) => Place::Document(at & !METADATA_IN_NODES),
+        }
+    }
+
+    /// The root of the metadata, where that is a part of the batch's document.
+    pub(super) fn metadata_root(&self) -> Option<u32> {
+        match self.metadata_place() {
+            Place::Document(root) => Some(root),
+            Place::None | Place::Value(_) => None,
+        }
+    }
+
+    /// The position of the metadata in the batch's values, where that is where it lies.
+    pub(super) fn metadata_value(&self) -> Option<u32> {
+        match self.metadata_place() {
+            Place::Value(position) => Some(position),
+            Place::None | Place::Document(_) => None,
+        }
+    }
+}
+
+impl Batch {
+    /// What is known about the event besides its payload; usually nothing.
+    #[inline]
+    pub fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
+        match event.metadata_place() {
+            Place::None => None,
+            Place::Value(position) => self.table(position),
+            Place::Document(root) => Some(self.document(root)),
+        }
+    }
+
+    /// Gives the last event metadata.
+    pub fn set_metadata(&mut self, metadata: Value<'static>) {
+        if let Some(last) = self.events.len().checked_sub(1) {
+            self.replace_metadata(last, metadata);
+        }
+    }
+
+    /// Gives the event at `position` metadata in place of what it had.
+    ///
+    /// # Panics
+    /// Where there is no such event.
+    pub fn replace_metadata(&mut self, position: usize, metadata: Value<'static>) {
+        let index = self.keep(metadata);
+        self.events[position].metadata = index;
+    }
+
+    /// The metadata of the event at `position`, to edit: an empty object where there was none.
+    /// Others that shared it keep theirs.
+    ///
+    /// # Panics
+    /// Where there is no such event.
+    pub fn metadata_mut(&mut self, position: usize) -> &mut Value<'static> {
+        let event = self.events[position];
+        let own = match self.metadata(&event) {
+            Some(metadata) => metadata.to_value(),
+            None => Value::from(Object::new()),
+        };
+        self.replace_metadata(position, own);
+        let last = self.values.len() - 1;
+        &mut self.values[last]
+    }
+
+    /// Gives the event at `position` metadata in place of what it had: what `write` writes, straight
+    /// into the batch's document. Nothing is allocated for it, unless the buffers are shared with
+    /// another batch.
+    ///
+    /// # Errors
+    /// Internal, where `write` does not write exactly one value; the event keeps what it had.
+    ///
+    /// # Panics
+    /// Where there is no such event.
+    pub fn write_metadata(
+        &mut self,
+        position: usize,
+        write: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<(), PluginError> {
+        if !self.shared.is_unique() {
+            // Its own buffers would have to be copied for it.
+            let mut aside = Self::new();
+            let root = aside.write_document(write)?;
+            self.replace_metadata(position, aside.document(root).to_value());
+            return Ok(());
+        }
+        let root = self.write_document(write)?;
+        self.events[position].metadata = (root + 1) | METADATA_IN_NODES;
+        Ok(())
+    }
+
+    fn write_document(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Result<u32, PluginError> {
+        let (bytes, nodes) = self.buffers_mut();
+        let mut writer = Writer::new(bytes, nodes);
+        write(&mut writer);
+        let root = writer.finish().map_err(PluginError::internal)?;
+        // The topmost bit says that it is a root.
+        debug_assert!(narrow(nodes.len()) < METADATA_IN_NODES);
+        Ok(root)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Batch;
+    use crate::literal;
+
+    fn batch() -> Batch {
+        let mut batch = Batch::new();
+        batch.push_value(0, &1).unwrap();
+        batch.push_value(0, &2).unwrap();
+        batch
+    }
+
+    fn seen(batch: &Batch) -> Vec<String> {
+        let text = |event| batch.metadata(event).map(|metadata| metadata.to_string());
+        batch.events().iter().map(|event| text(event).unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn metadata_is_written_beside_the_payloads_or_kept_as_a_value() {
+        let mut batch = batch();
+        assert_eq!(seen(&batch), ["", ""]);
+        batch.replace_metadata(0, literal!({ "class": "a" }));
+        batch
+            .write_metadata(1, |writer| {
+                writer.begin_object();
+                writer.key("rate");
+                writer.u64(250);
+                writer.end_object();
+            })
+            .unwrap();
+        assert_eq!(seen(&batch), [r#"{"class":"a"}"#, r#"{"rate":250}"#]);
+        batch.validate().unwrap();
+    }
+
+    #[test]
+    fn writing_to_a_shared_batch_leaves_the_buffers_and_the_other_batch_alone() {
+        let mut batch = batch();
+        let other = batch.clone();
+        batch.write_metadata(0, |writer| writer.bool(true)).unwrap();
+        assert_eq!(seen(&batch), ["true", ""]);
+        assert_eq!(seen(&other), ["", ""]);
+        assert!(std::ptr::eq(batch.bytes(), other.bytes()));
+    }
+
+    #[test]
+    fn an_edit_of_metadata_that_two_events_share_changes_one_of_them() {
+        let mut batch = Batch::new();
+        batch.push_message(0, b"one,two");
+        batch.set_metadata(literal!({ "from": "here" }));
+        batch.cut(|cutter| {
+            cutter.emit(0..3);
+            cutter.emit(4..7);
+        });
+        let own = batch.metadata_mut(1);
+        own.as_object_mut().unwrap().insert("n", 2);
+        assert_eq!(seen(&batch), [r#"{"from":"here"}"#, r#"{"from":"here","n":2}"#]);
+    }
+
+    #[test]
+    fn what_is_not_one_value_is_refused_and_nothing_changes() {
+        let mut batch = batch();
+        let before = batch.nodes().len();
+        assert!(batch.write_metadata(0, |_| {}).is_err());
+        assert!(batch.write_metadata(0, |writer| writer.begin_object()).is_err());
+        assert_eq!(batch.nodes().len(), before);
+        assert_eq!(seen(&batch), ["", ""]);
+    }
+}

@@ -1,0 +1,280 @@
+//! What a step hands on besides the events that stay in its batch.
+
+use abi_stable::{StableAbi, std_types::RVec};
+
+use super::{Batch, Event, PayloadKind, Span};
+use crate::{error::PluginError, value::Value};
+
+/// An event that a step could not handle, taken out of its batch. It still points into the
+/// buffers of that batch: [`Batch::original`] gives its bytes.
+#[repr(C)]
+#[derive(Clone, Debug, StableAbi)]
+pub struct Rejected {
+    /// The event.
+    pub event: Event,
+    /// Why it was rejected.
+    pub error: PluginError,
+}
+
+/// Events that leave by a port of their own.
+#[repr(C)]
+#[derive(Debug, StableAbi)]
+pub struct PortBatch {
+    /// The position of the port among the operator's own.
+    pub port: u16,
+    /// The events, in the order that they came.
+    pub batch: Batch,
+}
+
+/// What becomes of one event. What stays in the batch leaves by `out`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It stays in the batch.
+    Keep,
+    /// It is dropped on purpose, and counted.
+    Discard,
+    /// It leaves by the port at this position among the operator's own.
+    Port(u16),
+    /// It could not be handled: it leaves by `err`.
+    Reject(PluginError),
+}
+
+/// What a step hands on besides the events that stay in its batch. The runtime keeps one and uses
+/// it again.
+#[repr(C)]
+#[derive(Debug, Default, StableAbi)]
+pub struct Output {
+    ports: RVec<PortBatch>,
+    rejected: RVec<Rejected>,
+    discarded: u64,
+    /// Verdicts on the events of the batch in hand; kept for its capacity.
+    verdicts: RVec<u16>,
+}
+
+/// In [`Output::verdicts`], beside the ports.
+const KEEP: u16 = u16::MAX;
+const GONE: u16 = u16::MAX - 1;
+
+impl Output {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sends a batch out of a port.
+    pub fn send(&mut self, port: u16, batch: Batch) {
+        if !batch.is_empty() {
+            self.ports.push(PortBatch { port, batch });
+        }
+    }
+
+    /// Sends an event that could not be handled out of `err`. It is one of the batch that the step
+    /// was called with.
+    pub fn reject(&mut self, event: Event, error: PluginError) {
+        self.rejected.push(Rejected { event, error });
+    }
+
+    /// As [`Output::reject`], for several.
+    pub fn reject_all(&mut self, rejected: impl IntoIterator<Item = Rejected>) {
+        self.rejected.extend(rejected);
+    }
+
+    /// Says that so many events were dropped on purpose, or have become part of another.
+    pub fn discard(&mut self, events: usize) {
+        self.discarded += events as u64;
+    }
+
+    /// Asks for a verdict on every event of `batch`, which may edit the event at the position that
+    /// it is asked about, and does with all of them what was said.
+    pub fn divert(
+        &mut self,
+        batch: &mut Batch,
+        mut verdict: impl FnMut(&mut Batch, usize) -> Verdict,
+    ) {
+        self.verdicts.clear();
+        let mut kept = 0;
+        for position in 0..batch.len() {
+            let code = match verdict(batch, position) {
+                Verdict::Keep => {
+                    kept += 1;
+                    KEEP
+                }
+                Verdict::Discard => {
+                    self.discarded += 1;
+                    GONE
+                }
+                Verdict::Port(port) => port,
+                Verdict::Reject(error) => {
+                    self.reject(batch.events[position], error);
+                    GONE
+                }
+            };
+            self.verdicts.push(code);
+        }
+        if kept < batch.len() {
+            self.sort(batch);
+        }
+    }
+
+    fn sort(&mut self, batch: &mut Batch) {
+        let first = self.ports.len();
+        let mut origin = Moved::default();
+        let mut kept = 0;
+        for position in 0..batch.len() {
+            match self.verdicts[position] {
+                KEEP => {
+                    batch.events[kept] = batch.events[position];
+                    kept += 1;
+                }
+                GONE => {}
+                port => {
+                    let known = self.ports[first..].iter().position(|other| other.port == port);
+                    let index = known.map_or(self.ports.len(), |known| first + known);
+                    if known.is_none() {
+                        self.ports.push(PortBatch { port, batch: batch.sharing_buffers() });
+                    }
+                    if origin.port != port {
+                        origin = Moved { port, ..Moved::default() };
+                    }
+                    self.ports[index].batch.take_event(batch, position, &mut origin);
+                }
+            }
+        }
+        batch.events.truncate(kept);
+    }
+
+    /// The batches that leave by ports, to be sent there.
+    pub fn take_ports(&mut self) -> impl Iterator<Item = PortBatch> + '_ {
+        self.ports.drain(..)
+    }
+
+    /// What could not be handled, to be seen to.
+    pub fn take_rejected(&mut self) -> Vec<Rejected> {
+        if self.rejected.is_empty() {
+            return Vec::new();
+        }
+        self.rejected.drain(..).collect()
+    }
+
+    /// How many events were dropped on purpose since this was last asked.
+    pub fn take_discarded(&mut self) -> usize {
+        usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
+    }
+
+    /// The batches that leave by ports.
+    pub fn ports(&self) -> &[PortBatch] {
+        &self.ports
+    }
+
+    /// What could not be handled.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+}
+
+/// Where the origin of the last event that was moved went: neighbours usually have the same.
+#[derive(Default)]
+struct Moved {
+    port: u16,
+    from: u32,
+    to: u32,
+}
+
+impl Batch {
+    /// An empty batch with the same buffers.
+    fn sharing_buffers(&self) -> Self {
+        let (events, values) = (RVec::new(), RVec::new());
+        Self { events, values, shared: self.shared.clone(), limit: self.limit }
+    }
+
+    /// Takes the event at `position` over from a batch with the same buffers. Its payload is moved
+    /// and left behind as `null`; metadata and origin may be shared and are copied.
+    fn take_event(&mut self, from: &mut Self, position: usize, origin: &mut Moved) {
+        let mut event = from.events[position];
+        if event.kind == PayloadKind::VALUE
+            && let Some(value) = from.values.get_mut(event.payload.start as usize)
+        {
+            let index = self.keep(std::mem::take(value)) - 1;
+            event.payload = Span { start: index, len: 0 };
+        }
+        if let Some(value) = event.metadata_value() {
+            event.metadata = self.copy_kept(from, value);
+        }
+        if let Some(value) = event.origin.checked_sub(1) {
+            if origin.from != event.origin {
+                *origin = Moved { from: event.origin, to: self.copy_kept(from, value), ..*origin };
+            }
+            event.origin = origin.to;
+        }
+        self.events.push(event);
+    }
+
+    fn copy_kept(&mut self, from: &Self, index: u32) -> u32 {
+        let value = from.values.get(index as usize);
+        value.map_or(0, |value: &Value<'static>| self.keep(value.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Output, Verdict};
+    use crate::{error::PluginError, literal};
+
+    fn numbers(count: u64) -> Batch {
+        let mut batch = Batch::new();
+        for number in 0..count {
+            batch.push_value(number, &number).unwrap();
+            batch.replace_metadata(batch.len() - 1, literal!({ "n": number }));
+        }
+        batch.set_origin(0, "here");
+        batch
+    }
+
+    fn seen(batch: &Batch) -> Vec<String> {
+        let text = |event| {
+            let (value, metadata) = (batch.value(event).unwrap(), batch.metadata(event).unwrap());
+            format!("{value} {metadata} {}", batch.origin(event).unwrap())
+        };
+        batch.events().iter().map(text).collect()
+    }
+
+    #[test]
+    fn every_event_goes_where_its_verdict_says_with_all_that_belongs_to_it() {
+        let mut batch = numbers(8);
+        let mut output = Output::new();
+        output.divert(&mut batch, |batch, position| {
+            if position % 2 == 1 {
+                *batch.value_mut(position).unwrap() = literal!({ "edited": position });
+            }
+            match position {
+                0 | 5 => Verdict::Keep,
+                1 | 4 => Verdict::Port(0),
+                2 => Verdict::Discard,
+                3 => Verdict::Reject(PluginError::bad_data("odd")),
+                _ => Verdict::Port(3),
+            }
+        });
+        assert_eq!(seen(&batch), [r#"0 {"n":0} here"#, r#"{"edited":5} {"n":5} here"#]);
+        assert_eq!(output.rejected()[0].event.stream, 3);
+        assert_eq!(output.take_discarded(), 1);
+        let ports: Vec<_> = output.take_ports().map(|out| (out.port, seen(&out.batch))).collect();
+        let expected = [
+            (0, vec![r#"{"edited":1} {"n":1} here"#, r#"4 {"n":4} here"#]),
+            (3, vec![r#"6 {"n":6} here"#, r#"{"edited":7} {"n":7} here"#]),
+        ];
+        let expected =
+            expected.map(|(port, seen)| (port, seen.into_iter().map(str::to_owned).collect()));
+        assert_eq!(ports, expected);
+        batch.validate().unwrap();
+    }
+
+    #[test]
+    fn a_batch_that_stays_whole_is_not_touched() {
+        let mut batch = numbers(3);
+        let before = batch.events().as_ptr();
+        let mut output = Output::new();
+        output.divert(&mut batch, |_, _| Verdict::Keep);
+        assert_eq!((batch.len(), batch.events().as_ptr()), (3, before));
+        assert!(output.ports().is_empty() && output.take_rejected().is_empty());
+    }
+}

@@ -1,0 +1,92 @@
+//! What authors implement to process events between connectors: operators.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::{Batch, Host, Output, Result};
+
+/// One step of a pipeline: a batch in, and batches out of its ports. It has a state of its own,
+/// and sees batches one after the other.
+///
+/// A panic in any of these methods becomes an error of this instance: its events leave by `err`,
+/// as all that follow do.
+pub trait Operator: Send + 'static {
+    /// Processes a batch of values. What is left in `batch` afterwards leaves by `out`; everything
+    /// else is up to `output`, above all [`Output::divert`]. An event that is neither left, sent,
+    /// rejected nor held is gone for good, so whoever drops one on purpose says so with
+    /// [`Output::discard`].
+    ///
+    /// The time is that of the events, [`Event::ingest_ns`](crate::Event::ingest_ns): an operator
+    /// that goes by it gives the same results for the same events.
+    ///
+    /// # Errors
+    /// The batch could not be processed as a whole: what is in it when the call returns leaves by
+    /// `err`.
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
+
+    /// When [`on_time`](Operator::on_time) is to be called, in ns since the Unix epoch. Asked after
+    /// every call.
+    fn due(&self) -> Option<u64> {
+        None
+    }
+
+    /// It is `now`, in ns since the Unix epoch, at or after what [`due`](Operator::due) said. What
+    /// is put into `batch`, which is empty, leaves by `out`.
+    ///
+    /// # Errors
+    /// They are logged with the component's name.
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let _ = (now, batch, output);
+        Ok(())
+    }
+
+    /// No event follows: what the operator holds back goes out now, as from
+    /// [`on_time`](Operator::on_time).
+    ///
+    /// # Errors
+    /// They are logged with the component's name.
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let _ = (batch, output);
+        Ok(())
+    }
+
+    /// From how many of the batches it was last called with it still holds events back. What has
+    /// come in is acknowledged once what goes out is, and not while it is held. Those that hold
+    /// events do so in the order of their batches.
+    fn held(&self) -> usize {
+        0
+    }
+}
+
+/// An operator that a plugin offers: see [`Operator`] for what it does, this for what it is.
+pub trait OperatorPlugin: Operator + Sized {
+    /// The `type` that flow files name it by.
+    const NAME: &'static str;
+    /// What it is for, in a line.
+    const DESCRIPTION: &'static str = "";
+    /// Its configuration, as [`Connector::Config`](crate::Connector::Config) is a connector's.
+    type Config: DeserializeOwned + JsonSchema;
+
+    /// Makes an instance of a configuration that [`validate`](OperatorPlugin::validate) has found
+    /// to be good. `id` is the pipeline's name in the flow.
+    ///
+    /// # Errors
+    /// Kind configuration, where no instance can be made of this configuration.
+    fn new(id: &str, config: Self::Config, host: Host) -> Result<Self>;
+
+    /// The ports that events leave by besides `out` and `err`. Events are sent out of one by its
+    /// position in here.
+    fn ports(config: &Self::Config) -> Vec<String> {
+        let _ = config;
+        Vec::new()
+    }
+
+    /// As [`Connector::validate`](crate::Connector::validate).
+    ///
+    /// # Errors
+    /// Kind configuration: what is wrong and what to do.
+    fn validate(config: &Self::Config) -> Result<()> {
+        let _ = config;
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! What authors implement to transform bytes on either side of a codec: preprocessors and
+//! postprocessors.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+use crate::{Batch, Output, Result};
+
+/// Puts messages together from what a source brought, before the codec. It keeps a state for each
+/// stream, and sees batches one after the other.
+pub trait Preprocessor: Send + 'static {
+    /// Replaces the raw events of `batch`, best with [`Batch::cut`]: fragments of a byte stream by
+    /// messages or other fragments, messages by messages. What it has no use for it leaves as it
+    /// is, above all the events that mark the end of a stream. What cannot be a message it hands
+    /// to [`Output::reject_all`].
+    ///
+    /// # Errors
+    /// The batch could not be processed as a whole: what is in it when the call returns leaves by
+    /// `err`.
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
+
+    /// All streams end: what was held back goes to `batch`, which may have events that earlier
+    /// preprocessors have put there.
+    ///
+    /// # Errors
+    /// As [`process`](Preprocessor::process).
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
+}
+
+/// Frames and transforms messages, behind the codec. It sees the batches of one sink, one after
+/// the other.
+pub trait Postprocessor: Send + 'static {
+    /// What it does, if that is no more than putting these bytes behind every message: then it is
+    /// done with the encoding, and [`process`](Postprocessor::process) is not called.
+    fn suffix(&self) -> Option<&[u8]> {
+        None
+    }
+
+    /// Replaces the raw events of `batch`, best with [`Batch::cut`], one by one: the events that
+    /// it leaves are in the order of those that it got, and where it rejects one, it leaves none in
+    /// its place.
+    ///
+    /// # Errors
+    /// The batch could not be processed as a whole: it leaves by `err`.
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
+}
+
+macro_rules! plugin {
+    ($(#[$doc:meta])* $plugin:ident: $component:ident) => {
+        $(#[$doc])*
+        pub trait $plugin: $component + Sized {
+            /// The name that flow files know it by.
+            const NAME: &'static str;
+            /// What it is for, in a line.
+            const DESCRIPTION: &'static str = "";
+            /// Its configuration, as [`Connector::Config`](crate::Connector::Config) is a
+            /// connector's.
+            type Config: DeserializeOwned + JsonSchema;
+
+            /// Makes an instance.
+            ///
+            /// # Errors
+            /// Kind configuration: what is wrong and what to do.
+            fn new(config: Self::Config) -> Result<Self>;
+
+            /// As [`Connector::validate`](crate::Connector::validate).
+            ///
+            /// # Errors
+            /// Kind configuration: what is wrong and what to do.
+            fn validate(config: &Self::Config) -> Result<()> {
+                let _ = config;
+                Ok(())
+            }
+        }
+    };
+}
+pub(crate) use plugin;
+
+plugin! {
+    /// A preprocessor that a plugin offers.
+    PreprocessorPlugin: Preprocessor
+}
+plugin! {
+    /// A postprocessor that a plugin offers.
+    PostprocessorPlugin: Postprocessor
+}
