@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    components::Components,
+    components::{Components, FlowParts},
     engine::{self, Report},
     executor,
     flow::{self, Flow},
@@ -77,9 +77,8 @@ pub fn run(
 ) -> Result<Vec<Report>, flow::Error> {
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        planned.push(engine::Flow::plan(flow, &mut |connector| {
-            components.connector(flow, connector, stopper)
-        })?);
+        let parts = FlowParts { components, flow, stopper };
+        planned.push(engine::Flow::plan(flow, &parts)?);
     }
     let running: Vec<_> = planned
         .into_iter()

@@ -2,22 +2,23 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Limit, abi::batch::Pool};
+use tremor_pdk::{Limit, Operator, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
     control::Control,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Ports, Router, Stage, Target},
+    router::{Ports, Router, Target},
     sink::SinkSide,
     source::SourceSide,
+    stage::{Stage, Step},
     stats::Stats,
 };
 use crate::{
     codec::Codec,
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
-    operator, processor,
+    processor,
 };
 
 /// Unused batch storages that a flow keeps.
@@ -36,6 +37,31 @@ pub(crate) struct ConnectorType {
     pub(crate) make: Factory,
 }
 
+/// An operator, and the names of its own ports.
+pub(crate) struct OperatorInstance {
+    pub(crate) operator: Box<dyn Operator>,
+    pub(crate) ports: Vec<String>,
+}
+
+/// What a flow is made of: whoever knows its components.
+pub(crate) trait Parts {
+    /// The type of a connector.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
+
+    /// An instance of an operator for a pipeline.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn operator(
+        &self,
+        pipeline: &str,
+        operator: &flow::Component,
+    ) -> Result<OperatorInstance, flow::Diagnostic>;
+}
+
 /// Which task runs a node: the source, sink or pipeline it is named by.
 type Owner = NodeId;
 
@@ -45,7 +71,7 @@ type Owner = NodeId;
 /// What keeps a component from being made, at its place in the flow.
 pub(crate) fn tasks(
     flow: &Flow,
-    connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
+    parts: &dyn Parts,
     control: &Arc<Control>,
     stats: &Arc<Stats>,
 ) -> Result<Tasks, flow::Error> {
@@ -55,7 +81,7 @@ pub(crate) fn tasks(
     let pool = Pool::new(POOLED);
     let mut routers: HashMap<Owner, Router> = HashMap::new();
     for (id, _) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
-        let plan = Plan { flow, owners: &owners, queues: &queues, owner: id };
+        let plan = Plan { flow, parts, owners: &owners, queues: &queues, owner: id };
         routers.insert(id, plan.router(&pool, stats)?);
     }
     let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
@@ -69,7 +95,7 @@ pub(crate) fn tasks(
         if source.is_none() && sink.is_none() {
             continue;
         }
-        let ConnectorType { codec, make } = connectors(spec)?;
+        let ConnectorType { codec, make } = parts.connector(spec)?;
         let is_raw = codec.is_some();
         let source = match source {
             Some((id, router)) => Some(SourceSide {
@@ -164,6 +190,7 @@ impl Queues {
 /// What one task runs.
 struct Plan<'p> {
     flow: &'p Flow,
+    parts: &'p dyn Parts,
     owners: &'p HashMap<NodeId, Owner>,
     queues: &'p Queues,
     owner: Owner,
@@ -191,9 +218,9 @@ impl Plan<'_> {
         let mut stages = Vec::new();
         for id in &staged {
             let node = graph.node(*id);
-            let operators = self.operators(node)?;
+            let steps = self.steps(node, &mut targets)?;
             let ports = targets.ports(node);
-            stages.push(Stage { name: node.name.as_str().into(), operators, ports });
+            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
         }
         let queues =
             targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
@@ -205,14 +232,17 @@ impl Plan<'_> {
             pool: pool.clone(),
             stats: stats.clone(),
             work: Vec::new(),
+            clock: None,
         })
     }
 
-    fn operators(&self, node: &Node) -> Result<Vec<Box<dyn operator::Operator>>, flow::Diagnostic> {
+    fn steps(&self, node: &Node, targets: &mut Targets<'_>) -> Result<Vec<Step>, flow::Diagnostic> {
         let pipeline = &self.flow.spec.pipelines[node.index];
         let make = |component: &flow::Component| {
-            operator::operator(&component.name.value, component.config.value())
-                .map_err(|error| self.flow.error(component.config.at(), error))
+            let OperatorInstance { operator, ports } =
+                self.parts.operator(&node.name, component)?;
+            let ports = ports.iter().map(|port| targets.port(node, port)).collect();
+            Ok(Step::new(operator, ports))
         };
         pipeline.operators.iter().map(make).collect()
     }

@@ -27,15 +27,33 @@ pub(crate) struct Token {
 
 #[derive(Debug)]
 struct PullState {
-    pull: u64,
     failed: AtomicBool,
-    ledger: Arc<Ledger>,
+    end: End,
+}
+
+/// Who hears of the end.
+#[derive(Debug)]
+enum End {
+    Source {
+        pull: u64,
+        ledger: Arc<Ledger>,
+    },
+    /// The tokens that were joined to one.
+    Joined(Vec<Token>),
 }
 
 impl Drop for PullState {
     fn drop(&mut self) {
         let failed = self.failed.load(Ordering::Acquire);
-        self.ledger.0.update(|ended| ended.push(Ended { pull: self.pull, failed }));
+        match &mut self.end {
+            End::Source { pull, ledger } => {
+                let ended = Ended { pull: *pull, failed };
+                ledger.0.update(|all| all.push(ended));
+            }
+            // Those that are dropped fail.
+            End::Joined(tokens) if failed => tokens.clear(),
+            End::Joined(tokens) => tokens.drain(..).for_each(Token::settle),
+        }
     }
 }
 
@@ -47,8 +65,22 @@ impl Token {
 
     /// The token of a pull whose end `ledger` hears of.
     pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
-        let state = PullState { pull, failed: AtomicBool::new(false), ledger: ledger.clone() };
+        Self::ending(End::Source { pull, ledger: ledger.clone() })
+    }
+
+    fn ending(end: End) -> Self {
+        let state = PullState { failed: AtomicBool::new(false), end };
         Self { pull: Some(Arc::new(state)), settled: false }
+    }
+
+    /// One token for events that came with several: it fails or settles all of them.
+    pub(crate) fn join(mut tokens: Vec<Self>) -> Self {
+        tokens.retain(|token| token.pull.is_some());
+        match tokens.len() {
+            0 => Self::untracked(),
+            1 => tokens.remove(0),
+            _ => Self::ending(End::Joined(tokens)),
+        }
     }
 
     /// The events that this token stands for are done with.
@@ -121,6 +153,21 @@ mod tests {
         assert_eq!(ended(&ledger), []);
         branch.settle();
         assert_eq!(ended(&ledger), [Ended { pull: 7, failed: false }]);
+    }
+
+    #[test]
+    fn what_becomes_of_a_joined_token_becomes_of_all() {
+        let ledger = Arc::new(Ledger::default());
+        let two = || vec![Token::of(1, &ledger), Token::untracked(), Token::of(2, &ledger)];
+        let joined = Token::join(two());
+        let branch = joined.clone();
+        branch.settle();
+        assert_eq!(ended(&ledger), []);
+        joined.settle();
+        let both = |failed| [1, 2].map(|pull| Ended { pull, failed });
+        assert_eq!(ended(&ledger), both(false));
+        drop(Token::join(two()));
+        assert_eq!(ended(&ledger), both(true));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod queue;
 mod router;
 mod sink;
 mod source;
+mod stage;
 mod stats;
 mod watch;
 
@@ -34,7 +35,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use self::{build::ConnectorType, connection::Connection};
+pub(crate) use self::{
+    build::{ConnectorType, OperatorInstance, Parts},
+    connection::Connection,
+};
 pub use self::{control::Failure, stats::Counts};
 use self::{
     control::{Control, Phase},
@@ -78,19 +82,15 @@ pub struct Report {
 }
 
 impl Flow {
-    /// Plans a checked flow and loads what it needs. `connectors` gives the type of each of its
-    /// connectors.
+    /// Plans a checked flow and loads what it needs from `parts`.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
-    pub(crate) fn plan(
-        flow: &flow::Flow,
-        connectors: &mut dyn FnMut(&flow::Connector) -> Result<ConnectorType, flow::Diagnostic>,
-    ) -> Result<Planned, flow::Error> {
+    pub(crate) fn plan(flow: &flow::Flow, parts: &dyn Parts) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
         let control = Arc::new(Control::new(sinks));
         let stats = Arc::new(Stats::default());
-        let tasks = build::tasks(flow, connectors, &control, &stats)?;
+        let tasks = build::tasks(flow, parts, &control, &stats)?;
         Ok(Planned { name: flow.name().to_owned(), control, stats, tasks })
     }
 }

@@ -1,12 +1,24 @@
 //! A pipeline that several tasks feed, as a task of its own.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use super::{
     control::{Control, Phase},
+    delivery::InFlight,
     queue::Receiver,
     router::Router,
 };
+use crate::executor;
+
+/// What the task waits for.
+enum Step {
+    Received(InFlight),
+    /// An operator is to be told the time.
+    Due,
+    /// Nobody feeds it any more.
+    Ended,
+    Stopped,
+}
 
 /// A pipeline with its queue. Its operators are the first stage of its router.
 pub(crate) struct PipelineTask {
@@ -19,18 +31,32 @@ impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
         loop {
-            let received = poll_fn(|context| {
-                if let Poll::Ready(received) = self.queue.poll_receive(context) {
-                    return Poll::Ready(received);
+            match self.next().await {
+                Step::Received(item) => self.router.emit(item).await,
+                Step::Due => self.router.tell_time().await,
+                Step::Ended => {
+                    self.router.close().await;
+                    break;
                 }
-                self.control.poll_phase(context, Phase::Stopped).map(|()| None)
-            });
-            match received.await {
-                Some(item) => self.router.emit(item).await,
-                None => break,
+                Step::Stopped => break,
             }
         }
         // Nothing, unless the flow was stopped.
         self.router.stats.failed(self.queue.close());
+    }
+
+    async fn next(&mut self) -> Step {
+        let due = self.router.due();
+        let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
+        poll_fn(|context| {
+            if due.is_some() && timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Due);
+            }
+            if let Poll::Ready(received) = self.queue.poll_receive(context) {
+                return Poll::Ready(received.map_or(Step::Ended, Step::Received));
+            }
+            self.control.poll_phase(context, Phase::Stopped).map(|()| Step::Stopped)
+        })
+        .await
     }
 }

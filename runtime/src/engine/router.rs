@@ -4,7 +4,10 @@
 //! A pipeline that one task feeds is run by that task, to completion, a batch at a time; only a
 //! pipeline that several tasks feed has a task of its own.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tremor_pdk::{
     Batch,
@@ -12,12 +15,14 @@ use tremor_pdk::{
 };
 
 use super::{
-    dead_letter,
     delivery::{InFlight, Token},
     queue::Sender,
+    stage::{Around, Call, Letters, Stage, fan_out},
     stats::Stats,
 };
-use crate::operator::Operator;
+
+/// How long an operator waits at least that wants to be told the time again as soon as it was.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// Where the events of one port go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +40,6 @@ pub(crate) struct Ports {
     pub(crate) err: Vec<Target>,
 }
 
-/// A pipeline as one task runs it.
-pub(crate) struct Stage {
-    pub(crate) name: Arc<str>,
-    pub(crate) operators: Vec<Box<dyn Operator>>,
-    pub(crate) ports: Ports,
-}
-
 /// The way of events out of one component.
 pub(crate) struct Router {
     /// The component whose events these are.
@@ -53,11 +51,32 @@ pub(crate) struct Router {
     pub(crate) stats: Arc<Stats>,
     /// What still has to be routed of the batch in hand. Empty between calls.
     pub(crate) work: Vec<(Target, InFlight)>,
+    /// None before the first batch.
+    pub(crate) clock: Option<Clock>,
+}
+
+/// The clock of events: what the last event said, and the time that has passed since. So operators
+/// that go by the time of events work on old events as they do on new ones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// In ns since the Unix epoch.
+    event: u64,
+    at: Instant,
+    /// When operators were last told the time.
+    told: Option<Instant>,
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        let passed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.event.saturating_add(passed)
+    }
 }
 
 impl Router {
     /// Routes a batch out of port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
+        self.set_clock(&item.batch);
         fan_out(&self.ports.out, item, &mut self.work, &self.stats);
         self.run().await;
     }
@@ -65,14 +84,66 @@ impl Router {
     /// Routes events that the component could not handle out of port `err`, and the others of
     /// their batch not at all: `batch` is only what the events point into.
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
+        self.set_clock(batch);
         let letters = Letters { batch, rejected, token };
-        letters.post(&self.name, &self.ports.err, &mut self.work, &self.pool, &self.stats);
+        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
+        letters.post(&self.name, &self.ports.err, &mut around);
         self.run().await;
     }
 
-    /// Lets go of everything downstream: queues that nobody else feeds end.
-    pub(crate) fn close(&mut self) {
+    /// When an operator wants to be told the time.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let clock = self.clock?;
+        let steps = self.stages.iter().flat_map(|stage| &stage.steps);
+        let due = steps.filter_map(super::stage::Step::due).min()?;
+        let due = clock.at + Duration::from_nanos(due.saturating_sub(clock.event));
+        Some(clock.told.map_or(due, |told| due.max(told + SHORTEST_WAIT)))
+    }
+
+    /// Whether it is time to tell an operator so.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Tells the time to the operators that wait for it, and routes what they emit.
+    pub(crate) async fn tell_time(&mut self) {
+        let Some(clock) = &mut self.clock else { return };
+        clock.told = Some(Instant::now());
+        let now = clock.now();
+        for stage in 0..self.stages.len() {
+            for step in 0..self.stages[stage].steps.len() {
+                if self.stages[stage].steps[step].due().is_some_and(|due| due <= now) {
+                    self.call(stage, step, Call::Time(now)).await;
+                }
+            }
+        }
+    }
+
+    /// The end: operators emit what they hold back, then queues that nobody else feeds end.
+    pub(crate) async fn close(&mut self) {
+        // Stages come in the order that events go through them.
+        for stage in 0..self.stages.len() {
+            for step in 0..self.stages[stage].steps.len() {
+                self.call(stage, step, Call::Drain).await;
+            }
+        }
         self.queues.clear();
+    }
+
+    async fn call(&mut self, stage: usize, step: usize, call: Call) {
+        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
+        self.stages[stage].call(step, call, &mut around);
+        self.run().await;
+    }
+
+    fn set_clock(&mut self, batch: &Batch) {
+        if self.stages.is_empty() {
+            return;
+        }
+        if let Some(last) = batch.events().last() {
+            let told = self.clock.and_then(|clock| clock.told);
+            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), told });
+        }
     }
 
     async fn run(&mut self) {
@@ -86,86 +157,18 @@ impl Router {
                     }
                 }
                 Target::Stage(stage) => {
-                    self.stages[stage].process(item, &mut self.work, &self.pool, &self.stats);
+                    let (work, stats) = (&mut self.work, &*self.stats);
+                    let mut around = Around { work, pool: &self.pool, stats };
+                    self.stages[stage].process(item, &mut around);
                 }
             }
         }
     }
 }
 
-impl Stage {
-    fn process(
-        &mut self,
-        item: InFlight,
-        work: &mut Vec<(Target, InFlight)>,
-        pool: &Pool,
-        stats: &Stats,
-    ) {
-        let InFlight { mut batch, token } = item;
-        for operator in &mut self.operators {
-            let processed = operator.process(&mut batch);
-            if processed.discarded > 0 {
-                stats.discarded(processed.discarded);
-            }
-            if !processed.rejected.is_empty() {
-                let (rejected, token) = (processed.rejected, token.clone());
-                let letters = Letters { batch: &batch, rejected, token };
-                letters.post(&self.name, &self.ports.err, work, pool, stats);
-            }
-            if batch.is_empty() {
-                return token.settle();
-            }
-        }
-        fan_out(&self.ports.out, InFlight { batch, token }, work, stats);
-    }
-}
-
-/// Hands a batch to every target; the last gets it without a copy.
-fn fan_out(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>, stats: &Stats) {
-    let Some((last, others)) = targets.split_last() else {
-        stats.discarded(item.batch.len());
-        return item.token.settle();
-    };
-    // The work list is a stack: with the last target at the bottom, targets are served in the
-    // order of their links.
-    let bottom = work.len();
-    for target in others.iter().rev() {
-        let copy = InFlight { batch: item.batch.clone(), token: item.token.clone() };
-        work.push((*target, copy));
-    }
-    work.insert(bottom, (*last, item));
-}
-
-struct Letters<'b> {
-    batch: &'b Batch,
-    rejected: Vec<Rejected>,
-    token: Token,
-}
-
-impl Letters<'_> {
-    fn post(
-        self,
-        name: &str,
-        err: &[Target],
-        work: &mut Vec<(Target, InFlight)>,
-        pool: &Pool,
-        stats: &Stats,
-    ) {
-        let Some(first) = self.rejected.first() else { return self.token.settle() };
-        let count = self.rejected.len();
-        if err.is_empty() {
-            stats.failed(count);
-            tracing::error!(
-                component = name,
-                events = count,
-                first = %first.error,
-                "events failed; link `{name}/err` to keep them"
-            );
-            return;
-        }
-        stats.dead_lettered(count);
-        tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let batch = dead_letter::letters(name, self.batch, &self.rejected, pool);
-        fan_out(err, InFlight { batch, token: self.token }, work, stats);
+impl Drop for Router {
+    fn drop(&mut self) {
+        // Nothing, unless the task was stopped: what operators held back fails with its tokens.
+        self.stats.failed(self.stages.iter().map(Stage::held).sum());
     }
 }

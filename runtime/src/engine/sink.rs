@@ -5,7 +5,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tremor_pdk::{
@@ -47,6 +47,8 @@ pub(crate) struct SinkSide {
 /// What a sink waits for.
 enum Step {
     Received(Option<InFlight>),
+    /// An operator behind `err` is to be told the time.
+    Due,
     Tick,
     Stopped,
     Broken,
@@ -73,9 +75,13 @@ impl SinkSide {
                     Ok(())
                 }
                 Step::Received(None) => {
-                    self.router.close();
+                    self.router.close().await;
                     let drained = sink.on_signal(Signal::Drain).await;
                     return drained.map_or_else(End::of, |()| End::Finished);
+                }
+                Step::Due => {
+                    self.router.tell_time().await;
+                    Ok(())
                 }
                 Step::Tick => sink.on_signal(Signal::Tick).await,
                 Step::Stopped | Step::Broken => return End::Interrupted,
@@ -88,6 +94,8 @@ impl SinkSide {
 
     async fn next(&mut self, connection: &Connection) -> Step {
         let mut tick = std::pin::pin!(executor::sleep(TICK));
+        let due = self.router.due();
+        let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
             if let Poll::Ready(received) = self.queue.poll_receive(context) {
                 return Poll::Ready(Step::Received(received));
@@ -97,6 +105,9 @@ impl SinkSide {
             }
             if connection.poll_broken(context).is_ready() {
                 return Poll::Ready(Step::Broken);
+            }
+            if due.is_some() && timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Due);
             }
             tick.as_mut().poll(context).map(|()| Step::Tick)
         })

@@ -39,7 +39,10 @@ enum Step {
     Ended(Vec<Ended>),
     Draining,
     Broken,
+    /// The wait is over.
     Waited,
+    /// An operator is to be told the time.
+    Due,
 }
 
 /// A source within one connection.
@@ -71,6 +74,10 @@ impl Session<'_> {
         loop {
             let mut batch = Batch::from_pool(&self.side.router.pool);
             batch.set_limit(self.side.limit);
+            if self.side.router.is_due() {
+                // A source that always has something would leave no other time for it.
+                self.side.router.tell_time().await;
+            }
             let step = self.next(&mut batch, None).await;
             if !matches!(step, Step::Pulled(_)) {
                 self.source.give_up(&mut batch);
@@ -100,6 +107,7 @@ impl Session<'_> {
                 Step::Pulled(Err(error)) => return Err(error),
                 Step::Ended(ended) => self.acknowledge(ended)?,
                 Step::Broken => return Ok(End::Interrupted),
+                Step::Due => self.side.router.tell_time().await,
                 Step::Waited => {}
             }
         }
@@ -108,7 +116,9 @@ impl Session<'_> {
     /// Polls the source, then whatever else may interest it; with a deadline, waits for that
     /// instead of pulling.
     async fn next(&mut self, batch: &mut Batch, until: Option<Instant>) -> Step {
-        let timer = executor::sleep_until(until.unwrap_or_else(Instant::now));
+        let due = self.side.router.due();
+        let first = [until, due].into_iter().flatten().min();
+        let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
         let mut timer = std::pin::pin!(timer);
         poll_fn(|context| {
             if self.side.control.has_reached(Phase::Draining) {
@@ -118,8 +128,9 @@ impl Session<'_> {
                 if let Poll::Ready(result) = self.source.poll_pull(context, batch) {
                     return Poll::Ready(Step::Pulled(result));
                 }
-            } else if timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Step::Waited);
+            }
+            if first.is_some() && timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(if first == until { Step::Waited } else { Step::Due });
             }
             self.poll_others(context)
         })
@@ -147,6 +158,7 @@ impl Session<'_> {
                 Step::Ended(ended) => self.acknowledge(ended)?,
                 Step::Broken => return Ok(Some(End::Interrupted)),
                 Step::Draining => return self.finish().await.map(Some),
+                Step::Due => self.side.router.tell_time().await,
                 Step::Waited | Step::Pulled(_) => return Ok(None),
             }
         }
@@ -183,7 +195,7 @@ impl Session<'_> {
 
     /// Nothing more is pulled; the source hears of everything that is still under way.
     async fn finish(&mut self) -> Result<End, Error> {
-        self.side.router.close();
+        self.side.router.close().await;
         while self.outstanding > 0 {
             let control = &self.side.control;
             let ledger = &self.ledger;

@@ -4,11 +4,9 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
-    Batch, Value, ValueRef,
+    Batch, Operator, Output, Result, Value, ValueRef,
     abi::value::{Path, to_value},
 };
-
-use super::{Operator, Processed};
 
 /// Keeps the events whose field meets the condition, and drops the others. Exactly one of
 /// `equals`, `exists` and `matches` is given.
@@ -82,20 +80,20 @@ impl Filter {
 }
 
 impl Operator for Filter {
-    fn process(&mut self, batch: &mut Batch) -> Processed {
-        let discarded =
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let dropped =
             batch.retain(|batch, event| batch.value(event).is_some_and(|value| self.keeps(value)));
-        Processed { discarded, rejected: Vec::new() }
+        output.discard(dropped);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::{Value as Json, json};
-    use tremor_pdk::Batch;
+    use tremor_pdk::{Batch, Operator, Output};
 
     use super::Filter;
-    use crate::operator::Operator;
 
     fn kept(config: &Json, events: &[Json]) -> Vec<usize> {
         let mut filter = Filter::new(config).expect("a good configuration");
@@ -103,8 +101,9 @@ mod tests {
         for (number, event) in events.iter().enumerate() {
             batch.push_value(number as u64, event).expect("a good value");
         }
-        let processed = filter.process(&mut batch);
-        assert_eq!(processed.discarded + batch.len(), events.len());
+        let mut output = Output::new();
+        filter.process(&mut batch, &mut output).expect("a filter cannot fail");
+        assert_eq!(output.take_discarded() + batch.len(), events.len());
         batch.events().iter().map(|event| usize::try_from(event.stream).unwrap()).collect()
     }
 

@@ -3,25 +3,10 @@
 mod filter;
 
 use serde_json::Value as Config;
-use tremor_pdk::{Batch, abi::batch::Rejected};
+use tremor_pdk::{Batch, Operator, Output, Result as PluginResult};
 
 /// The names that flow files know operators by.
 pub const OPERATORS: &[&str] = &["filter", "passthrough"];
-
-/// One step of a pipeline. It has its own state, and sees batches one after the other.
-pub(crate) trait Operator: Send {
-    /// Processes the batch in place.
-    fn process(&mut self, batch: &mut Batch) -> Processed;
-}
-
-/// What an operator did besides what is left in the batch.
-#[derive(Debug, Default)]
-pub(crate) struct Processed {
-    /// How many events it dropped on purpose.
-    pub(crate) discarded: usize,
-    /// What it failed on: for the `err` port.
-    pub(crate) rejected: Vec<Rejected>,
-}
 
 /// An operator by the name that flow files know it by.
 ///
@@ -33,6 +18,16 @@ pub(crate) fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>,
         "passthrough" => Ok(Box::new(Passthrough)),
         _ => Err(format!("there is no operator `{name}`; there are {OPERATORS:?}")),
     }
+}
+
+/// The ports by which events leave an operator besides `out` and `err`: what its events are sent
+/// out of by position.
+///
+/// # Errors
+/// As [`operator`].
+pub(crate) fn ports(name: &str, config: &Config) -> Result<Vec<String>, String> {
+    let _ = (name, config);
+    Ok(Vec::new())
 }
 
 /// The JSON Schema of an operator's configuration.
@@ -53,7 +48,7 @@ struct PassthroughConfig {}
 struct Passthrough;
 
 impl Operator for Passthrough {
-    fn process(&mut self, _batch: &mut Batch) -> Processed {
-        Processed::default()
+    fn process(&mut self, _batch: &mut Batch, _output: &mut Output) -> PluginResult<()> {
+        Ok(())
     }
 }

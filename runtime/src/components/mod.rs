@@ -1,21 +1,18 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
-use std::{path::PathBuf, sync::Arc};
+mod parts;
+
+use std::path::PathBuf;
 
 use serde_json::Value as Config;
-use tremor_pdk::CodecRequirement;
 
+pub(crate) use self::parts::FlowParts;
 use crate::{
     codec::{self, Codec},
-    engine::{Connection, ConnectorType},
     flow::{self, Flow, Kind, Lookup, Resolver},
     operator,
-    plugin::{
-        ArtefactMetadata, ConnectorFactory, Describer, HostContext, HostServices, Library, Policy,
-        Problem, Registry, SearchPath,
-    },
+    plugin::{ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
     processor,
-    run::Stopper,
 };
 
 /// The kind of connectors in the words of metadata.
@@ -124,56 +121,6 @@ impl Components {
             (_, given) => Ok(given),
         }
     }
-
-    /// Loads a connector's library and says how to make instances of it.
-    ///
-    /// # Errors
-    /// What is wrong with the library or the codec, at its place in the flow.
-    pub(crate) fn connector(
-        &self,
-        flow: &Flow,
-        connector: &flow::Connector,
-        stopper: &Stopper,
-    ) -> Result<ConnectorType, flow::Diagnostic> {
-        let kind = &connector.component.name;
-        let codec = self.codec_of(flow, connector)?;
-        let unusable = |error: String| flow.error(kind.at, error);
-        let library = self
-            .registry
-            .find(CONNECTOR, &kind.value)
-            .map_err(|error| unusable(error.to_string()))?
-            .ok_or_else(|| unusable(format!("there is no connector `{}`", kind.value)))?;
-        let factory = ConnectorFactory::load(library, &kind.value, self.policy)
-            .map_err(|error| unusable(error.to_string()))?;
-        let name = connector.name.value.clone();
-        let config = connector.component.config.value().clone();
-        let folder = flow.folder().to_string_lossy().into_owned();
-        let stopper = stopper.clone();
-        let make = move |connection: &Arc<Connection>| {
-            let services = Services { connection: connection.clone(), stopper: stopper.clone() };
-            let host = HostContext::new(&*name, &*folder, services);
-            let made = factory.create(&name, &config, host)?;
-            agree(made.codec_requirement(), codec.is_some())?;
-            Ok(made)
-        };
-        Ok(ConnectorType { codec, make: Box::new(make) })
-    }
-}
-
-/// A connector that says one thing in its metadata and another when asked would lose events.
-fn agree(requirement: CodecRequirement, has_codec: bool) -> tremor_pdk::Result<()> {
-    let fits = match requirement {
-        CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,
-        CodecRequirement::Structured => !has_codec,
-    };
-    if fits {
-        return Ok(());
-    }
-    Err(tremor_pdk::Error::configuration(format_args!(
-        "the connector's codec requirement is {requirement:?}; its flow {} one, and its metadata \
-         does not tell",
-        if has_codec { "gives it" } else { "does not give it" }
-    )))
 }
 
 fn artefact<'l>(library: &'l Library, name: &str) -> Option<&'l ArtefactMetadata> {
@@ -195,27 +142,6 @@ fn processors_of<'f>(
         Some((component, made.err()?))
     });
     pre.chain(post).map(|(component, error)| flow.error(component.config.at(), error))
-}
-
-/// What a connector's instance may ask of its flow.
-struct Services {
-    connection: Arc<Connection>,
-    stopper: Stopper,
-}
-
-impl HostServices for Services {
-    fn connection_lost(&self) {
-        self.connection.break_off();
-    }
-
-    fn request_stop(&self, graceful: bool, reason: &str) {
-        tracing::info!(reason, graceful, "a component ends the run");
-        if graceful {
-            self.stopper.drain();
-        } else {
-            self.stopper.stop();
-        }
-    }
 }
 
 impl Resolver for Components {
