@@ -3,27 +3,52 @@
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
 
-use crate::{CodecRequirement, Connector};
+use crate::{
+    CodecPlugin, CodecRequirement, Connector, OperatorPlugin, PostprocessorPlugin,
+    PreprocessorPlugin,
+};
 
 /// What the metadata says of one artefact.
 pub struct ArtefactText {
     kind: &'static str,
     name: &'static str,
     description: &'static str,
-    codec: CodecRequirement,
+    /// Of a connector.
+    codec: Option<CodecRequirement>,
 }
 
 impl ArtefactText {
     /// That of a connector.
     pub const fn connector<C: Connector>() -> Self {
-        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec: C::CODEC }
+        let codec = Some(C::CODEC);
+        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec }
+    }
+
+    /// That of an operator.
+    pub const fn operator<T: OperatorPlugin>() -> Self {
+        Self { kind: "operator", name: T::NAME, description: T::DESCRIPTION, codec: None }
+    }
+
+    /// That of a codec.
+    pub const fn codec<T: CodecPlugin>() -> Self {
+        Self { kind: "codec", name: T::NAME, description: T::DESCRIPTION, codec: None }
+    }
+
+    /// That of a preprocessor.
+    pub const fn preprocessor<T: PreprocessorPlugin>() -> Self {
+        Self { kind: "preprocessor", name: T::NAME, description: T::DESCRIPTION, codec: None }
+    }
+
+    /// That of a postprocessor.
+    pub const fn postprocessor<T: PostprocessorPlugin>() -> Self {
+        Self { kind: "postprocessor", name: T::NAME, description: T::DESCRIPTION, codec: None }
     }
 }
 
 /// The metadata record of a plugin crate.
 ///
 /// # Panics
-/// At compile time: where two artefacts have one name, or the record would be too long.
+/// At compile time: where two artefacts of one kind have one name, or the record would be too long.
 pub const fn metadata(
     name: &str,
     version: &str,
@@ -47,15 +72,20 @@ pub const fn metadata(
         json = json.raw(",\"name\":").string(artefacts[i].name);
         json = json.raw(",\"description\":").string(artefacts[i].description);
         json = match artefacts[i].codec {
-            CodecRequirement::Required => json.raw(",\"codec\":\"required\"}"),
-            CodecRequirement::Structured => json.raw(",\"codec\":\"structured\"}"),
-            CodecRequirement::Optional(default) => {
+            None => json.raw("}"),
+            Some(CodecRequirement::Required) => json.raw(",\"codec\":\"required\"}"),
+            Some(CodecRequirement::Structured) => json.raw(",\"codec\":\"structured\"}"),
+            Some(CodecRequirement::Optional(default)) => {
                 json.raw(",\"codec\":\"optional\",\"default_codec\":").string(default).raw("}")
             }
         };
         let mut other = 0;
         while other < i {
-            assert!(!same(artefacts[i].name, artefacts[other].name), "two artefacts have one name");
+            assert!(
+                !same(artefacts[i].name, artefacts[other].name)
+                    || !same(artefacts[i].kind, artefacts[other].kind),
+                "two artefacts of one kind have one name"
+            );
             other += 1;
         }
         i += 1;
@@ -73,7 +103,9 @@ const fn same(a: &str, b: &str) -> bool {
 }
 
 /// Makes a library a plugin: exports its root module and places its metadata in a section of its
-/// own. Once a crate, at its root, naming every connector that it offers:
+/// own. Once a crate, at its root, naming every component that it offers, in this order of kinds:
+/// `connectors`, `operators`, `codecs`, `preprocessors`, `postprocessors`; those it has none of are
+/// left out.
 ///
 /// ```
 /// # mod plugin {
@@ -95,7 +127,13 @@ const fn same(a: &str, b: &str) -> bool {
 /// ```
 #[macro_export]
 macro_rules! export {
-    (connectors: [$($connector:ty),+ $(,)?] $(,)?) => {
+    (
+        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
+        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
+        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
+        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
+        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
+    ) => {
         #[doc(hidden)]
         pub mod __tremor_plugin {
             #[allow(unused_imports)]
@@ -112,12 +150,24 @@ macro_rules! export {
                     ::core::env!("CARGO_PKG_VERSION"),
                     ::core::env!("CARGO_PKG_DESCRIPTION"),
                     if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
-                    &[$($crate::__private::ArtefactText::connector::<$connector>()),+],
+                    &[
+                        $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
+                        $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
+                        $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
+                        $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
+                        $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
+                    ],
                 );
 
             extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
                 let mut artefacts = $crate::__private::RVec::new();
-                $(artefacts.push($crate::__private::artefact::<$connector>());)+
+                $($(artefacts.push($crate::__private::connector_artefact::<$connector>());)+)?
+                $($(artefacts.push($crate::__private::operator_artefact::<$operator>());)+)?
+                $($(artefacts.push($crate::__private::codec_artefact::<$codec>());)+)?
+                $($(artefacts.push($crate::__private::preprocessor_artefact::<$preprocessor>());)+)?
+                $($(
+                    artefacts.push($crate::__private::postprocessor_artefact::<$postprocessor>());
+                )+)?
                 artefacts
             }
 

@@ -109,7 +109,10 @@ pub mod prelude {
 pub mod __private {
     pub use crate::{
         export::{ArtefactText, metadata},
-        ffi::{LibHeader, RVec, RootModuleResult, artefact, header, root_module},
+        ffi::{
+            LibHeader, RVec, RootModuleResult, codec_artefact, connector_artefact, header,
+            operator_artefact, postprocessor_artefact, preprocessor_artefact, root_module,
+        },
     };
     pub use tremor_abi::{metadata::Record, module::ArtefactRef};
 }

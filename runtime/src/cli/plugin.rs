@@ -144,7 +144,7 @@ fn description(library: &Library, plugins: &PluginArguments) -> String {
         if checked.is_err() {
             continue;
         }
-        match Describer::new(plugins.policy()).config_schema(library, &artefact.name) {
+        match Describer::new(plugins.policy()).config_schema(library, kind, &artefact.name) {
             Ok(Some(schema)) => line("  config", &format_args!("{schema:#}")),
             Ok(None) => line("  config", &"anything"),
             Err(error) => line("  config", &format_args!("unknown: {error}")),

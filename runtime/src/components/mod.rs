@@ -2,9 +2,14 @@
 
 mod parts;
 
-use std::path::PathBuf;
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
 
 use serde_json::Value as Config;
+use tremor_pdk::abi::module::ArtefactKind;
 
 pub(crate) use self::parts::FlowParts;
 use crate::{
@@ -16,14 +21,33 @@ use crate::{
 };
 
 /// The kind of connectors in the words of metadata.
-const CONNECTOR: &str = "connector";
+const CONNECTOR: &str = ArtefactKind::CONNECTOR.as_str();
 
-/// What flows are checked against and made from.
+/// The kind of artefact that offers this kind of component, in the words of metadata.
+fn artefact_kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Connector => CONNECTOR,
+        Kind::Codec => ArtefactKind::CODEC.as_str(),
+        Kind::Preprocessor => ArtefactKind::PREPROCESSOR.as_str(),
+        Kind::Postprocessor => ArtefactKind::POSTPROCESSOR.as_str(),
+        Kind::Operator => ArtefactKind::OPERATOR.as_str(),
+    }
+}
+
+/// What flows are checked against and made from. What is built in comes before what plugins offer
+/// under the same name.
 pub struct Components {
     registry: Registry,
     describer: Describer,
     policy: Policy,
+    /// What plugins said of configurations, so that none is asked twice.
+    said: Mutex<HashMap<Asked, Said>>,
 }
+
+/// A library, a kind, a name and a configuration.
+type Asked = (PathBuf, Kind, String, String);
+/// The ports of an operator, or what is wrong.
+type Said = Result<Vec<String>, String>;
 
 impl Components {
     /// Looks for plugins and runs none of them. What it stumbles over it returns: that hurts only
@@ -34,7 +58,7 @@ impl Components {
         policy: Policy,
     ) -> (Self, Vec<Problem>) {
         let (registry, problems) = Registry::scan(paths);
-        (Self { registry, describer, policy }, problems)
+        (Self { registry, describer, policy, said: Mutex::default() }, problems)
     }
 
     /// Checks everything in a flow that depends on components: types, configurations, codecs.
@@ -48,29 +72,56 @@ impl Components {
             if let Err(diagnostic) = self.codec_of(flow, connector) {
                 wrong.push(diagnostic);
             }
-            let component = &connector.component;
-            let validate = |library: &Library| {
-                let (name, config) = (&component.name.value, component.config.value());
-                self.describer.validate(library, name, config)
-            };
-            if let Some(Err(error)) = self.library(&component.name.value).map(validate) {
-                wrong.push(flow.error(component.config.at(), error.to_string()));
-            }
-            wrong.extend(processors_of(flow, connector));
+            let one = |kind, component| self.check_component(flow, kind, component).err();
+            wrong.extend(one(Kind::Connector, &connector.component));
+            let pre = connector.preprocessors.iter();
+            wrong.extend(pre.filter_map(|component| one(Kind::Preprocessor, component)));
+            let post = connector.postprocessors.iter();
+            wrong.extend(post.filter_map(|component| one(Kind::Postprocessor, component)));
         }
         for pipeline in &flow.spec.pipelines {
-            for component in &pipeline.operators {
-                let made = operator::operator(&component.name.value, component.config.value());
-                if let Err(error) = made {
-                    wrong.push(flow.error(component.config.at(), error));
-                }
-            }
+            let check = |component| self.check_component(flow, Kind::Operator, component).err();
+            wrong.extend(pipeline.operators.iter().filter_map(check));
         }
         flow::Error::of(wrong)
     }
 
-    fn library(&self, connector: &str) -> Option<&Library> {
-        self.registry.find(CONNECTOR, connector).ok().flatten()
+    /// Says what is wrong with a configuration beyond what its schema tells.
+    fn check_component(
+        &self,
+        flow: &Flow,
+        kind: Kind,
+        component: &flow::Component,
+    ) -> Result<(), flow::Diagnostic> {
+        let (name, config) = (&*component.name.value, component.config.value());
+        let result = match kind {
+            _ if self.library(kind, name).is_some() => self.ask(kind, name, config).map(drop),
+            Kind::Preprocessor => processor::preprocessor(name, config).map(drop),
+            Kind::Postprocessor => processor::postprocessor(name, config).map(drop),
+            Kind::Operator => operator::operator(name, config).map(drop),
+            Kind::Connector | Kind::Codec => Ok(()),
+        };
+        result.map_err(|error| flow.error(component.config.at(), error))
+    }
+
+    /// Asks a plugin whether a configuration is good, and for the ports that an operator has then.
+    fn ask(&self, kind: Kind, name: &str, config: &Config) -> Said {
+        let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
+        let asked = (library.path().to_owned(), kind, name.to_owned(), config.to_string());
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask = || {
+            let ports = self.describer.validate(library, artefact_kind(kind), name, config);
+            ports.map_err(|error| error.to_string())
+        };
+        said.entry(asked).or_insert_with(ask).clone()
+    }
+
+    /// The library that offers a component, where none is built in under that name.
+    fn library(&self, kind: Kind, name: &str) -> Option<&Library> {
+        if is_built_in(kind, name) {
+            return None;
+        }
+        self.registry.find(artefact_kind(kind), name).ok().flatten()
     }
 
     /// The codec of a connector: what it needs, as its metadata says, and what the flow gives it.
@@ -87,7 +138,7 @@ impl Components {
             }
             None => None,
         };
-        let library = self.library(&kind.value);
+        let library = self.library(Kind::Connector, &kind.value);
         let artefact = library.and_then(|library| artefact(library, &kind.value));
         let need = artefact.and_then(|artefact| artefact.codec.as_deref());
         match (need, given) {
@@ -128,60 +179,59 @@ fn artefact<'l>(library: &'l Library, name: &str) -> Option<&'l ArtefactMetadata
     artefacts.iter().find(|artefact| artefact.kind == CONNECTOR && artefact.name == name)
 }
 
-/// What is wrong with the processors of a connector beyond what their schemas tell.
-fn processors_of<'f>(
-    flow: &'f Flow,
-    connector: &'f flow::Connector,
-) -> impl Iterator<Item = flow::Diagnostic> + 'f {
-    let pre = connector.preprocessors.iter().filter_map(|component| {
-        let made = processor::preprocessor(&component.name.value, component.config.value());
-        Some((component, made.err()?))
-    });
-    let post = connector.postprocessors.iter().filter_map(|component| {
-        let made = processor::postprocessor(&component.name.value, component.config.value());
-        Some((component, made.err()?))
-    });
-    pre.chain(post).map(|(component, error)| flow.error(component.config.at(), error))
+fn is_built_in(kind: Kind, name: &str) -> bool {
+    built_in(kind).contains(&name)
+}
+
+fn built_in(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Connector => &[],
+        Kind::Codec => codec::names(),
+        Kind::Preprocessor => processor::PREPROCESSORS,
+        Kind::Postprocessor => processor::POSTPROCESSORS,
+        Kind::Operator => operator::OPERATORS,
+    }
 }
 
 impl Resolver for Components {
     fn find(&self, kind: Kind, name: &str) -> Lookup {
         let known = |schema| Lookup::Known { schema };
-        match kind {
-            Kind::Connector => match self.registry.find(CONNECTOR, name) {
-                Ok(None) => Lookup::Unknown,
-                Err(error) => Lookup::Unusable(error.to_string()),
-                Ok(Some(library)) => {
-                    let schema = library
-                        .check(self.policy)
-                        .and_then(|()| self.describer.config_schema(library, name));
-                    schema.map_or_else(|error| Lookup::Unusable(error.to_string()), known)
-                }
-            },
-            Kind::Codec if codec::names().contains(&name) => known(None),
-            Kind::Preprocessor if processor::PREPROCESSORS.contains(&name) => {
-                known(processor::preprocessor_schema(name))
+        if is_built_in(kind, name) {
+            return known(match kind {
+                Kind::Connector | Kind::Codec => None,
+                Kind::Preprocessor => processor::preprocessor_schema(name),
+                Kind::Postprocessor => processor::postprocessor_schema(name),
+                Kind::Operator => operator::schema(name),
+            });
+        }
+        match self.registry.find(artefact_kind(kind), name) {
+            Ok(None) => Lookup::Unknown,
+            Err(error) => Lookup::Unusable(error.to_string()),
+            Ok(Some(library)) => {
+                let schema = library.check(self.policy).and_then(|()| {
+                    self.describer.config_schema(library, artefact_kind(kind), name)
+                });
+                schema.map_or_else(|error| Lookup::Unusable(error.to_string()), known)
             }
-            Kind::Postprocessor if processor::POSTPROCESSORS.contains(&name) => {
-                known(processor::postprocessor_schema(name))
-            }
-            Kind::Operator if operator::OPERATORS.contains(&name) => known(operator::schema(name)),
-            _ => Lookup::Unknown,
         }
     }
 
     fn names(&self, kind: Kind) -> Vec<String> {
-        let names = match kind {
-            Kind::Connector => self.registry.names(CONNECTOR),
-            Kind::Codec => codec::names().to_vec(),
-            Kind::Preprocessor => processor::PREPROCESSORS.to_vec(),
-            Kind::Postprocessor => processor::POSTPROCESSORS.to_vec(),
-            Kind::Operator => operator::OPERATORS.to_vec(),
-        };
-        names.into_iter().map(str::to_owned).collect()
+        let built_in = built_in(kind).iter().copied();
+        built_in.chain(self.registry.names(artefact_kind(kind))).map(str::to_owned).collect()
     }
 
     fn searched(&self) -> Vec<PathBuf> {
         self.registry.searched().to_vec()
+    }
+
+    fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
+        let ports = if is_built_in(Kind::Operator, operator) {
+            operator::ports(operator, config)
+        } else {
+            self.ask(Kind::Operator, operator, config)
+        };
+        // A configuration that is wrong is reported where it is checked.
+        ports.unwrap_or_default()
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tremor_pdk::CodecRequirement;
 
-use super::{CONNECTOR, Components};
+use super::{CONNECTOR, Components, artefact_kind, is_built_in};
 use crate::{
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
-    flow::{self, Flow},
+    flow::{self, Component, Flow, Kind},
     operator,
-    plugin::{ConnectorFactory, HostContext, HostServices},
+    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices},
     run::Stopper,
 };
 
@@ -36,10 +36,11 @@ impl Parts for FlowParts<'_> {
             .map_err(|error| unusable(error.to_string()))?;
         let name = connector.name.value.clone();
         let config = connector.component.config.value().clone();
-        let folder = flow.folder().to_string_lossy().into_owned();
+        let folder = self.folder();
         let stopper = stopper.clone();
         let make = move |connection: &Arc<Connection>| {
-            let services = Services { connection: connection.clone(), stopper: stopper.clone() };
+            let (connection, stopper) = (Some(connection.clone()), stopper.clone());
+            let services = Services { connection, stopper };
             let host = HostContext::new(&*name, &*folder, services);
             let made = factory.create(&name, &config, host)?;
             agree(made.codec_requirement(), codec.is_some())?;
@@ -50,14 +51,50 @@ impl Parts for FlowParts<'_> {
 
     fn operator(
         &self,
-        _pipeline: &str,
+        pipeline: &str,
         component: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic> {
-        let (name, config) = (&component.name.value, component.config.value());
-        let made = operator::operator(name, config).and_then(|operator| {
-            Ok(OperatorInstance { operator, ports: operator::ports(name, config)? })
-        });
-        made.map_err(|error| self.flow.error(component.config.at(), error))
+        let (name, config) = (&*component.name.value, component.config.value());
+        let wrong = |error: String| self.flow.error(component.config.at(), error);
+        if is_built_in(Kind::Operator, name) {
+            let ports = operator::ports(name, config).map_err(wrong)?;
+            let operator = operator::operator(name, config).map_err(wrong)?;
+            return Ok(OperatorInstance { operator, ports, make: None });
+        }
+        let factory = self.component(Kind::Operator, component)?;
+        let ports = factory.operator_ports(config).map_err(|error| wrong(error.to_string()))?;
+        let (pipeline, config) = (pipeline.to_owned(), config.clone());
+        let (folder, stopper) = (self.folder(), self.stopper.clone());
+        let make = move || {
+            let services = Services { connection: None, stopper: stopper.clone() };
+            let host = HostContext::new(&*pipeline, &*folder, services);
+            factory.operator(&pipeline, &config, host)
+        };
+        let operator = make().map_err(|error| wrong(error.to_string()))?;
+        Ok(OperatorInstance { operator, ports, make: Some(Box::new(make)) })
+    }
+}
+
+impl FlowParts<'_> {
+    fn folder(&self) -> String {
+        self.flow.folder().to_string_lossy().into_owned()
+    }
+
+    /// Loads the library of a component that is neither a connector nor built in.
+    fn component(
+        &self,
+        kind: Kind,
+        component: &flow::Component,
+    ) -> Result<ComponentFactory, flow::Diagnostic> {
+        let Component { name, .. } = component;
+        let unusable = |error: String| self.flow.error(name.at, error);
+        let found = self.components.registry.find(artefact_kind(kind), &name.value);
+        let library = found
+            .map_err(|error| unusable(error.to_string()))?
+            .ok_or_else(|| unusable(format!("there is no {kind} `{}`", name.value)))?;
+        let (kind, policy) = (artefact_kind(kind), self.components.policy);
+        ComponentFactory::load(library, kind, &name.value, policy)
+            .map_err(|error| unusable(error.to_string()))
     }
 }
 
@@ -77,15 +114,18 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> tremor_pdk::Result<(
     )))
 }
 
-/// What a connector's instance may ask of its flow.
+/// What an instance may ask of its flow.
 struct Services {
-    connection: Arc<Connection>,
+    /// None for components without one.
+    connection: Option<Arc<Connection>>,
     stopper: Stopper,
 }
 
 impl HostServices for Services {
     fn connection_lost(&self) {
-        self.connection.break_off();
+        if let Some(connection) = &self.connection {
+            connection.break_off();
+        }
     }
 
     fn request_stop(&self, graceful: bool, reason: &str) {

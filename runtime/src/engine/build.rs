@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Limit, Operator, abi::batch::Pool};
+use tremor_pdk::{Error, Limit, Operator, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
@@ -37,11 +37,17 @@ pub(crate) struct ConnectorType {
     pub(crate) make: Factory,
 }
 
-/// An operator, and the names of its own ports.
+/// An operator.
 pub(crate) struct OperatorInstance {
     pub(crate) operator: Box<dyn Operator>,
+    /// The names of its own ports.
     pub(crate) ports: Vec<String>,
+    /// Makes another one, should this one panic; none for what is built in.
+    pub(crate) make: Option<MakeOperator>,
 }
+
+/// Makes an instance of an operator.
+pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
 
 /// What a flow is made of: whoever knows its components.
 pub(crate) trait Parts {
@@ -239,10 +245,9 @@ impl Plan<'_> {
     fn steps(&self, node: &Node, targets: &mut Targets<'_>) -> Result<Vec<Step>, flow::Diagnostic> {
         let pipeline = &self.flow.spec.pipelines[node.index];
         let make = |component: &flow::Component| {
-            let OperatorInstance { operator, ports } =
-                self.parts.operator(&node.name, component)?;
-            let ports = ports.iter().map(|port| targets.port(node, port)).collect();
-            Ok(Step::new(operator, ports))
+            let instance = self.parts.operator(&node.name, component)?;
+            let ports = instance.ports.iter().map(|port| targets.port(node, port)).collect();
+            Ok(Step::new(instance.operator, instance.make, ports))
         };
         pipeline.operators.iter().map(make).collect()
     }

@@ -1,13 +1,15 @@
 //! A pipeline as one task runs it: one operator after the other, a batch at a time.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use tremor_pdk::{
-    Batch, Error, Operator, Output, Result,
+    Batch, Error, ErrorKind, Operator, Output, Result,
     abi::batch::{Pool, Rejected},
 };
 
 use super::{
+    backoff::RestartBudget,
+    build::MakeOperator,
     dead_letter,
     delivery::{InFlight, Token},
     router::{Ports, Target},
@@ -24,6 +26,9 @@ pub(crate) struct Stage {
 /// An operator at its place in a pipeline.
 pub(crate) struct Step {
     operator: Box<dyn Operator>,
+    /// Makes another operator, should this one panic, while there is budget for that.
+    make: Option<MakeOperator>,
+    budget: RestartBudget,
     /// Where the events of its own ports go.
     ports: Vec<Vec<Target>>,
     /// The tokens of the batches that it holds events of, in order.
@@ -48,8 +53,32 @@ pub(crate) struct Around<'r> {
 }
 
 impl Step {
-    pub(crate) fn new(operator: Box<dyn Operator>, ports: Vec<Vec<Target>>) -> Self {
-        Self { operator, ports, held: VecDeque::new(), output: Output::new() }
+    pub(crate) fn new(
+        operator: Box<dyn Operator>,
+        make: Option<MakeOperator>,
+        ports: Vec<Vec<Target>>,
+    ) -> Self {
+        let (held, output) = (VecDeque::new(), Output::new());
+        Self { operator, make, budget: RestartBudget::new(), ports, held, output }
+    }
+
+    /// What has panicked is gone, and what it held has failed with it. Another one takes its place,
+    /// if that may be; otherwise everything that comes fails.
+    fn restart(&mut self, name: &str, error: &Error, stats: &Stats) {
+        stats.failed(self.held.drain(..).map(|(_, events)| events).sum());
+        let Some(make) = &self.make else { return };
+        if !self.budget.take(Instant::now()) {
+            tracing::error!(component = name, %error, "operator has failed for good");
+            self.make = None;
+            return;
+        }
+        match make() {
+            Ok(operator) => {
+                tracing::warn!(component = name, %error, "operator restarts");
+                self.operator = operator;
+            }
+            Err(error) => tracing::error!(component = name, %error, "operator cannot be restarted"),
+        }
     }
 
     /// When the operator wants to be told the time.
@@ -99,10 +128,22 @@ impl Stage {
     fn process_from(&mut self, first: usize, mut item: InFlight, around: &mut Around<'_>) {
         for step in &mut self.steps[first..] {
             let count = item.batch.len();
-            if let Err(error) = step.operator.process(&mut item.batch, &mut step.output) {
+            let result = step.operator.process(&mut item.batch, &mut step.output);
+            let lost = result.is_err() && item.batch.is_empty();
+            if let Err(error) = result {
                 reject_rest(&mut item.batch, &mut step.output, &error);
+                if error.kind() == ErrorKind::PANICKED {
+                    step.restart(&self.name, &error, around.stats);
+                } else if lost {
+                    tracing::error!(component = %self.name, %error, events = count, "operator");
+                }
             }
             let token = std::mem::replace(&mut item.token, Token::untracked());
+            if lost {
+                // The operator left nothing that could be sent to `err`.
+                drop(token.clone());
+                around.stats.failed(count);
+            }
             item.token = step.account(Some((token, count)));
             step.post(&self.name, &self.ports.err, &item, around);
             if item.batch.is_empty() {
@@ -123,6 +164,9 @@ impl Stage {
         };
         if let Err(error) = result {
             tracing::error!(component = %self.name, %error, "operator");
+            if error.kind() == ErrorKind::PANICKED {
+                step.restart(&self.name, &error, around.stats);
+            }
         }
         let item = InFlight { batch, token: step.account(None) };
         step.post(&self.name, &self.ports.err, &item, around);

@@ -6,7 +6,7 @@
 //! 2. [`Library::check`] compares the metadata with what this host loads.
 //! 3. [`load`] opens the library, compares the layout of every type that crosses the boundary, and
 //!    only then calls the first function of the plugin.
-//! 4. [`ConnectorFactory::create`] makes an instance, in plain Rust.
+//! 4. [`ConnectorFactory`] and [`ComponentFactory`] make instances, in plain Rust.
 //!
 //! [`Describer`] asks a plugin about its configuration without any of that: in a child process.
 //!
@@ -15,6 +15,7 @@
 //! This is the only module of the runtime that knows FFI-safe types.
 
 mod check;
+mod component;
 mod connector;
 mod contain;
 mod describe;
@@ -30,6 +31,7 @@ mod stream;
 
 pub use self::{
     check::Policy,
+    component::{ComponentFactory, LoadedCodec},
     connector::ConnectorFactory,
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},

@@ -32,7 +32,7 @@ fn hostile() -> Library {
 fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value>, Error> {
     let folder = tempfile::tempdir().unwrap();
     let program = script(folder.path(), text);
-    describer().program(program).timeout(timeout).config_schema(&hostile(), "hostile")
+    describer().program(program).timeout(timeout).config_schema(&hostile(), "connector", "hostile")
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -40,23 +40,25 @@ const LONG: Duration = Duration::from_secs(60);
 #[test]
 fn a_schema_comes_from_the_author_s_type() {
     let library = Library::inspect(&library("fixture-relay")).unwrap();
-    let schema = describer().config_schema(&library, "relay").unwrap().unwrap();
+    let schema = describer().config_schema(&library, "connector", "relay").unwrap().unwrap();
     assert_eq!(schema["properties"]["count"]["type"], "integer");
     assert_eq!(schema["additionalProperties"], false);
-    assert_eq!(describer().config_schema(&library, "nothing").unwrap(), None);
+    assert_eq!(describer().config_schema(&library, "connector", "nothing").unwrap(), None);
 }
 
 #[test]
 fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
     let relay = Library::inspect(&library("fixture-relay")).unwrap();
-    describer().validate(&relay, "relay", &json!({ "count": 1_000 })).unwrap();
-    let error = describer().validate(&relay, "relay", &json!({ "count": 1_001 })).unwrap_err();
+    describer().validate(&relay, "connector", "relay", &json!({ "count": 1_000 })).unwrap();
+    let error =
+        describer().validate(&relay, "connector", "relay", &json!({ "count": 1_001 })).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert_eq!(error.message(), "`count` is 1001, at most 1,000");
     for (fault, said) in
         [("validate_error", "hostile: ValidateError"), ("validate_panic", "panicked in validate")]
     {
-        let error = describer().validate(&hostile(), "hostile", &json!({ "fault": fault }));
+        let error =
+            describer().validate(&hostile(), "connector", "hostile", &json!({ "fault": fault }));
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
         assert!(error.message().contains(said), "{error}");
@@ -67,7 +69,8 @@ fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
 fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
     let ask = |fault: &str, timeout| {
         let describer = describer().timeout(timeout);
-        let error = describer.validate(&hostile(), "hostile", &json!({ "fault": fault }));
+        let error =
+            describer.validate(&hostile(), "connector", "hostile", &json!({ "fault": fault }));
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Describe, "{error}");
         error.to_string()
@@ -95,7 +98,7 @@ fn what_a_plugin_prints_is_not_taken_for_an_answer() {
     let failed = with_script("echo 'no such thing' >&2; exit 7", LONG).unwrap_err().to_string();
     assert!(failed.contains("exit status: 7") && failed.contains("no such thing"), "{failed}");
     let missing = describer().program("/nonexistent/tremor");
-    let error = missing.config_schema(&hostile(), "hostile").unwrap_err();
+    let error = missing.config_schema(&hostile(), "connector", "hostile").unwrap_err();
     assert!(error.to_string().contains("`/nonexistent/tremor` cannot be run"), "{error}");
 }
 
@@ -104,18 +107,29 @@ fn schemas_are_cached_by_contents_and_a_broken_cache_is_only_slow() {
     let folder = tempfile::tempdir().unwrap();
     let cached = describer().cache(Some(folder.path()));
     let offline = cached.clone().program("/nonexistent/tremor");
-    let schema = cached.config_schema(&hostile(), "hostile").unwrap();
+    let schema = cached.config_schema(&hostile(), "connector", "hostile").unwrap();
     assert!(schema.is_some());
-    assert_eq!(offline.config_schema(&hostile(), "hostile").unwrap(), schema, "nobody was asked");
+    assert_eq!(
+        offline.config_schema(&hostile(), "connector", "hostile").unwrap(),
+        schema,
+        "nobody was asked"
+    );
 
     let entry = fs::read_dir(folder.path().join("schemas")).unwrap().next().unwrap().unwrap();
     fs::write(entry.path(), "{\"version\":1").unwrap();
-    assert!(offline.config_schema(&hostile(), "hostile").is_err(), "no entry any more");
-    assert_eq!(cached.config_schema(&hostile(), "hostile").unwrap(), schema);
-    assert_eq!(offline.config_schema(&hostile(), "hostile").unwrap(), schema, "written again");
+    assert!(
+        offline.config_schema(&hostile(), "connector", "hostile").is_err(),
+        "no entry any more"
+    );
+    assert_eq!(cached.config_schema(&hostile(), "connector", "hostile").unwrap(), schema);
+    assert_eq!(
+        offline.config_schema(&hostile(), "connector", "hostile").unwrap(),
+        schema,
+        "written again"
+    );
 
     let file = folder.path().join("file");
     fs::write(&file, "no folder").unwrap();
     let broken = describer().cache(Some(&file));
-    assert_eq!(broken.config_schema(&hostile(), "hostile").unwrap(), schema);
+    assert_eq!(broken.config_schema(&hostile(), "connector", "hostile").unwrap(), schema);
 }

@@ -83,7 +83,7 @@ fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
-    for part in ["built for ABI 2.1", "this tremor speaks ABI 1.1", "help: rebuild the plugin"] {
+    for part in ["built for ABI 2.2", "this tremor speaks ABI 1.2", "help: rebuild the plugin"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -92,7 +92,7 @@ fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
 fn a_library_whose_metadata_lies_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     for (old, new) in [
-        ("\"abi\":\"1.1\"", "\"abi\":\"1.0\""),
+        ("\"abi\":\"1.2\"", "\"abi\":\"1.0\""),
         ("\"name\":\"relay\"", "\"name\":\"delay\""),
         ("\"kind\":\"connector\"", "\"kind\":    \"codec\""),
     ] {

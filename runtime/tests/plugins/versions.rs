@@ -42,22 +42,30 @@ impl FfiSink {
 const FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
+    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
+    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.
     pub validate: extern \"C\" fn(&Value<'static>) -> RResult<(), PluginError>,",
     "",
 );
 
-/// The documentation of that field, which would be that of nothing.
-const FIELD_DOCS: Change<'static> = (
+/// Where the plugin's side sets it.
+const SET: Change<'static> = ("tremor-pdk/src/ffi/module.rs", "\n        validate,\n", "\n");
+
+/// A field that artefacts have since 1.2.
+const LATER_FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
-    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
-    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.",
+    /// How to make an instance of an artefact that is no connector. Since ABI 1.2.
+    pub constructors: ConstructorsRef,",
     "",
 );
 
 /// Where the plugin's side sets it.
-const SET: Change<'static> =
-    ("tremor-pdk/src/ffi/module.rs", "\n        validate: validate::<C>,", "");
+const LATER_SET: Change<'static> = (
+    "tremor-pdk/src/ffi/module.rs",
+    "\n        constructors: constructors.leak_into_prefix(),",
+    "",
+);
 
 /// A plugin of another version of the ABI, with changes.
 fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::PathBuf {
@@ -67,9 +75,9 @@ fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::P
 }
 
 #[test]
-fn the_previous_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
-    let changes = [METHOD, ADAPTER, FIELD, FIELD_DOCS, SET];
-    let path = of_version("abi-previous-minor", "1.0.0", &changes);
+fn an_earlier_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
+    let changes = [METHOD, ADAPTER, FIELD, SET, LATER_FIELD, LATER_SET];
+    let path = of_version("abi-earlier-minor", "1.0.0", &changes);
     assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "1.0");
     let context = host("old");
     let old = factory(&path, "relay");
@@ -85,8 +93,8 @@ fn the_previous_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
     let library = Library::inspect(&path).unwrap();
     let describer =
         Describer::new(Policy::default()).program(env!("CARGO_BIN_EXE_tremor")).cache(None);
-    describer.validate(&library, "relay", &json!({ "count": 5_000 })).unwrap();
-    assert!(describer.config_schema(&library, "relay").unwrap().is_some());
+    describer.validate(&library, "connector", "relay", &json!({ "count": 5_000 })).unwrap();
+    assert!(describer.config_schema(&library, "connector", "relay").unwrap().is_some());
     // A plugin of this version beside it has all of it.
     let new = factory(&crate::support::library("fixture-relay"), "relay");
     let mut instance = Instance::start(&new, &json!({ "count": 1 }), host("new")).unwrap();
@@ -108,12 +116,12 @@ fn the_next_minor_is_refused_on_one_screen() {
             METHOD.1
         ),
     );
-    let path = of_version("abi-next-minor", "1.2.0", &[method]);
+    let path = of_version("abi-next-minor", "1.3.0", &[method]);
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
     assert!(text.lines().count() <= 5, "{text}");
-    for part in ["ABI 1.2", "this tremor speaks ABI 1.1", "help: update tremor"] {
+    for part in ["ABI 1.3", "this tremor speaks ABI 1.2", "help: update tremor"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -131,7 +139,7 @@ fn another_layout_under_the_same_version_is_refused_on_one_screen() {
     let text = error.to_string();
     assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
     for part in
-        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 1.1", "help: rebuild the plugin"]
+        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 1.2", "help: rebuild the plugin"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

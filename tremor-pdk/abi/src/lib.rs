@@ -5,11 +5,12 @@
 //!
 //! - [`value`] and [`document`]: the one representation of data, as a tree and flat.
 //! - [`batch`]: events with their buffers, the unit of everything that crosses.
-//! - [`connector`], [`host`], [`module`]: who calls whom.
+//! - [`connector`], [`component`], [`host`], [`module`]: who calls whom.
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
 
 pub mod batch;
+pub mod component;
 pub mod connector;
 pub mod document;
 pub mod error;

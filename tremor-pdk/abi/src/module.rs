@@ -12,7 +12,11 @@ use abi_stable::{
 };
 
 use crate::{
-    connector::RawConnectorBox, error::PluginError, host::HostHandle, value::Value,
+    component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
+    connector::RawConnectorBox,
+    error::PluginError,
+    host::HostHandle,
+    value::Value,
     version::AbiVersion,
 };
 
@@ -24,13 +28,13 @@ pub struct ArtefactKind(pub u16);
 impl ArtefactKind {
     /// Talks to the world: a source, a sink, or both.
     pub const CONNECTOR: Self = Self(0);
-    /// Turns bytes into values and back. Reserved.
+    /// Turns bytes into values and back. Since ABI 1.2.
     pub const CODEC: Self = Self(1);
-    /// Cuts and transforms bytes before the codec. Reserved.
+    /// Cuts and transforms bytes before the codec. Since ABI 1.2.
     pub const PREPROCESSOR: Self = Self(2);
-    /// Frames and transforms bytes behind the codec. Reserved.
+    /// Frames and transforms bytes behind the codec. Since ABI 1.2.
     pub const POSTPROCESSOR: Self = Self(3);
-    /// Transforms events. Reserved.
+    /// Transforms events. Since ABI 1.2.
     pub const OPERATOR: Self = Self(4);
     /// Reserved.
     pub const FUNCTION: Self = Self(5);
@@ -72,6 +76,33 @@ pub struct Artefact {
     /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
     /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.
     pub validate: extern "C" fn(&Value<'static>) -> RResult<(), PluginError>,
+    /// How to make an instance of an artefact that is no connector. Since ABI 1.2.
+    pub constructors: ConstructorsRef,
+}
+
+/// How to make an instance of an artefact that is no connector. Those that are not of the
+/// artefact's kind answer that this is unsupported.
+#[repr(C)]
+#[derive(StableAbi)]
+#[sabi(kind(Prefix(prefix_ref = ConstructorsRef)))]
+#[sabi(missing_field(option))]
+pub struct Constructors {
+    /// Makes an operator: its pipeline's name in the flow, its configuration, its handle to the
+    /// host.
+    pub operator: extern "C" fn(
+        RStr<'_>,
+        &Value<'static>,
+        HostHandle,
+    ) -> RResult<RawOperatorBox, PluginError>,
+    /// The ports by which events leave an operator of a configuration, besides `out` and `err`.
+    pub operator_ports: extern "C" fn(&Value<'static>) -> RResult<RVec<RString>, PluginError>,
+    /// Makes a codec.
+    pub codec: extern "C" fn(&Value<'static>) -> RResult<RawCodecBox, PluginError>,
+    /// Makes a preprocessor.
+    pub preprocessor: extern "C" fn(&Value<'static>) -> RResult<RawPreprocessorBox, PluginError>,
+    /// Makes a postprocessor.
+    #[sabi(last_prefix_field)]
+    pub postprocessor: extern "C" fn(&Value<'static>) -> RResult<RawPostprocessorBox, PluginError>,
 }
 
 /// The root module of a plugin library.

@@ -2,13 +2,17 @@
 //! and the guard that turns panics into errors. Everything here is called by the host; nothing of
 //! it is for authors.
 
+mod component;
 mod connector;
 mod guard;
 mod module;
 mod stream;
 
 pub(crate) use self::guard::guard;
-pub use self::module::{artefact, header, root_module};
+pub use self::module::{
+    codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
+    preprocessor_artefact, root_module,
+};
 pub use abi_stable::{
     library::{LibHeader, RootModuleResult},
     std_types::RVec,

@@ -5,20 +5,27 @@ use abi_stable::{
     prefix_type::{PrefixRefTrait, PrefixTypeTrait},
     std_types::{RResult, RStr, RString, RVec},
 };
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use tremor_abi::{
+    component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::RawConnectorBox,
     document::ValueRef,
     host::HostHandle,
-    module::{Artefact, ArtefactKind, ArtefactRef, PluginModule, PluginModuleRef},
+    module::{Artefact, ArtefactKind, ArtefactRef, Constructors, PluginModule, PluginModuleRef},
     value::Value,
     version::AbiVersion,
 };
 
 use super::{
+    component,
     connector::connector,
     guard::{guard, install_hook},
 };
-use crate::{Connector, Error, Host, Result, driver::ConnectorDriver};
+use crate::{
+    CodecPlugin, Connector, Error, Host, OperatorPlugin, PostprocessorPlugin, PreprocessorPlugin,
+    Result, driver::ConnectorDriver,
+};
 
 /// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
 /// as long as the process, as libraries do.
@@ -43,33 +50,150 @@ pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHead
     unsafe { LibHeader::from_constructor::<PluginModuleRef>(root_module, CheckTypeLayout::Yes) }
 }
 
-/// The artefact of a connector.
-pub fn artefact<C: Connector>() -> ArtefactRef {
+/// Constructors for no kind.
+const NONE: Constructors = Constructors {
+    operator: no_operator,
+    operator_ports: not_supported,
+    codec: not_supported,
+    preprocessor: not_supported,
+    postprocessor: not_supported,
+};
+
+extern "C" fn not_supported<T>(_value: &Value<'static>) -> RResult<T, Error> {
+    RResult::RErr(Error::unsupported("this artefact is of another kind"))
+}
+
+extern "C" fn no_operator(
+    _id: RStr<'_>,
+    value: &Value<'static>,
+    _host: HostHandle,
+) -> RResult<RawOperatorBox, Error> {
+    not_supported(value)
+}
+
+extern "C" fn no_connector(
+    _id: RStr<'_>,
+    value: &Value<'static>,
+    _host: HostHandle,
+) -> RResult<RawConnectorBox, Error> {
+    not_supported(value)
+}
+
+type Validate = extern "C" fn(&Value<'static>) -> RResult<(), Error>;
+type CreateConnector =
+    extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<RawConnectorBox, Error>;
+
+fn artefact<C: JsonSchema>(
+    kind: ArtefactKind,
+    name: &'static str,
+    create_connector: CreateConnector,
+    validate: Validate,
+    constructors: Constructors,
+) -> ArtefactRef {
     Artefact {
-        kind: ArtefactKind::CONNECTOR,
-        name: C::NAME.into(),
+        kind,
+        name: name.into(),
         config_schema: config_schema::<C>,
-        create_connector: create_connector::<C>,
-        validate: validate::<C>,
+        create_connector,
+        validate,
+        constructors: constructors.leak_into_prefix(),
     }
     .leak_into_prefix()
 }
 
-extern "C" fn config_schema<C: Connector>() -> RString {
-    let schema = || serde_json::to_string(&schemars::schema_for!(C::Config)).unwrap_or_default();
+/// The artefact of a connector.
+pub fn connector_artefact<C: Connector>() -> ArtefactRef {
+    extern "C" fn validate<C: Connector>(value: &Value<'static>) -> RResult<(), Error> {
+        checked(C::NAME, value, C::validate)
+    }
+    let create = create_connector::<C>;
+    artefact::<C::Config>(ArtefactKind::CONNECTOR, C::NAME, create, validate::<C>, NONE)
+}
+
+/// The artefact of an operator.
+pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
+    extern "C" fn validate<O: OperatorPlugin>(value: &Value<'static>) -> RResult<(), Error> {
+        checked(O::NAME, value, O::validate)
+    }
+    extern "C" fn ports<O: OperatorPlugin>(
+        value: &Value<'static>,
+    ) -> RResult<RVec<RString>, Error> {
+        let ports = || Ok(O::ports(&config(O::NAME, value)?).into_iter().map(RString::from));
+        guard("ports", || ports().map(Iterator::collect)).and_then(|ports| ports).into()
+    }
+    extern "C" fn create<O: OperatorPlugin>(
+        id: RStr<'_>,
+        value: &Value<'static>,
+        host: HostHandle,
+    ) -> RResult<RawOperatorBox, Error> {
+        guard("new", || {
+            let config = config(O::NAME, value)?;
+            O::validate(&config)?;
+            Ok(component::operator(O::new(id.as_str(), config, Host::new(host))?))
+        })
+        .and_then(|result| result)
+        .into()
+    }
+    let made = Constructors { operator: create::<O>, operator_ports: ports::<O>, ..NONE };
+    let kind = ArtefactKind::OPERATOR;
+    artefact::<O::Config>(kind, O::NAME, no_connector, validate::<O>, made)
+}
+
+macro_rules! plugin_artefact {
+    ($(#[$doc:meta])* $artefact:ident, $kind:ident, $plugin:ident, $field:ident, $raw:ident) => {
+        $(#[$doc])*
+        pub fn $artefact<T: $plugin>() -> ArtefactRef {
+            extern "C" fn validate<T: $plugin>(value: &Value<'static>) -> RResult<(), Error> {
+                checked(T::NAME, value, T::validate)
+            }
+            extern "C" fn create<T: $plugin>(value: &Value<'static>) -> RResult<$raw, Error> {
+                guard("new", || {
+                    let config = config(T::NAME, value)?;
+                    T::validate(&config)?;
+                    Ok(component::$field(T::new(config)?))
+                })
+                .and_then(|result| result)
+                .into()
+            }
+            let made = Constructors { $field: create::<T>, ..NONE };
+            let kind = ArtefactKind::$kind;
+            artefact::<T::Config>(kind, T::NAME, no_connector, validate::<T>, made)
+        }
+    };
+}
+
+plugin_artefact! {
+    /// The artefact of a codec.
+    codec_artefact, CODEC, CodecPlugin, codec, RawCodecBox
+}
+plugin_artefact! {
+    /// The artefact of a preprocessor.
+    preprocessor_artefact, PREPROCESSOR, PreprocessorPlugin, preprocessor, RawPreprocessorBox
+}
+plugin_artefact! {
+    /// The artefact of a postprocessor.
+    postprocessor_artefact, POSTPROCESSOR, PostprocessorPlugin, postprocessor, RawPostprocessorBox
+}
+
+extern "C" fn config_schema<C: JsonSchema>() -> RString {
+    let schema = || serde_json::to_string(&schemars::schema_for!(C)).unwrap_or_default();
     // A type whose schema cannot be made accepts everything here and is checked by its
     // constructor.
     guard("config_schema", schema).unwrap_or_default().into()
 }
 
-fn config<C: Connector>(config: &Value<'static>) -> Result<C::Config> {
+fn config<C: DeserializeOwned>(name: &str, config: &Value<'static>) -> Result<C> {
     serde_json::to_value(ValueRef::from(config))
         .and_then(serde_json::from_value)
-        .map_err(|error| Error::configuration(format!("config of `{}`: {error}", C::NAME)))
+        .map_err(|error| Error::configuration(format!("config of `{name}`: {error}")))
 }
 
-extern "C" fn validate<C: Connector>(value: &Value<'static>) -> RResult<(), Error> {
-    guard("validate", || C::validate(&config::<C>(value)?)).and_then(|result| result).into()
+fn checked<C: DeserializeOwned>(
+    name: &str,
+    value: &Value<'static>,
+    validate: impl FnOnce(&C) -> Result<()>,
+) -> RResult<(), Error> {
+    guard("validate", || validate(&config(name, value)?)).and_then(|result| result).into()
 }
 
 extern "C" fn create_connector<C: Connector>(
@@ -78,7 +202,7 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let config = config::<C>(value)?;
+        let config = config(C::NAME, value)?;
         C::validate(&config)?;
         let made = C::new(id.as_str(), config, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))

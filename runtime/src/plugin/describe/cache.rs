@@ -12,7 +12,7 @@ use super::Schemas;
 use crate::plugin::ContentHash;
 
 /// Changes when an entry of an earlier version would mislead.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A folder with one file for each library.
 #[derive(Clone, Debug)]

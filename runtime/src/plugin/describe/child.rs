@@ -3,13 +3,13 @@
 use std::{
     ffi::OsString,
     io::{self, Read, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
 };
 
-use tremor_pdk::abi::module::ArtefactRef;
+use tremor_pdk::abi::module::{ArtefactKind, ArtefactRef};
 
-use super::{Answer, MARK, Schemas};
+use super::{Answer, MARK, Schemas, id};
 use crate::plugin::{Plugin, Policy, connector::to_value, load};
 
 /// What the parent asks.
@@ -17,8 +17,8 @@ use crate::plugin::{Plugin, Policy, connector::to_value, load};
 struct Question {
     path: PathBuf,
     policy: Policy,
-    /// The artefact whose configuration is on standard input.
-    validate: Option<String>,
+    /// Kind and name of the artefact whose configuration is on standard input.
+    validate: Option<(String, String)>,
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
@@ -43,7 +43,10 @@ fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
     while let Some(argument) = arguments.next() {
         match argument.to_str()? {
             "--allow-panic-abort" => question.policy.allow_panic_abort = true,
-            "--validate" => question.validate = Some(arguments.next()?.into_string().ok()?),
+            "--validate" => {
+                let mut word = || arguments.next()?.into_string().ok();
+                question.validate = Some((word()?, word()?));
+            }
             _ => return None,
         }
     }
@@ -54,7 +57,7 @@ fn respond(question: &Question) -> Result<Answer, String> {
     let plugin = load(&question.path, question.policy).map_err(|error| error.to_string())?;
     match &question.validate {
         None => Ok(schemas(&plugin)),
-        Some(artefact) => validate(&plugin, &question.path, artefact),
+        Some((kind, name)) => validate(&plugin, kind, name),
     }
 }
 
@@ -66,25 +69,28 @@ fn schemas(plugin: &Plugin) -> Answer {
     let schemas: Schemas = plugin
         .artefacts()
         .iter()
-        .map(|artefact| (artefact.name().as_str().to_owned(), schema(artefact)))
+        .map(|artefact| (id(artefact.kind().as_str(), artefact.name().as_str()), schema(artefact)))
         .collect();
     Answer::Schemas { hash: plugin.library().hash().to_string(), schemas }
 }
 
-fn validate(plugin: &Plugin, path: &Path, name: &str) -> Result<Answer, String> {
+fn validate(plugin: &Plugin, kind: &str, name: &str) -> Result<Answer, String> {
     let mut input = Vec::new();
     io::stdin().read_to_end(&mut input).map_err(|error| error.to_string())?;
     let config: serde_json::Value =
         serde_json::from_slice(&input).map_err(|error| format!("the configuration: {error}"))?;
-    let mut artefacts = plugin.artefacts().iter();
-    let artefact = artefacts
-        .find(|artefact| artefact.name().as_str() == name)
-        .ok_or_else(|| format!("{}: this plugin offers no `{name}`", path.display()))?;
+    let artefact = plugin.artefact(kind, name).map_err(|error| error.to_string())?;
     let value = to_value(&config).map_err(|error| error.to_string())?;
     // A plugin of ABI 1.0 has no say in this beyond its schema.
-    let Some(validate) = artefact.validate() else { return Ok(Answer::Valid) };
-    Ok(match validate(&value).into_result() {
-        Ok(()) => Answer::Valid,
+    if let Some(validate) = artefact.validate()
+        && let Err(error) = validate(&value).into_result()
+    {
+        return Ok(Answer::Invalid(error.to_string()));
+    }
+    let constructors = artefact.constructors().filter(|_| kind == ArtefactKind::OPERATOR.as_str());
+    let Some(constructors) = constructors else { return Ok(Answer::Valid { ports: Vec::new() }) };
+    Ok(match constructors.operator_ports()(&value).into_result() {
+        Ok(ports) => Answer::Valid { ports: ports.into_iter().map(String::from).collect() },
         Err(error) => Answer::Invalid(error.to_string()),
     })
 }

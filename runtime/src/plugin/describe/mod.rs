@@ -34,8 +34,14 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// In front of the line of standard output that answers: a plugin may print other lines.
 const MARK: &str = "tremor-plugin-describe: ";
 
-/// The schemas of a library's artefacts, by name; none where the plugin has none to give.
+/// The schemas of a library's artefacts, by kind and name ([`id`]); none where the plugin has none
+/// to give.
 type Schemas = BTreeMap<String, Option<Value>>;
+
+/// Names an artefact within its library.
+fn id(kind: &str, name: &str) -> String {
+    format!("{kind} {name}")
+}
 
 /// What a child answers.
 #[derive(Debug, Serialize, Deserialize)]
@@ -43,8 +49,8 @@ type Schemas = BTreeMap<String, Option<Value>>;
 enum Answer {
     /// The schemas of the library with these contents.
     Schemas { hash: String, schemas: Schemas },
-    /// The configuration is good.
-    Valid,
+    /// The configuration is good. An operator of it has these ports besides `out` and `err`.
+    Valid { ports: Vec<String> },
     /// The configuration is not good, in the plugin's words.
     Invalid(String),
     /// The library cannot be loaded, or has no such artefact.
@@ -91,7 +97,13 @@ impl Describer {
     ///
     /// # Errors
     /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
-    pub fn config_schema(&self, library: &Library, artefact: &str) -> Result<Option<Value>, Error> {
+    pub fn config_schema(
+        &self,
+        library: &Library,
+        kind: &str,
+        name: &str,
+    ) -> Result<Option<Value>, Error> {
+        let artefact = &*id(kind, name);
         if let Some(schemas) = self.cache.as_ref().and_then(|cache| cache.get(library.hash())) {
             return Ok(schemas.get(artefact).cloned().flatten());
         }
@@ -109,15 +121,22 @@ impl Describer {
     }
 
     /// Asks an artefact whether a configuration is good, beyond what its schema tells. Nothing
-    /// outside of the child is touched.
+    /// outside of the child is touched. Returns the ports by which events leave an operator of this
+    /// configuration besides `out` and `err`.
     ///
     /// # Errors
     /// Kind [`Configuration`](ErrorKind::Configuration), where it is not, in the plugin's words.
     /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
-    pub fn validate(&self, library: &Library, artefact: &str, config: &Value) -> Result<(), Error> {
-        let arguments = ["--validate".into(), artefact.into()];
+    pub fn validate(
+        &self,
+        library: &Library,
+        kind: &str,
+        name: &str,
+        config: &Value,
+    ) -> Result<Vec<String>, Error> {
+        let arguments = ["--validate".into(), kind.into(), name.into()];
         match self.ask(library, &arguments, config.to_string().into_bytes())? {
-            Answer::Valid => Ok(()),
+            Answer::Valid { ports } => Ok(ports),
             Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),
             answer => Err(self.nonsense(library, &answer)),
         }

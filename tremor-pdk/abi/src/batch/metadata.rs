@@ -40,7 +40,44 @@ impl Event {
     }
 }
 
+/// Which of another batch's values were copied last, and where to: neighbours usually have the same
+/// origin. Positions plus one.
+#[derive(Default)]
+pub(super) struct Kept {
+    origin: (u32, u32),
+}
+
 impl Batch {
+    /// An event of another batch with copies in this one of its metadata and origin.
+    pub(super) fn adopt(&mut self, mut event: Event, from: &Self, kept: &mut Kept) -> Event {
+        if let Some(root) = event.metadata_root() {
+            let (bytes, nodes) = self.buffers_mut();
+            let copy = from.document(root).copy_to(bytes, nodes);
+            // Metadata that does not fit into 64 GiB of nodes is none.
+            event.metadata = copy.map_or(0, |root| (root + 1) | METADATA_IN_NODES);
+        }
+        self.adopt_values(&mut event, from, kept);
+        event
+    }
+
+    /// As [`Batch::adopt`], for a batch with the same buffers.
+    pub(super) fn adopt_values(&mut self, event: &mut Event, from: &Self, kept: &mut Kept) {
+        if let Some(value) = event.metadata_value() {
+            event.metadata = self.keep_copy(from, value);
+        }
+        if let Some(value) = event.origin.checked_sub(1) {
+            if kept.origin.0 != event.origin {
+                kept.origin = (event.origin, self.keep_copy(from, value));
+            }
+            event.origin = kept.origin.1;
+        }
+    }
+
+    fn keep_copy(&mut self, from: &Self, index: u32) -> u32 {
+        let value = from.values.get(index as usize);
+        value.map_or(0, |value| self.keep(value.clone()))
+    }
+
     /// What is known about the event besides its payload; usually nothing.
     #[inline]
     pub fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
@@ -123,7 +160,31 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::Batch;
-    use crate::literal;
+    use crate::{
+        batch::{Payload, Pool},
+        literal,
+    };
+
+    #[test]
+    fn an_encoded_event_has_the_metadata_and_origin_of_its_value() {
+        let mut batch = batch();
+        batch.set_origin(0, "here");
+        batch.write_metadata(0, |writer| writer.str("in the document")).unwrap();
+        batch.replace_metadata(1, literal!("a value"));
+        let encode = |payload: Payload<'_>, bytes: &mut crate::ByteBuffer| {
+            if let Payload::Document { .. } = payload {
+                bytes.extend_from_slice(b"encoded");
+            }
+            Ok(())
+        };
+        let (encoded, _) = batch.encode_with(&Pool::new(1), encode);
+        encoded.validate().unwrap();
+        assert_eq!(seen(&encoded), [r#""in the document""#, r#""a value""#]);
+        for event in encoded.events() {
+            assert_eq!(encoded.raw(event), Some(&b"encoded"[..]));
+            assert_eq!(encoded.origin(event), Some("here"));
+        }
+    }
 
     fn batch() -> Batch {
         let mut batch = Batch::new();

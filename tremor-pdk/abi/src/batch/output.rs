@@ -2,8 +2,8 @@
 
 use abi_stable::{StableAbi, std_types::RVec};
 
-use super::{Batch, Event, PayloadKind, Span};
-use crate::{error::PluginError, value::Value};
+use super::{Batch, Event, PayloadKind, Span, metadata::Kept};
+use crate::error::PluginError;
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
 /// buffers of that batch: [`Batch::original`] gives its bytes.
@@ -118,7 +118,7 @@ impl Output {
 
     fn sort(&mut self, batch: &mut Batch) {
         let first = self.ports.len();
-        let mut origin = Moved::default();
+        let (mut last, mut origins) = (KEEP, Kept::default());
         let mut kept = 0;
         for position in 0..batch.len() {
             match self.verdicts[position] {
@@ -133,10 +133,10 @@ impl Output {
                     if known.is_none() {
                         self.ports.push(PortBatch { port, batch: batch.sharing_buffers() });
                     }
-                    if origin.port != port {
-                        origin = Moved { port, ..Moved::default() };
+                    if last != port {
+                        (last, origins) = (port, Kept::default());
                     }
-                    self.ports[index].batch.take_event(batch, position, &mut origin);
+                    self.ports[index].batch.take_event(batch, position, &mut origins);
                 }
             }
         }
@@ -161,6 +161,18 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }
 
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.ports.clear();
+        self.rejected.clear();
+        self.discarded = 0;
+    }
+
+    /// The events of the batches that leave by ports.
+    pub fn batches(&self) -> impl Iterator<Item = &Batch> {
+        self.ports.iter().map(|port| &port.batch)
+    }
+
     /// The batches that leave by ports.
     pub fn ports(&self) -> &[PortBatch] {
         &self.ports
@@ -172,14 +184,6 @@ impl Output {
     }
 }
 
-/// Where the origin of the last event that was moved went: neighbours usually have the same.
-#[derive(Default)]
-struct Moved {
-    port: u16,
-    from: u32,
-    to: u32,
-}
-
 impl Batch {
     /// An empty batch with the same buffers.
     fn sharing_buffers(&self) -> Self {
@@ -189,7 +193,7 @@ impl Batch {
 
     /// Takes the event at `position` over from a batch with the same buffers. Its payload is moved
     /// and left behind as `null`; metadata and origin may be shared and are copied.
-    fn take_event(&mut self, from: &mut Self, position: usize, origin: &mut Moved) {
+    fn take_event(&mut self, from: &mut Self, position: usize, kept: &mut Kept) {
         let mut event = from.events[position];
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)
@@ -197,21 +201,8 @@ impl Batch {
             let index = self.keep(std::mem::take(value)) - 1;
             event.payload = Span { start: index, len: 0 };
         }
-        if let Some(value) = event.metadata_value() {
-            event.metadata = self.copy_kept(from, value);
-        }
-        if let Some(value) = event.origin.checked_sub(1) {
-            if origin.from != event.origin {
-                *origin = Moved { from: event.origin, to: self.copy_kept(from, value), ..*origin };
-            }
-            event.origin = origin.to;
-        }
+        self.adopt_values(&mut event, from, kept);
         self.events.push(event);
-    }
-
-    fn copy_kept(&mut self, from: &Self, index: u32) -> u32 {
-        let value = from.values.get(index as usize);
-        value.map_or(0, |value: &Value<'static>| self.keep(value.clone()))
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     Batch, Pool, Rejected,
     event::{Event, EventFlags, PayloadKind, Span},
     fill::narrow,
+    metadata::Kept,
 };
 use crate::{
     ByteBuffer, NodeBuffer,
@@ -141,19 +142,30 @@ impl Batch {
         rejected
     }
 
-    /// Encodes every value into the buffer of a new batch with the same events in the same order.
+    /// Encodes every value into the buffer of a new batch with the same events in the same order,
+    /// metadata and origins included.
     /// Events that `encode` fails on are taken out of both and returned.
     pub fn encode_with(
         &mut self,
         pool: &Pool,
-        mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
+        encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
     ) -> (Self, Vec<Rejected>) {
         let mut encoded = Self::from_pool(pool);
-        encoded.values = self.values.clone();
+        let rejected = self.encode_into(&mut encoded, encode);
+        (encoded, rejected)
+    }
+
+    /// As [`Batch::encode_with`], into a batch that is empty.
+    pub fn encode_into(
+        &mut self,
+        encoded: &mut Self,
+        mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
+    ) -> Vec<Rejected> {
+        let mut kept = Kept::default();
         let mut events = std::mem::take(&mut self.events);
         let mut out = std::mem::take(&mut encoded.events);
-        let bytes = encoded.bytes_mut();
         let rejected = sift(&mut events, |event| {
+            let bytes = encoded.bytes_mut();
             let start = bytes.len();
             let Some(payload) = self.payload(event) else {
                 return Err(PluginError::bad_data("the event has no value to encode"));
@@ -163,12 +175,13 @@ impl Batch {
                 return Err(error);
             }
             let span = Span { start: narrow(start), len: narrow(bytes.len() - start) };
-            out.push(event.with_payload(PayloadKind::RAW, span));
+            let event = event.with_payload(PayloadKind::RAW, span);
+            out.push(encoded.adopt(event, self, &mut kept));
             Ok(())
         });
         self.events = events;
         encoded.events = out;
-        (encoded, rejected)
+        rejected
     }
 
     fn payload(&self, event: &Event) -> Option<Payload<'_>> {

@@ -16,6 +16,7 @@
 mod compare;
 mod containers;
 mod convert;
+mod copy;
 mod display;
 mod duplicates;
 mod error;

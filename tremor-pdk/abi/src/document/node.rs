@@ -119,6 +119,13 @@ impl Node {
         Self::new(NodeKind::OBJECT, 0, len, span)
     }
 
+    /// The same text or binary data at another offset.
+    #[inline]
+    pub(super) const fn moved_to(mut self, offset: u64) -> Self {
+        self.payload = offset;
+        self
+    }
+
     /// What this node is.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the low byte is the kind

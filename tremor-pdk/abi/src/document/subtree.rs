@@ -94,6 +94,12 @@ impl<'a> Subtree<'a> {
         self.nodes.first().copied().unwrap_or(Node::null())
     }
 
+    /// All nodes.
+    #[inline]
+    pub(super) fn nodes(&self) -> &'a [Node] {
+        self.nodes
+    }
+
     /// The nodes behind the head.
     #[inline]
     pub(super) fn body(&self) -> &'a [Node] {

@@ -1,0 +1,207 @@
+//! Operators, codecs and processors of loaded plugins, in plain Rust. Nothing here allocates while
+//! all goes well.
+//!
+//! What a plugin leaves in a batch is checked before anybody reads it, as far as it is new.
+
+use std::sync::Arc;
+
+use tremor_pdk::{
+    Batch, Operator, Output, Postprocessor, Preprocessor, Result,
+    abi::{
+        batch::Mark,
+        component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
+        module::{ArtefactRef, ConstructorsRef},
+    },
+};
+
+use super::{Error, ErrorKind, HostContext, Library, Policy, connector::to_value, load};
+
+/// Makes instances of one component, other than a connector, of one library.
+#[derive(Clone)]
+pub struct ComponentFactory {
+    name: String,
+    constructors: ConstructorsRef,
+}
+
+impl ComponentFactory {
+    /// Loads the library and looks the component up in it: `kind` in the words of metadata.
+    ///
+    /// # Errors
+    /// Those of [`load`], and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact).
+    pub fn load(library: &Library, kind: &str, name: &str, policy: Policy) -> Result<Self, Error> {
+        let plugin = load(library.path(), policy)?;
+        let artefact: ArtefactRef = plugin.artefact(kind, name)?;
+        let constructors = artefact.constructors().ok_or_else(|| {
+            let message = format!("its {kind} `{name}` says nothing about how it is made");
+            Error::new(ErrorKind::Lie, library.path(), message)
+        })?;
+        Ok(Self { name: name.to_owned(), constructors })
+    }
+
+    /// An operator for the pipeline called `id`.
+    ///
+    /// # Errors
+    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+    pub fn operator(
+        &self,
+        id: &str,
+        config: &serde_json::Value,
+        host: Arc<HostContext>,
+    ) -> Result<Box<dyn Operator>> {
+        let make = self.constructors.operator();
+        let raw = make(id.into(), &to_value(config)?, host.handle()).into_result()?;
+        Ok(Box::new(LoadedOperator { raw, mark: Mark::default() }))
+    }
+
+    /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
+    ///
+    /// # Errors
+    /// Kind configuration; kind panicked where it panicked.
+    pub fn operator_ports(&self, config: &serde_json::Value) -> Result<Vec<String>> {
+        let ports = self.constructors.operator_ports()(&to_value(config)?).into_result()?;
+        Ok(ports.into_iter().map(String::from).collect())
+    }
+
+    /// A codec.
+    ///
+    /// # Errors
+    /// As [`ComponentFactory::operator`].
+    pub fn codec(&self, config: &serde_json::Value) -> Result<LoadedCodec> {
+        let raw = self.constructors.codec()(&to_value(config)?).into_result()?;
+        Ok(LoadedCodec { raw })
+    }
+
+    /// A preprocessor.
+    ///
+    /// # Errors
+    /// As [`ComponentFactory::operator`].
+    pub fn preprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Preprocessor>> {
+        let raw = self.constructors.preprocessor()(&to_value(config)?).into_result()?;
+        Ok(Box::new(LoadedPreprocessor { raw }))
+    }
+
+    /// A postprocessor.
+    ///
+    /// # Errors
+    /// As [`ComponentFactory::operator`].
+    pub fn postprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Postprocessor>> {
+        let raw = self.constructors.postprocessor()(&to_value(config)?).into_result()?;
+        let suffix = raw.suffix().into_option().map(Into::into);
+        Ok(Box::new(LoadedPostprocessor { raw, suffix }))
+    }
+}
+
+impl std::fmt::Debug for ComponentFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ComponentFactory").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Empties what points to what is not there. Its events are gone, and so the call has failed.
+fn checked(
+    result: Result<()>,
+    batch: &mut Batch,
+    output: &mut Output,
+    check: impl Fn(&Batch) -> Result<()>,
+) -> Result<()> {
+    let forged = check(batch).and_then(|()| output.batches().try_for_each(&check));
+    if forged.is_err() {
+        batch.retain(|_, _| false);
+        output.clear();
+    }
+    forged.and(result)
+}
+
+struct LoadedOperator {
+    raw: RawOperatorBox,
+    mark: Mark,
+}
+
+impl Operator for LoadedOperator {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        batch.mark(&mut self.mark);
+        let result = self.raw.process(batch, output).into_result();
+        checked(result, batch, output, |batch| batch.validate_changes(&self.mark))
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.raw.due().into_option()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_time(now, batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_drain(batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+
+    fn held(&self) -> usize {
+        self.raw.held()
+    }
+}
+
+/// A codec of a loaded plugin, over batches.
+pub struct LoadedCodec {
+    raw: RawCodecBox,
+}
+
+impl LoadedCodec {
+    /// Decodes the raw events of a batch in place.
+    ///
+    /// # Errors
+    /// Those of the plugin; kind internal where it forged the batch, which is empty then.
+    pub fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.decode(batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+
+    /// Encodes the events of `batch` into `encoded`.
+    ///
+    /// # Errors
+    /// As [`LoadedCodec::decode`]; also where it did not answer with one message for each event
+    /// that is left in `batch`.
+    pub fn encode(
+        &mut self,
+        batch: &mut Batch,
+        encoded: &mut Batch,
+        output: &mut Output,
+    ) -> Result<()> {
+        let result = self.raw.encode(batch, encoded, output).into_result();
+        checked(result, encoded, output, Batch::validate)
+    }
+}
+
+struct LoadedPreprocessor {
+    raw: RawPreprocessorBox,
+}
+
+impl Preprocessor for LoadedPreprocessor {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.process(batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.finish(batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+}
+
+struct LoadedPostprocessor {
+    raw: RawPostprocessorBox,
+    suffix: Option<Vec<u8>>,
+}
+
+impl Postprocessor for LoadedPostprocessor {
+    fn suffix(&self) -> Option<&[u8]> {
+        self.suffix.as_deref()
+    }
+
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.process(batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+}

@@ -1,0 +1,89 @@
+//! Components without a connection of their own, at the boundary: operators, codecs, preprocessors
+//! and postprocessors. Authors use the traits of `tremor-pdk` instead.
+//!
+//! All calls to one object come one after the other, from any thread of the host. A batch that is
+//! lent for a call is the host's again when the call returns, and what was put into an output as
+//! well. Since ABI 1.2.
+
+// What abi_stable's macros generate.
+#![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
+
+use abi_stable::{
+    sabi_trait,
+    std_types::{RBox, ROption, RVec},
+};
+
+use crate::{
+    batch::{Batch, Output},
+    connector::CallResult,
+};
+
+/// An operator behind the boundary.
+pub type RawOperatorBox = RawOperator_TO<RBox<()>>;
+/// A codec behind the boundary.
+pub type RawCodecBox = RawCodec_TO<RBox<()>>;
+/// A preprocessor behind the boundary.
+pub type RawPreprocessorBox = RawPreprocessor_TO<RBox<()>>;
+/// A postprocessor behind the boundary.
+pub type RawPostprocessorBox = RawPostprocessor_TO<RBox<()>>;
+
+/// One step of a pipeline.
+#[sabi_trait]
+pub trait RawOperator: Send + 'static {
+    /// Processes a batch of values: what is left in it leaves by `out`, everything else is up to
+    /// `output`.
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// When `on_time` is to be called, in ns since the Unix epoch. Asked after every call.
+    fn due(&self) -> ROption<u64>;
+
+    /// It is `now`, in ns since the Unix epoch. What is put into `batch` leaves by `out`.
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// No event follows. What is put into `batch` leaves by `out`.
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// From how many of the batches it was last called with it still holds events back. Asked after
+    /// every call.
+    #[sabi(last_prefix_field)]
+    fn held(&self) -> usize;
+}
+
+/// Bytes to values and back.
+#[sabi_trait]
+pub trait RawCodec: Send + 'static {
+    /// Decodes the raw events of a batch in place; what it fails on it rejects.
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// Encodes the events of `batch` into `encoded`, which is empty: as many events, in the same
+    /// order. What it fails on it takes out of `batch` and rejects.
+    #[sabi(last_prefix_field)]
+    fn encode(
+        &mut self,
+        batch: &mut Batch,
+        encoded: &mut Batch,
+        output: &mut Output,
+    ) -> CallResult<()>;
+}
+
+/// Puts messages together, before a codec.
+#[sabi_trait]
+pub trait RawPreprocessor: Send + 'static {
+    /// Replaces the raw events of a batch; what cannot be a message it rejects.
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// All streams end: what was held back goes to `batch`.
+    #[sabi(last_prefix_field)]
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+}
+
+/// Frames and transforms messages, behind a codec.
+#[sabi_trait]
+pub trait RawPostprocessor: Send + 'static {
+    /// What it does, if that is no more than putting these bytes behind every message. Asked once.
+    fn suffix(&self) -> ROption<RVec<u8>>;
+
+    /// Replaces the raw events of a batch one by one; what it fails on it rejects.
+    #[sabi(last_prefix_field)]
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+}

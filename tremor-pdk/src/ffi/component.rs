@@ -1,0 +1,138 @@
+//! The adapters of operators, codecs and processors. No call here allocates.
+
+use abi_stable::{
+    sabi_trait::TD_Opaque,
+    std_types::{RBox, ROption, RResult, RVec},
+};
+use tremor_abi::{
+    batch::Payload,
+    component::{
+        RawCodec, RawCodec_TO, RawCodecBox, RawOperator, RawOperator_TO, RawOperatorBox,
+        RawPostprocessor, RawPostprocessor_TO, RawPostprocessorBox, RawPreprocessor,
+        RawPreprocessor_TO, RawPreprocessorBox,
+    },
+    connector::CallResult,
+};
+
+use super::{guard::guard, stream::Fused};
+use crate::{
+    Batch, Codec, Document, Operator, Output, Postprocessor, Preprocessor, Result, Writer,
+};
+
+struct Ffi<T>(Fused<T>);
+
+impl<T> Ffi<T> {
+    fn new(component: T) -> Self {
+        Self(Fused::new(component))
+    }
+
+    fn call(&mut self, what: &str, call: impl FnOnce(&mut T) -> Result<()>) -> CallResult<()> {
+        match self.0.call(what, call) {
+            Ok(result) => result.into(),
+            Err(error) => RResult::RErr(error),
+        }
+    }
+
+    /// Asks the component something; the default where it has panicked, now or before.
+    fn ask<R: Default>(&self, what: &str, ask: impl FnOnce(&T) -> R) -> R {
+        self.0.get().and_then(|component| guard(what, || ask(component)).ok()).unwrap_or_default()
+    }
+}
+
+pub(super) fn operator(operator: impl Operator) -> RawOperatorBox {
+    RawOperator_TO::from_ptr(RBox::new(Ffi::new(operator)), TD_Opaque)
+}
+
+impl<T: Operator> RawOperator for Ffi<T> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("process", |operator| operator.process(batch, output))
+    }
+
+    fn due(&self) -> ROption<u64> {
+        self.ask("due", Operator::due).into()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("on_time", |operator| operator.on_time(now, batch, output))
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("on_drain", |operator| operator.on_drain(batch, output))
+    }
+
+    fn held(&self) -> usize {
+        self.ask("held", Operator::held)
+    }
+}
+
+pub(super) fn codec(codec: impl Codec) -> RawCodecBox {
+    let codec = Messages { codec, message: Vec::new() };
+    RawCodec_TO::from_ptr(RBox::new(Ffi::new(codec)), TD_Opaque)
+}
+
+/// A codec with a place for the message in hand: what it decodes it writes to the buffer that the
+/// message lies in.
+struct Messages<T> {
+    codec: T,
+    message: Vec<u8>,
+}
+
+impl<T: Codec> RawCodec for Ffi<Messages<T>> {
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("decode", |Messages { codec, message }| {
+            output.reject_all(batch.decode_with(|bytes, nodes, span| {
+                message.clear();
+                message.extend_from_slice(bytes.get(span.range()).unwrap_or_default());
+                let mut writer = Writer::new(bytes, nodes);
+                codec.decode(message, &mut writer)?;
+                writer.finish().map_err(crate::Error::bad_data)
+            }));
+            Ok(())
+        })
+    }
+
+    fn encode(
+        &mut self,
+        batch: &mut Batch,
+        encoded: &mut Batch,
+        output: &mut Output,
+    ) -> CallResult<()> {
+        self.call("encode", |Messages { codec, .. }| {
+            output.reject_all(batch.encode_into(encoded, |payload, message| match payload {
+                Payload::Document { bytes, nodes, root } => {
+                    codec.encode(Document::new(bytes, nodes).root(root), message)
+                }
+                Payload::Value(value) => codec.encode(value, message),
+            }));
+            Ok(())
+        })
+    }
+}
+
+pub(super) fn preprocessor(preprocessor: impl Preprocessor) -> RawPreprocessorBox {
+    RawPreprocessor_TO::from_ptr(RBox::new(Ffi::new(preprocessor)), TD_Opaque)
+}
+
+impl<T: Preprocessor> RawPreprocessor for Ffi<T> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("process", |preprocessor| preprocessor.process(batch, output))
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("finish", |preprocessor| preprocessor.finish(batch, output))
+    }
+}
+
+pub(super) fn postprocessor(postprocessor: impl Postprocessor) -> RawPostprocessorBox {
+    RawPostprocessor_TO::from_ptr(RBox::new(Ffi::new(postprocessor)), TD_Opaque)
+}
+
+impl<T: Postprocessor> RawPostprocessor for Ffi<T> {
+    fn suffix(&self) -> ROption<RVec<u8>> {
+        self.ask("suffix", |postprocessor| postprocessor.suffix().map(RVec::from)).into()
+    }
+
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.call("process", |postprocessor| postprocessor.process(batch, output))
+    }
+}
