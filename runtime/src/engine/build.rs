@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Limit, Operator, abi::batch::Pool};
+use tremor_pdk::{Limit, Operator, Output, Preprocessor, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     codec::Codec,
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
-    processor,
+    processor::{self, Framing},
 };
 
 /// Unused batch storages that a flow keeps.
@@ -102,6 +102,7 @@ pub(crate) fn tasks(
                 id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                 router,
                 preprocessors: preprocessors(flow, spec, is_raw)?,
+                output: Output::new(),
                 codec: codec.map(|codec| codec.decoder()),
                 limit: Limit::default(),
                 control: control.clone(),
@@ -112,7 +113,7 @@ pub(crate) fn tasks(
             Some((id, router)) => Some(SinkSide {
                 queue: queues.receiver(id),
                 router,
-                suffix: suffix(flow, spec, is_raw)?,
+                framing: framing(flow, spec, is_raw)?,
                 codec: codec.map(|codec| codec.encoder()),
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
@@ -281,7 +282,7 @@ fn preprocessors(
     flow: &Flow,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Vec<Box<dyn processor::Preprocessor>>, flow::Diagnostic> {
+) -> Result<Vec<Box<dyn Preprocessor>>, flow::Diagnostic> {
     let make = |component: &flow::Component| {
         processor::preprocessor(&component.name.value, component.config.value())
             .map_err(|error| flow.error(component.config.at(), error))
@@ -293,14 +294,15 @@ fn preprocessors(
     Ok(preprocessors)
 }
 
-fn suffix(flow: &Flow, spec: &flow::Connector, is_raw: bool) -> Result<Vec<u8>, flow::Diagnostic> {
-    let mut suffix = Vec::new();
+fn framing(flow: &Flow, spec: &flow::Connector, is_raw: bool) -> Result<Framing, flow::Diagnostic> {
+    let mut framing = Framing::default();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
-        let made = processor::postprocessor(&component.name.value, component.config.value())
+        let name = &component.name.value;
+        let made = processor::postprocessor(name, component.config.value())
             .map_err(|error| flow.error(component.config.at(), error))?;
-        suffix.extend_from_slice(made.suffix);
+        framing.push(name, made);
     }
-    Ok(suffix)
+    Ok(framing)
 }
 
 fn retry(spec: &flow::Connector) -> Retry {
