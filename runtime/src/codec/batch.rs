@@ -5,7 +5,67 @@ use tremor_pdk::{
     abi::batch::{Payload, Pool, Rejected},
 };
 
-use super::{Decoder, Encoder};
+use super::{Codec, Decoder, Encoder};
+
+/// Turns the raw events of batches into values.
+pub(crate) trait BatchDecoder: Send {
+    /// Decodes a batch in place. What it fails on is taken out and returned.
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected>;
+}
+
+/// Turns the values of batches into messages.
+pub(crate) trait BatchEncoder: Send {
+    /// Encodes the events of a batch, each with `suffix` behind it, into a new one. What it fails
+    /// on is taken out of both and returned.
+    fn encode_batch(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Pool,
+        suffix: &[u8],
+    ) -> (Batch, Vec<Rejected>);
+}
+
+/// Makes both for one connector.
+pub(crate) trait MakeCodec {
+    /// A decoder, to be kept from batch to batch.
+    ///
+    /// # Errors
+    /// Those of a plugin's constructor.
+    fn decoder(&self) -> Result<Box<dyn BatchDecoder>, Error>;
+
+    /// An encoder, to be kept from batch to batch.
+    ///
+    /// # Errors
+    /// Those of a plugin's constructor.
+    fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
+}
+
+impl MakeCodec for Codec {
+    fn decoder(&self) -> Result<Box<dyn BatchDecoder>, Error> {
+        Ok(Box::new(Self::decoder(self)))
+    }
+
+    fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error> {
+        Ok(Box::new(Self::encoder(self)))
+    }
+}
+
+impl BatchDecoder for Decoder {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        Self::decode_batch(self, batch)
+    }
+}
+
+impl BatchEncoder for Encoder {
+    fn encode_batch(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Pool,
+        suffix: &[u8],
+    ) -> (Batch, Vec<Rejected>) {
+        Self::encode_batch(self, batch, pool, suffix)
+    }
+}
 
 impl Decoder {
     /// Decodes the raw events of a batch. What it fails on is taken out and returned.

@@ -41,6 +41,7 @@ mod raw;
 use serde_json::Value;
 use tremor_abi::document::{Node, ValueRef};
 
+pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
 pub use error::{Error, ErrorKind};
 

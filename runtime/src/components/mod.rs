@@ -1,5 +1,6 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
+mod codec;
 mod parts;
 
 use std::{
@@ -11,9 +12,9 @@ use std::{
 use serde_json::Value as Config;
 use tremor_pdk::abi::module::ArtefactKind;
 
+use self::codec::Chosen;
 pub(crate) use self::parts::FlowParts;
 use crate::{
-    codec::{self, Codec},
     flow::{self, Flow, Kind, Lookup, Resolver},
     operator,
     plugin::{ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
@@ -125,16 +126,21 @@ impl Components {
     }
 
     /// The codec of a connector: what it needs, as its metadata says, and what the flow gives it.
-    fn codec_of(
+    fn codec_of<'f>(
         &self,
         flow: &Flow,
-        connector: &flow::Connector,
-    ) -> Result<Option<Codec>, flow::Diagnostic> {
+        connector: &'f flow::Connector,
+    ) -> Result<Option<Chosen<'f>>, flow::Diagnostic> {
         let (name, kind) = (&connector.name.value, &connector.component.name);
         let given = match &connector.codec {
-            Some(codec) => {
-                let made = codec::lookup(&codec.name.value, codec.config.value());
-                Some(made.map_err(|error| flow.error(codec.config.at(), error.to_string()))?)
+            Some(component) if is_built_in(Kind::Codec, &component.name.value) => {
+                let made = crate::codec::lookup(&component.name.value, component.config.value());
+                let wrong = |error| flow.error(component.config.at(), format!("{error}"));
+                Some(Chosen::BuiltIn(made.map_err(wrong)?))
+            }
+            Some(component) => {
+                self.check_component(flow, Kind::Codec, component)?;
+                Some(Chosen::Plugin(component))
             }
             None => None,
         };
@@ -155,19 +161,17 @@ impl Components {
                     "connector `{name}` has no codec, but `{}` needs one: it reads and writes bytes",
                     kind.value
                 );
-                let help = format!("add `codec:` with one of {}", codec::names().join(", "));
+                let names = self.names(Kind::Codec).join(", ");
+                let help = format!("add `codec:` with one of {names}");
                 Err(flow.error(connector.name.at, message).help(help))
             }
             (Some("optional"), None) => {
                 let default = artefact.and_then(|artefact| artefact.default_codec.as_deref());
-                codec::lookup(default.unwrap_or_default(), &Config::Null).map(Some).map_err(
-                    |error| {
-                        flow.error(
-                            kind.at,
-                            format!("the default codec of `{}`: {error}", kind.value),
-                        )
-                    },
-                )
+                let made = crate::codec::lookup(default.unwrap_or_default(), &Config::Null);
+                made.map(|codec| Some(Chosen::BuiltIn(codec))).map_err(|error| {
+                    let message = format!("the default codec of `{}`: {error}", kind.value);
+                    flow.error(kind.at, message)
+                })
             }
             (_, given) => Ok(given),
         }
@@ -186,7 +190,7 @@ fn is_built_in(kind: Kind, name: &str) -> bool {
 fn built_in(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Connector => &[],
-        Kind::Codec => codec::names(),
+        Kind::Codec => crate::codec::names(),
         Kind::Preprocessor => processor::PREPROCESSORS,
         Kind::Postprocessor => processor::POSTPROCESSORS,
         Kind::Operator => operator::OPERATORS,

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::CodecRequirement;
+use tremor_pdk::{CodecRequirement, Postprocessor, Preprocessor};
 
-use super::{CONNECTOR, Components, artefact_kind, is_built_in};
+use super::{
+    CONNECTOR, Components, artefact_kind,
+    codec::{Chosen, PluginCodec},
+    is_built_in,
+};
 use crate::{
+    codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     operator,
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices},
+    processor,
     run::Stopper,
 };
 
@@ -25,7 +31,15 @@ impl Parts for FlowParts<'_> {
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
         let Self { components, flow, stopper } = *self;
         let kind = &connector.component.name;
-        let codec = components.codec_of(flow, connector)?;
+        let codec: Option<Box<dyn MakeCodec>> = match components.codec_of(flow, connector)? {
+            None => None,
+            Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
+            Some(Chosen::Plugin(component)) => Some(Box::new(PluginCodec {
+                factory: self.component(Kind::Codec, component)?,
+                config: component.config.value().clone(),
+            })),
+        };
+        let has_codec = codec.is_some();
         let unusable = |error: String| flow.error(kind.at, error);
         let library = components
             .registry
@@ -43,7 +57,7 @@ impl Parts for FlowParts<'_> {
             let services = Services { connection, stopper };
             let host = HostContext::new(&*name, &*folder, services);
             let made = factory.create(&name, &config, host)?;
-            agree(made.codec_requirement(), codec.is_some())?;
+            agree(made.codec_requirement(), has_codec)?;
             Ok(made)
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
@@ -72,6 +86,34 @@ impl Parts for FlowParts<'_> {
         };
         let operator = make().map_err(|error| wrong(error.to_string()))?;
         Ok(OperatorInstance { operator, ports, make: Some(Box::new(make)) })
+    }
+
+    fn preprocessor(
+        &self,
+        component: &Component,
+    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic> {
+        let (name, config) = (&*component.name.value, component.config.value());
+        let made = if is_built_in(Kind::Preprocessor, name) {
+            processor::preprocessor(name, config)
+        } else {
+            let factory = self.component(Kind::Preprocessor, component)?;
+            factory.preprocessor(config).map_err(|error| error.to_string())
+        };
+        made.map_err(|error| self.flow.error(component.config.at(), error))
+    }
+
+    fn postprocessor(
+        &self,
+        component: &Component,
+    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
+        let (name, config) = (&*component.name.value, component.config.value());
+        let made = if is_built_in(Kind::Postprocessor, name) {
+            processor::postprocessor(name, config)
+        } else {
+            let factory = self.component(Kind::Postprocessor, component)?;
+            factory.postprocessor(config).map_err(|error| error.to_string())
+        };
+        made.map_err(|error| self.flow.error(component.config.at(), error))
     }
 }
 

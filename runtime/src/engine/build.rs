@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Error, Limit, Operator, abi::batch::Pool};
+use tremor_pdk::{Error, Limit, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
@@ -16,9 +16,9 @@ use super::{
     stats::Stats,
 };
 use crate::{
-    codec::Codec,
+    codec::MakeCodec,
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
-    processor,
+    processor::{self, Framing},
 };
 
 /// Unused batch storages that a flow keeps.
@@ -33,7 +33,7 @@ pub(crate) struct Tasks {
 /// What the engine has to know of a connector's type.
 pub(crate) struct ConnectorType {
     /// The codec that it is to be given; none for structured connectors.
-    pub(crate) codec: Option<Codec>,
+    pub(crate) codec: Option<Box<dyn MakeCodec>>,
     pub(crate) make: Factory,
 }
 
@@ -66,6 +66,24 @@ pub(crate) trait Parts {
         pipeline: &str,
         operator: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic>;
+
+    /// A preprocessor.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn preprocessor(
+        &self,
+        component: &flow::Component,
+    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
+
+    /// A postprocessor.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn postprocessor(
+        &self,
+        component: &flow::Component,
+    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
 }
 
 /// Which task runs a node: the source, sink or pipeline it is named by.
@@ -103,12 +121,15 @@ pub(crate) fn tasks(
         }
         let ConnectorType { codec, make } = parts.connector(spec)?;
         let is_raw = codec.is_some();
+        let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
+        let codec = codec.as_deref();
         let source = match source {
             Some((id, router)) => Some(SourceSide {
                 id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                 router,
-                preprocessors: preprocessors(flow, spec, is_raw)?,
-                codec: codec.map(|codec| codec.decoder()),
+                preprocessors: preprocessors(parts, spec, is_raw)?,
+                output: Output::new(),
+                codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
                 limit: Limit::default(),
                 control: control.clone(),
             }),
@@ -118,8 +139,8 @@ pub(crate) fn tasks(
             Some((id, router)) => Some(SinkSide {
                 queue: queues.receiver(id),
                 router,
-                suffix: suffix(flow, spec, is_raw)?,
-                codec: codec.map(|codec| codec.encoder()),
+                framing: framing(parts, spec, is_raw)?,
+                codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
             }),
@@ -283,14 +304,11 @@ impl Targets<'_> {
 }
 
 fn preprocessors(
-    flow: &Flow,
+    parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Vec<Box<dyn processor::Preprocessor>>, flow::Diagnostic> {
-    let make = |component: &flow::Component| {
-        processor::preprocessor(&component.name.value, component.config.value())
-            .map_err(|error| flow.error(component.config.at(), error))
-    };
+) -> Result<Vec<Box<dyn Preprocessor>>, flow::Diagnostic> {
+    let make = |component| parts.preprocessor(component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
         preprocessors.push(Box::new(processor::Join::default()));
@@ -298,14 +316,16 @@ fn preprocessors(
     Ok(preprocessors)
 }
 
-fn suffix(flow: &Flow, spec: &flow::Connector, is_raw: bool) -> Result<Vec<u8>, flow::Diagnostic> {
-    let mut suffix = Vec::new();
+fn framing(
+    parts: &dyn Parts,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Framing, flow::Diagnostic> {
+    let mut framing = Framing::default();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
-        let made = processor::postprocessor(&component.name.value, component.config.value())
-            .map_err(|error| flow.error(component.config.at(), error))?;
-        suffix.extend_from_slice(made.suffix);
+        framing.push(&component.name.value, parts.postprocessor(component)?);
     }
-    Ok(suffix)
+    Ok(framing)
 }
 
 fn retry(spec: &flow::Connector) -> Retry {

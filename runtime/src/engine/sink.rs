@@ -22,7 +22,7 @@ use super::{
     queue::Receiver,
     router::Router,
 };
-use crate::{codec::Encoder, executor};
+use crate::{codec::BatchEncoder, executor, processor::Framing};
 
 /// How often a sink that has nothing to do is told the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -36,9 +36,8 @@ pub(crate) struct SinkSide {
     /// The way of dead letters.
     pub(crate) router: Router,
     /// None for structured connectors.
-    pub(crate) codec: Option<Encoder>,
-    /// What ends every message.
-    pub(crate) suffix: Vec<u8>,
+    pub(crate) codec: Option<Box<dyn BatchEncoder>>,
+    pub(crate) framing: Framing,
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet, in order.
     pub(crate) pending: VecDeque<InFlight>,
@@ -178,7 +177,9 @@ impl SinkSide {
     async fn encode(&mut self, item: &mut InFlight) -> Batch {
         let Some(codec) = &mut self.codec else { return item.batch.clone() };
         let pool: &Pool = &self.router.pool;
-        let (encoded, rejected) = codec.encode_batch(&mut item.batch, pool, &self.suffix);
+        let suffix = self.framing.suffix();
+        let (mut encoded, mut rejected) = codec.encode_batch(&mut item.batch, pool, suffix);
+        rejected.extend(self.framing.process(&mut encoded, &mut item.batch));
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorKind, Limit, Pull, abi::batch::Rejected, dynamic::DynSource};
+use tremor_pdk::{
+    Batch, Error, ErrorKind, Limit, Output, Preprocessor, Pull, abi::batch::Rejected,
+    dynamic::DynSource,
+};
 
 use super::{
     connection::{Connection, End},
@@ -15,7 +18,7 @@ use super::{
     delivery::{Ended, InFlight, Ledger, Token},
     router::Router,
 };
-use crate::{codec::Decoder, executor, processor::Preprocessor, time};
+use crate::{codec::BatchDecoder, executor, processor, time};
 
 /// Pulls after which other tasks get their turn, even if the source always has something.
 const PULLS_IN_A_ROW: u64 = 32;
@@ -27,8 +30,10 @@ pub(crate) struct SourceSide {
     pub(crate) router: Router,
     /// First to last. For connectors of bytes the last joins what nothing cut.
     pub(crate) preprocessors: Vec<Box<dyn Preprocessor>>,
+    /// What preprocessors hand on besides messages. Empty between batches.
+    pub(crate) output: Output,
     /// None for structured connectors.
-    pub(crate) codec: Option<Decoder>,
+    pub(crate) codec: Option<Box<dyn BatchDecoder>>,
     pub(crate) limit: Limit,
     pub(crate) control: Arc<Control>,
 }
@@ -180,16 +185,15 @@ impl Session<'_> {
     async fn flush(&mut self) {
         for position in 0..self.side.preprocessors.len() {
             let mut batch = Batch::from_pool(&self.side.router.pool);
-            let mut rejected = Vec::new();
-            for (later, preprocessor) in self.side.preprocessors[position..].iter_mut().enumerate()
-            {
-                rejected.extend(match later {
-                    0 => preprocessor.finish(&mut batch),
-                    _ => preprocessor.process(&mut batch),
+            let SourceSide { preprocessors, output, .. } = &mut *self.side;
+            for (later, preprocessor) in preprocessors[position..].iter_mut().enumerate() {
+                processor::preprocess(&mut batch, output, |batch, output| match later {
+                    0 => preprocessor.finish(batch, output),
+                    _ => preprocessor.process(batch, output),
                 });
             }
             self.stamp(&mut batch);
-            self.decode_and_route(batch, rejected).await;
+            self.decode_and_route(batch).await;
         }
     }
 
@@ -223,11 +227,13 @@ impl Session<'_> {
         }
         self.pulls += 1;
         self.stamp(&mut batch);
-        let mut rejected = Vec::new();
-        for preprocessor in &mut self.side.preprocessors {
-            rejected.extend(preprocessor.process(&mut batch));
+        let SourceSide { preprocessors, output, .. } = &mut *self.side;
+        for preprocessor in preprocessors {
+            processor::preprocess(&mut batch, output, |batch, output| {
+                preprocessor.process(batch, output)
+            });
         }
-        self.decode_and_route(batch, rejected).await;
+        self.decode_and_route(batch).await;
     }
 
     /// One clock read a batch.
@@ -242,12 +248,15 @@ impl Session<'_> {
         }
     }
 
-    async fn decode_and_route(&mut self, mut batch: Batch, mut rejected: Vec<Rejected>) {
-        if batch.is_empty() && rejected.is_empty() {
+    async fn decode_and_route(&mut self, mut batch: Batch) {
+        let mut rejected = self.side.output.take_rejected();
+        let discarded = self.side.output.take_discarded();
+        if batch.is_empty() && rejected.is_empty() && discarded == 0 {
             return;
         }
         let router = &mut self.side.router;
-        router.stats.events_in(batch.len() + rejected.len());
+        router.stats.events_in(batch.len() + rejected.len() + discarded);
+        router.stats.discarded(discarded);
         rejected.extend(match &mut self.side.codec {
             Some(codec) => codec.decode_batch(&mut batch),
             None => without_codec(&mut batch),

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use tremor_pdk::abi::batch::{Batch, Rejected};
+use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-use super::{Preprocessor, reassembly::Partial};
+use super::reassembly::{Partial, end_streams};
 
 /// The longest message that is put together, in bytes.
 const MAX_LENGTH: usize = 256 << 20;
@@ -17,11 +17,11 @@ pub(crate) struct Join {
 }
 
 impl Preprocessor for Join {
-    fn process(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         if batch.events().iter().all(|event| !event.is_fragment() && !event.is_stream_end()) {
-            return Vec::new();
+            return Ok(());
         }
-        batch.cut(|cutter| {
+        output.reject_all(batch.cut(|cutter| {
             let event = *cutter.event();
             if event.is_fragment() {
                 let partial = self.partial.entry(event.stream).or_default();
@@ -33,35 +33,34 @@ impl Preprocessor for Join {
             } else {
                 cutter.pass();
             }
-        })
+        }));
+        Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch) -> Vec<Rejected> {
-        let mut streams: Vec<u64> = self.partial.keys().copied().collect();
-        streams.sort_unstable();
-        streams.into_iter().for_each(|stream| batch.end_stream(stream));
-        self.process(batch)
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        end_streams(batch, &self.partial);
+        self.process(batch, output)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::Batch;
+    use tremor_pdk::{Batch, Output, Preprocessor};
 
     use super::Join;
-    use crate::processor::Preprocessor;
 
     #[test]
     fn a_stream_without_preprocessors_is_one_message() {
-        let mut join = Join::default();
+        let (mut join, mut output) = (Join::default(), Output::new());
         let mut batch = Batch::new();
         batch.push_fragment(0, b"one ");
         batch.push_message(1, b"whole");
-        assert!(join.process(&mut batch).is_empty());
+        join.process(&mut batch, &mut output).unwrap();
         assert_eq!(batch.raw(&batch.events()[0]), Some(&b"whole"[..]));
         let mut end = Batch::new();
         end.push_fragment(0, b"message");
-        assert!(join.finish(&mut end).is_empty());
+        join.finish(&mut end, &mut output).unwrap();
+        assert!(output.rejected().is_empty());
         assert_eq!(end.len(), 1);
         assert_eq!(end.raw(&end.events()[0]), Some(&b"one message"[..]));
     }

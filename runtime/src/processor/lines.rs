@@ -1,12 +1,18 @@
-//! The preprocessor `lines`: a message a line.
+//! `lines`: a message a line.
 
 use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::abi::batch::{Batch, Cutter, Rejected};
+use tremor_pdk::{
+    Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
+    abi::batch::Cutter,
+};
 
-use super::{Preprocessor, reassembly::Partial};
+use super::{
+    NoConfig,
+    reassembly::{Partial, end_streams},
+};
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
@@ -25,17 +31,23 @@ const fn max_length() -> usize {
     4 << 20
 }
 
-pub(super) struct Lines {
+/// The preprocessor.
+pub(super) struct Split {
     max_length: usize,
     /// Lines that have begun, by stream. Streams without one are not in here.
     partial: HashMap<u64, Partial>,
 }
 
-impl Lines {
-    pub(super) fn new(config: &Config) -> Self {
-        Self { max_length: config.max_length, partial: HashMap::new() }
-    }
+impl PreprocessorPlugin for Split {
+    const NAME: &'static str = "lines";
+    type Config = Config;
 
+    fn new(config: Config) -> Result<Self> {
+        Ok(Self { max_length: config.max_length, partial: HashMap::new() })
+    }
+}
+
+impl Split {
     fn cut(&mut self, cutter: &mut Cutter<'_>) {
         let stream = cutter.event().stream;
         let mut partial = self.partial.remove(&stream).unwrap_or_default();
@@ -66,28 +78,58 @@ impl Lines {
     }
 }
 
-impl Preprocessor for Lines {
-    fn process(&mut self, batch: &mut Batch) -> Vec<Rejected> {
-        batch.cut(|cutter| self.cut(cutter))
+impl Preprocessor for Split {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch) -> Vec<Rejected> {
-        let mut streams: Vec<u64> = self.partial.keys().copied().collect();
-        streams.sort_unstable();
-        streams.into_iter().for_each(|stream| batch.end_stream(stream));
-        self.process(batch)
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        end_streams(batch, &self.partial);
+        self.process(batch, output)
+    }
+}
+
+/// The postprocessor: a line feed behind every message.
+pub(super) struct End;
+
+impl PostprocessorPlugin for End {
+    const NAME: &'static str = "lines";
+    type Config = NoConfig;
+
+    fn new(NoConfig {}: NoConfig) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Postprocessor for End {
+    fn suffix(&self) -> Option<&[u8]> {
+        Some(b"\n")
+    }
+
+    fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        batch.cut(|cutter| {
+            let message = [cutter.payload(), b"\n"].concat();
+            cutter.emit_joined(&message, 0..0);
+        });
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::abi::batch::{Batch, Rejected};
+    use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, abi::batch::Rejected};
 
-    use super::{Config, Lines};
-    use crate::processor::Preprocessor;
+    use super::{Config, Split};
 
-    fn lines(max_length: usize) -> Lines {
-        Lines::new(&Config { max_length })
+    fn lines(max_length: usize) -> Split {
+        Split::new(Config { max_length }).unwrap()
+    }
+
+    fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {
+        let mut output = Output::new();
+        lines.process(batch, &mut output).unwrap();
+        output.take_rejected()
     }
 
     fn messages(batch: &Batch) -> Vec<String> {
@@ -95,16 +137,18 @@ mod tests {
         batch.events().iter().filter_map(|event| batch.raw(event)).map(text).collect()
     }
 
-    fn run(lines: &mut Lines, fragments: &[&[u8]]) -> (Vec<String>, Vec<Rejected>) {
+    fn run(lines: &mut Split, fragments: &[&[u8]]) -> (Vec<String>, Vec<Rejected>) {
         let (mut found, mut rejected) = (Vec::new(), Vec::new());
         for fragment in fragments {
             let mut batch = Batch::new();
             batch.push_fragment(0, fragment);
-            rejected.extend(lines.process(&mut batch));
+            rejected.extend(process(lines, &mut batch));
             found.extend(messages(&batch));
         }
         let mut batch = Batch::new();
-        rejected.extend(lines.finish(&mut batch));
+        let mut output = Output::new();
+        lines.finish(&mut batch, &mut output).unwrap();
+        rejected.extend(output.take_rejected());
         found.extend(messages(&batch));
         (found, rejected)
     }
@@ -129,7 +173,7 @@ mod tests {
         batch.push_fragment(2, b"b");
         batch.push_fragment(1, b"a\n");
         batch.end_stream(2);
-        assert!(lines.process(&mut batch).is_empty());
+        assert!(process(&mut lines, &mut batch).is_empty());
         assert_eq!(messages(&batch), ["aa", "b"]);
     }
 
@@ -139,7 +183,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(0, b"a\nb");
         batch.push_message(0, b"c");
-        assert!(lines.process(&mut batch).is_empty());
+        assert!(process(&mut lines, &mut batch).is_empty());
         assert_eq!(messages(&batch), ["a", "b", "c"]);
     }
 
@@ -160,10 +204,10 @@ mod tests {
         let mut lines = lines(1 << 20);
         let mut batch = Batch::new();
         batch.push_fragment(0, &vec![b'x'; 3 << 20]);
-        assert!(lines.process(&mut batch).is_empty());
+        assert!(process(&mut lines, &mut batch).is_empty());
         let mut rest = Batch::new();
         rest.push_fragment(0, b"x\n");
-        let rejected = lines.process(&mut rest);
+        let rejected = process(&mut lines, &mut rest);
         assert_eq!(rest.original(&rejected[0].event).len(), 4 << 10);
         assert!(rejected[0].error.to_string().contains("3145729 bytes"));
     }

@@ -1,9 +1,18 @@
 //! A message that is put together from pieces, up to a limit.
 
-use tremor_pdk::{Error, abi::batch::Cutter};
+use std::collections::HashMap;
+
+use tremor_pdk::{Batch, Error, abi::batch::Cutter};
 
 /// How much of a message that is too long its dead letter shows. Bytes.
 const SHOWN: usize = 4 << 10;
+
+/// Adds the end of every stream that a preprocessor holds something of, the lowest first.
+pub(super) fn end_streams<T>(batch: &mut Batch, streams: &HashMap<u64, T>) {
+    let mut streams: Vec<u64> = streams.keys().copied().collect();
+    streams.sort_unstable();
+    streams.into_iter().for_each(|stream| batch.end_stream(stream));
+}
 
 /// The beginning of a message whose end has not come yet.
 #[derive(Debug, Default)]

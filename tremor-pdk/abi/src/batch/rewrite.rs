@@ -71,6 +71,15 @@ impl Cutter<'_> {
         self.events.push(self.template.with_payload(PayloadKind::RAW, span));
     }
 
+    /// Emits a message that is [`Cutter::payload`] followed by `tail`.
+    pub fn emit_followed(&mut self, tail: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_copy_within(self.template.payload.range());
+        self.bytes.extend_from_slice(tail);
+        let span = Span { start: narrow(start), len: narrow(self.bytes.len() - start) };
+        self.events.push(self.template.with_payload(PayloadKind::RAW, span));
+    }
+
     /// Hands the event on as it is.
     pub fn pass(&mut self) {
         self.events.push(self.template);

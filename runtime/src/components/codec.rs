@@ -1,0 +1,108 @@
+//! Codecs of plugins.
+
+use serde_json::Value as Config;
+use tremor_pdk::{
+    Batch, Error, Event, Output, Result,
+    abi::batch::{Pool, Rejected},
+};
+
+use crate::{
+    codec::{BatchDecoder, BatchEncoder, Codec, MakeCodec},
+    flow,
+    plugin::{ComponentFactory, LoadedCodec},
+};
+
+/// The codec that a connector is given.
+pub(super) enum Chosen<'f> {
+    BuiltIn(Codec),
+    Plugin(&'f flow::Component),
+}
+
+/// A codec of a plugin with its configuration.
+pub(super) struct PluginCodec {
+    pub(super) factory: ComponentFactory,
+    pub(super) config: Config,
+}
+
+/// An instance of it. Encoding and decoding sides have one each.
+struct Instance {
+    codec: LoadedCodec,
+    output: Output,
+    /// Those that are being decoded.
+    events: Vec<Event>,
+}
+
+impl PluginCodec {
+    fn instance(&self) -> Result<Box<Instance>> {
+        let codec = self.factory.codec(&self.config)?;
+        Ok(Box::new(Instance { codec, output: Output::new(), events: Vec::new() }))
+    }
+}
+
+impl MakeCodec for PluginCodec {
+    fn decoder(&self) -> Result<Box<dyn BatchDecoder>> {
+        Ok(self.instance()?)
+    }
+
+    fn encoder(&self) -> Result<Box<dyn BatchEncoder>> {
+        Ok(self.instance()?)
+    }
+}
+
+impl BatchDecoder for Instance {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        self.events.clear();
+        self.events.extend_from_slice(batch.events());
+        let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
+            if batch.events().iter().any(|event| batch.raw(event).is_some()) {
+                return Err(Error::internal("the codec left messages that are not decoded"));
+            }
+            Ok(())
+        });
+        if let Err(error) = result {
+            self.output.clear();
+            batch.retain(|_, _| false);
+            let reject = |event| Rejected { event, error: error.clone() };
+            return self.events.drain(..).map(reject).collect();
+        }
+        self.output.take_rejected()
+    }
+}
+
+impl BatchEncoder for Instance {
+    fn encode_batch(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Pool,
+        suffix: &[u8],
+    ) -> (Batch, Vec<Rejected>) {
+        let mut encoded = Batch::from_pool(pool);
+        let result = self.codec.encode(batch, &mut encoded, &mut self.output).and_then(|()| {
+            let is_raw = |event| encoded.raw(event).is_some();
+            if encoded.len() == batch.len() && encoded.events().iter().all(is_raw) {
+                return Ok(());
+            }
+            let (events, messages) = (batch.len(), encoded.len());
+            let message = format!("the codec answered {events} events with {messages} messages");
+            Err(Error::internal(message))
+        });
+        let mut rejected = self.output.take_rejected();
+        self.output.clear();
+        if let Err(error) = result {
+            encoded.retain(|_, _| false);
+            rejected.extend(take_all(batch, &error));
+        }
+        if !suffix.is_empty() {
+            encoded.cut(|cutter| cutter.emit_followed(suffix));
+        }
+        (encoded, rejected)
+    }
+}
+
+/// Takes all events out of a batch that could not be handled as a whole.
+fn take_all(batch: &mut Batch, error: &Error) -> Vec<Rejected> {
+    let reject = |event| Rejected { event, error: error.clone() };
+    let rejected = batch.events().iter().copied().map(reject).collect();
+    batch.retain(|_, _| false);
+    rejected
+}

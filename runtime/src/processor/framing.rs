@@ -1,0 +1,148 @@
+//! The postprocessors of one sink, in order.
+
+use tremor_pdk::{Batch, Error, Output, Postprocessor, abi::batch::Rejected};
+
+/// What happens to the messages of a sink behind the codec.
+///
+/// Most postprocessors do no more than end a message. What the first of them append is done with
+/// the encoding, and only what comes behind the first that does more is a step of its own.
+#[derive(Default)]
+pub(crate) struct Framing {
+    suffix: Vec<u8>,
+    steps: Vec<Step>,
+    /// What steps hand on besides messages. Empty between batches.
+    output: Output,
+}
+
+enum Step {
+    Suffix(Vec<u8>),
+    Process { name: String, postprocessor: Box<dyn Postprocessor> },
+}
+
+impl Framing {
+    /// Adds a postprocessor behind the others.
+    pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
+        match (postprocessor.suffix(), self.steps.last_mut()) {
+            (Some(suffix), None) => self.suffix.extend_from_slice(suffix),
+            (Some(suffix), Some(Step::Suffix(before))) => before.extend_from_slice(suffix),
+            (Some(suffix), Some(Step::Process { .. })) => {
+                self.steps.push(Step::Suffix(suffix.to_vec()));
+            }
+            (None, _) => self.steps.push(Step::Process { name: name.to_owned(), postprocessor }),
+        }
+    }
+
+    /// What is to stand behind every message as it is encoded.
+    pub(crate) fn suffix(&self) -> &[u8] {
+        &self.suffix
+    }
+
+    /// Does to the messages of `encoded` what is left to do. They are those of `batch`, one by one
+    /// and in its order. What cannot be done is taken out of both, and returned as it is in
+    /// `batch`.
+    pub(crate) fn process(&mut self, encoded: &mut Batch, batch: &mut Batch) -> Vec<Rejected> {
+        let mut rejected = Vec::new();
+        for step in &mut self.steps {
+            match step {
+                Step::Suffix(suffix) => {
+                    encoded.cut(|cutter| cutter.emit_followed(suffix));
+                }
+                Step::Process { name, postprocessor } => {
+                    number(encoded);
+                    let result = postprocessor
+                        .process(encoded, &mut self.output)
+                        .and_then(|()| failures(name, batch.len(), encoded, &mut self.output));
+                    let failures = result.unwrap_or_else(|error| {
+                        discard_all(encoded, &mut self.output);
+                        batch.events().iter().map(|_| Some(error.clone())).collect()
+                    });
+                    rejected.extend(take_out(batch, failures));
+                    restore(encoded, batch);
+                }
+            }
+        }
+        rejected
+    }
+}
+
+/// Gives every event its position to carry, where otherwise the pull is.
+fn number(encoded: &mut Batch) {
+    for (position, event) in (0..).zip(encoded.events_mut()) {
+        event.pull = position;
+    }
+}
+
+/// Takes the positions away again.
+fn restore(encoded: &mut Batch, batch: &Batch) {
+    for (event, original) in encoded.events_mut().iter_mut().zip(batch.events()) {
+        event.pull = original.pull;
+    }
+}
+
+/// Which of the `count` messages that a postprocessor was given failed, and why. None at all is
+/// an empty list.
+///
+/// # Errors
+/// The postprocessor has not kept to its contract: what it left cannot be told apart, and what a
+/// sink says of it would be said of other events.
+fn failures(
+    name: &str,
+    count: usize,
+    encoded: &Batch,
+    output: &mut Output,
+) -> Result<Vec<Option<Error>>, Error> {
+    let broken = |how: &str| {
+        Err(Error::internal(format_args!(
+            "the postprocessor `{name}` {how}: of {count} messages it left {}",
+            encoded.len()
+        )))
+    };
+    output.take_discarded();
+    if output.take_ports().next().is_some() {
+        return broken("sent messages to a port, and has none");
+    }
+    let rejected = output.take_rejected();
+    let mut failures = Vec::new();
+    if !rejected.is_empty() {
+        failures.resize(count, None);
+    }
+    for Rejected { event, error } in rejected {
+        let place = usize::try_from(event.pull).ok().and_then(|at| failures.get_mut(at));
+        match place {
+            Some(place @ None) => *place = Some(error),
+            _ => return broken("rejected a message twice, or one that it was not given"),
+        }
+    }
+    let kept = (0..).zip(failures.iter()).filter(|(_, failure)| failure.is_none());
+    let kept = kept.map(|(position, _)| position);
+    let left = encoded.events().iter().map(|event| event.pull);
+    let in_order = if failures.is_empty() { left.eq(0..count as u64) } else { left.eq(kept) };
+    if in_order { Ok(failures) } else { broken("does not replace messages one by one, in order") }
+}
+
+fn discard_all(encoded: &mut Batch, output: &mut Output) {
+    encoded.retain(|_, _| false);
+    output.take_rejected();
+    output.take_discarded();
+    output.take_ports().for_each(drop);
+}
+
+/// Takes the events that failed out of the batch.
+fn take_out(batch: &mut Batch, failures: Vec<Option<Error>>) -> Vec<Rejected> {
+    let mut rejected = Vec::new();
+    if failures.is_empty() {
+        return rejected;
+    }
+    let mut failures = failures.into_iter();
+    batch.retain(|_, event| match failures.next().flatten() {
+        Some(error) => {
+            rejected.push(Rejected { event: *event, error });
+            false
+        }
+        None => true,
+    });
+    rejected
+}
+
+#[cfg(test)]
+mod tests;
