@@ -4,6 +4,7 @@ use std::thread;
 
 use tremor_abi::{
     batch::{Batch, Event, Pool},
+    document::ValueRef,
     literal,
     value::Value,
 };
@@ -74,7 +75,7 @@ fn an_edit_of_the_only_holder_moves_nothing_either() {
     let after = seen(&batch);
     assert_eq!(after.2, before.2);
     assert_eq!((&after.0[2..], &after.1[2..]), (&before.0[2..], &before.1[2..]));
-    assert!(batch.value(&batch.events()[1]).is_some_and(|value| value.is_null()));
+    assert!(batch.value(&batch.events()[1]).is_some_and(ValueRef::is_null));
 }
 
 #[test]
