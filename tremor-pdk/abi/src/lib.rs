@@ -9,6 +9,10 @@
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
 
+#[cfg(test)]
+#[macro_use]
+mod layout;
+
 pub mod batch;
 pub mod connector;
 pub mod document;
@@ -23,6 +27,3 @@ pub mod version;
 pub type ByteBuffer = abi_stable::std_types::RVec<u8>;
 /// A growable list of nodes that may cross the boundary.
 pub type NodeBuffer = abi_stable::std_types::RVec<document::Node>;
-
-#[cfg(test)]
-mod layout;
