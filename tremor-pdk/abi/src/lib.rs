@@ -8,6 +8,7 @@
 //! - [`connector`], [`host`], [`module`]: who calls whom.
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
+//! - [`lifetimes`]: what may be kept of a batch, and for how long.
 
 #[cfg(test)]
 #[macro_use]
@@ -18,6 +19,7 @@ pub mod connector;
 pub mod document;
 pub mod error;
 pub mod host;
+pub mod lifetimes;
 pub mod metadata;
 pub mod module;
 pub mod value;
