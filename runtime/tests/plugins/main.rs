@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod batches;
 mod behaviour;
 mod describe;
 mod drive;

@@ -1,32 +1,177 @@
-//! The layouts that this version of the ABI fixes for values and documents.
+//! The layouts that this version of the ABI fixes.
+//!
+//! A change here is a change of the ABI: it needs another major, unless a prefix type grew behind its
+//! last prefix field. Types that only one module knows have their table there.
 
-use std::mem::{align_of, size_of};
+use std::{
+    collections::BTreeSet,
+    fs,
+    mem::{align_of, size_of},
+    path::Path,
+};
 
 use abi_stable::{StableAbi, abi_stability::abi_checking::check_layout_compatibility};
 
 use crate::{
+    batch::{Batch, Event, EventFlags, Limit, PayloadKind, Span},
+    connector::{
+        CodecNeed, CodecRequirement, DeliverReply, Outcome, OutcomeRange, PullKind, PullReply,
+        RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+    },
     document::{Document, Node, NodeKind, ValueRef},
+    error::{ErrorKind, PluginError},
+    host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
+    metadata::Record,
+    module::{Artefact, ArtefactKind, ArtefactRef, PluginModule, PluginModuleRef},
     value::{Array, Bytes, Object, Str, Value},
+    version::AbiVersion,
 };
 
+/// A table of types, each with its size and alignment in bytes on a 64-bit platform.
 macro_rules! assert_layouts {
-    ($($type:ty => $size:literal, $align:literal;)*) => {$(
-        assert_eq!(size_of::<$type>(), $size, "the size of {}", stringify!($type));
-        assert_eq!(align_of::<$type>(), $align, "the alignment of {}", stringify!($type));
+    ($($type:ident $(<$lifetime:lifetime>)? => $size:literal, $align:literal;)*) => {$(
+        let layout = (size_of::<$type $(<$lifetime>)?>(), align_of::<$type $(<$lifetime>)?>());
+        assert_eq!(layout, ($size, $align), "size and alignment of {}", stringify!($type));
     )*};
 }
 
 #[test]
 fn sizes_and_alignments_are_fixed() {
     assert_layouts! {
-        NodeKind => 1, 1;
-        Node => 16, 8;
-        Str<'_> => 24, 8;
-        Bytes<'_> => 24, 8;
+        // Values and documents.
         Array<'_> => 16, 8;
+        Bytes<'_> => 24, 8;
+        Node => 16, 8;
+        NodeKind => 1, 1;
         Object<'_> => 16, 8;
+        Str<'_> => 24, 8;
         Value<'_> => 32, 8;
+        // Batches.
+        Batch => 80, 8;
+        Event => 56, 8;
+        EventFlags => 1, 1;
+        Limit => 8, 4;
+        PayloadKind => 1, 1;
+        Span => 8, 4;
+        // Connectors.
+        CodecNeed => 1, 1;
+        CodecRequirement => 24, 8;
+        DeliverReply => 32, 8;
+        Outcome => 1, 1;
+        OutcomeRange => 88, 8;
+        PullKind => 1, 1;
+        PullReply => 16, 8;
+        RawConnectorBox => 24, 8;
+        RawSinkBox => 24, 8;
+        RawSourceBox => 24, 8;
+        Signal => 1, 1;
+        // Errors.
+        ErrorKind => 2, 2;
+        PluginError => 72, 8;
+        // The host.
+        HostFunctions => 112, 8;
+        HostFunctionsRef => 8, 8;
+        HostHandle => 16, 8;
+        Interest => 1, 1;
+
+        Job => 24, 8;
+        LogLevel => 1, 1;
+        MetricKind => 1, 1;
+        // The module and what is told of it.
+        AbiVersion => 4, 2;
+        Artefact => 48, 8;
+        ArtefactKind => 2, 2;
+        ArtefactRef => 8, 8;
+        PluginModule => 16, 8;
+        PluginModuleRef => 8, 8;
+        Record => 4096, 1;
     }
+}
+
+/// The names of types whose layout the sources fix with `#[repr(…)]`, and those in the tables.
+#[derive(Default)]
+struct Found {
+    fixed: BTreeSet<String>,
+    in_tables: BTreeSet<String>,
+}
+
+impl Found {
+    fn in_folder(folder: &Path) -> Self {
+        let mut found = Self::default();
+        let mut folders = vec![folder.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder of the sources") {
+                let path = entry.expect("an entry of it").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if path.extension().is_some_and(|extension| extension == "rs") {
+                    found.read(&fs::read_to_string(path).expect("a source file"));
+                }
+            }
+        }
+        found
+    }
+
+    fn read(&mut self, source: &str) {
+        let (mut is_fixed, mut in_table) = (false, false);
+        for line in source.lines().map(str::trim) {
+            if line.starts_with("#[repr(") {
+                is_fixed = true;
+            } else if let Some(name) = name_of_type(line) {
+                if is_fixed {
+                    self.fixed.insert(name.to_owned());
+                }
+                is_fixed = false;
+            } else if line == "assert_layouts! {" {
+                in_table = true;
+            } else if line == "}" {
+                in_table = false;
+            } else if let Some((name, _)) = line.split_once(" => ").filter(|_| in_table) {
+                self.in_tables.insert(name.trim_end_matches("<'_>").to_owned());
+            }
+        }
+    }
+}
+
+/// The name that a line declares a type by.
+fn name_of_type(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    words.next().filter(|word| ["struct", "enum", "union"].contains(word))?;
+    words.next()?.split(['<', '(', '{', ';']).next()
+}
+
+#[test]
+fn no_type_with_a_fixed_layout_is_missing_from_the_tables() {
+    let found = Found::in_folder(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    assert!(found.fixed.len() > 30, "the sources were read: {:?}", found.fixed);
+    let missing: Vec<_> = found.fixed.difference(&found.in_tables).collect();
+    assert!(missing.is_empty(), "add to a table of `assert_layouts!`: {missing:?}");
+}
+
+#[test]
+fn a_type_that_is_missing_is_found_however_it_is_declared() {
+    let mut found = Found::default();
+    // Not written as it is, or this file would have those types.
+    let source = "@[repr(C)]
+        @[derive(Clone)]
+        pub(super) struct Tuple<'v>(u8);
+        @[repr(C, u8)]
+        /// Docs.
+        pub enum Listed {
+        }
+        @[repr(transparent)]
+        union Union {
+        }
+        struct Rust {
+        }
+        @layouts! {
+            Listed => 1, 1;
+        }
+        other => 2;";
+    found.read(&source.replace("@layouts", "assert_layouts").replace('@', "#"));
+    let names = |set: &BTreeSet<String>| set.iter().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&found.fixed), ["Listed", "Tuple", "Union"]);
+    assert_eq!(names(&found.in_tables), ["Listed"]);
 }
 
 #[test]

@@ -8,6 +8,11 @@
 //! - [`connector`], [`component`], [`host`], [`module`]: who calls whom.
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
+//! - [`lifetimes`]: what may be kept of a batch, and for how long.
+
+#[cfg(test)]
+#[macro_use]
+mod layout;
 
 pub mod batch;
 pub mod component;
@@ -15,6 +20,7 @@ pub mod connector;
 pub mod document;
 pub mod error;
 pub mod host;
+pub mod lifetimes;
 pub mod metadata;
 pub mod module;
 pub mod value;
@@ -24,6 +30,3 @@ pub mod version;
 pub type ByteBuffer = abi_stable::std_types::RVec<u8>;
 /// A growable list of nodes that may cross the boundary.
 pub type NodeBuffer = abi_stable::std_types::RVec<document::Node>;
-
-#[cfg(test)]
-mod layout;

@@ -138,7 +138,7 @@ fn forge(batch: &mut Batch) {
     const OFFSET_OF_THE_PAYLOAD: usize = 8;
     let Some(event) = batch.events_mut().last_mut() else { return };
     let event = std::ptr::from_mut(event).cast::<u8>();
-    // SAFETY: an event is 64 bytes without a pointer in it, of which these are five; whatever they
+    // SAFETY: an event is 56 bytes without a pointer in it, of which these are five; whatever they
     // are, it is an event.
     unsafe {
         event.write(KIND_OF_A_DOCUMENT);

@@ -55,6 +55,7 @@ impl Connector for Relay {
         Ok(Some(Books {
             delivered: self.host.counter("delivered", "Events that came in."),
             last: None,
+            kept: None,
         }))
     }
 }
@@ -79,10 +80,12 @@ impl Source for Messages {
     }
 }
 
-/// The sink: events whose text is `bad` fail, those whose text is `later` are to come again.
+/// The sink: events whose text is `bad` fail, those whose text is `later` are to come again. A batch
+/// with the text `keep` is kept until the next signal, and let go by a thread of the plugin.
 pub struct Books {
     delivered: tremor_pdk::Counter,
     last: Option<Signal>,
+    kept: Option<Batch>,
 }
 
 impl Sink for Books {
@@ -92,6 +95,7 @@ impl Sink for Books {
             match batch.raw(event) {
                 Some(b"bad") => delivery.failed(position..position + 1, Error::bad_data("bad")),
                 Some(b"later") => delivery.retry(position..position + 1, Error::full("later")),
+                Some(b"keep") => self.kept = Some(batch.clone()),
                 _ => self.delivered.add(1),
             }
         }
@@ -99,6 +103,10 @@ impl Sink for Books {
     }
 
     async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+        if let Some(kept) = self.kept.take() {
+            let dropped = std::thread::spawn(move || drop(kept)).join();
+            dropped.map_err(|_| Error::internal("a batch could not be dropped"))?;
+        }
         // A second drain is an error, so that a test can tell that the first arrived.
         match self.last.replace(signal) {
             Some(Signal::Drain) => Err(Error::internal("drained before")),

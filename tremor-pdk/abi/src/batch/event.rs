@@ -1,4 +1,4 @@
-//! One event of a batch: 64 bytes that point into the batch's buffers.
+//! One event of a batch: 56 bytes that point into the batch's buffers.
 
 use abi_stable::StableAbi;
 

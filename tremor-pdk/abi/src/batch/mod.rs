@@ -2,13 +2,13 @@
 //!
 //! # Memory layout
 //! ```text
-//! Batch ─┬─ events: [Event; n]   64 bytes each, own nothing, point into
+//! Batch ─┬─ events: [Event; n]   56 bytes each, own nothing, point into
 //!        ├─ values: [Value]      edited payloads, metadata and origins; usually empty
 //!        └─ shared ──► bytes: [u8]    raw messages and the strings of documents
 //!                      nodes: [Node]  documents, 16 bytes a node
 //! ```
 //! Events and values belong to one batch; bytes and nodes are shared by all batches that were
-//! cloned from it, and immutable while they are. So a fan-out copies 64 bytes an event, a filter
+//! cloned from it, and immutable while they are. So a fan-out copies 56 bytes an event, a filter
 //! only shortens its event list, and an edit touches the editor's batch alone.
 
 mod check;

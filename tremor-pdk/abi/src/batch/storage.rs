@@ -189,8 +189,16 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use super::Pool;
+    use super::{Pool, Shared, Storage};
     use crate::batch::Batch;
+
+    #[test]
+    fn the_layouts_behind_the_pointer_are_fixed() {
+        assert_layouts! {
+            Shared => 8, 8;
+            Storage => 184, 8;
+        }
+    }
 
     #[test]
     fn a_storage_returns_when_its_last_batch_goes_and_keeps_its_capacity() {

@@ -10,7 +10,7 @@ use abi_stable::{
     std_types::{RBox, RVec},
 };
 
-use super::Value;
+use super::{Value, deep};
 
 /// An array of values: 16 bytes and two allocations, which is what keeps a value at 32 bytes. It
 /// reads and edits as a slice.
@@ -64,6 +64,12 @@ impl<'v> Array<'v> {
     }
 }
 
+impl Drop for Array<'_> {
+    fn drop(&mut self) {
+        deep::dismantle(self.iter_mut());
+    }
+}
+
 impl fmt::Debug for Array<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self).finish()
@@ -108,8 +114,8 @@ impl<'v> IntoIterator for Array<'v> {
     type Item = Value<'v>;
     type IntoIter = <RVec<Value<'v>> as IntoIterator>::IntoIter;
 
-    fn into_iter(self) -> Self::IntoIter {
-        RBox::into_inner(self.0).into_iter()
+    fn into_iter(mut self) -> Self::IntoIter {
+        std::mem::take(&mut *self.0).into_iter()
     }
 }
 

@@ -100,3 +100,15 @@ impl Drop for Buffer<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Buffer;
+
+    #[test]
+    fn its_layout_is_fixed() {
+        assert_layouts! {
+            Buffer<'_> => 24, 8;
+        }
+    }
+}

@@ -21,6 +21,7 @@ mod array;
 mod binary;
 mod buffer;
 mod convert;
+mod deep;
 mod deserialize;
 mod macros;
 mod object;
@@ -49,11 +50,12 @@ use crate::document::{self, Document, ReadError, ValueRef, WriteError};
 /// and `F64(1.0)` are equal, borrowed text equals owned text, and the order of an object's keys does
 /// not matter. The order of all values is total, with not-a-number last among the numbers.
 ///
-/// Most operations follow containers in containers by recursion, dropping included. A value that
-/// comes out of a document is at most [`MAX_DEPTH`](document::MAX_DEPTH) levels deep, and a program
-/// should not build deeper ones.
+/// A value may be of any depth: it is cloned, merged, made to own what it borrows and dropped to its
+/// last level, and needs no more stack for that than a flat one. What compares, hashes, shows or
+/// serialises it follows [`MAX_DEPTH`](document::MAX_DEPTH) levels, the most that a document may
+/// have, and takes what lies deeper for `null`, or for equal.
 #[repr(C, u8)]
-#[derive(Clone, Debug, Default, StableAbi)]
+#[derive(Default, StableAbi)]
 pub enum Value<'v> {
     /// `null`.
     #[default]
@@ -74,23 +76,6 @@ pub enum Value<'v> {
     Array(Array<'v>),
     /// An object.
     Object(Object<'v>),
-}
-
-impl Value<'_> {
-    /// The same value, with everything borrowed copied.
-    pub fn into_static(self) -> Value<'static> {
-        match self {
-            Value::Null => Value::Null,
-            Value::Bool(value) => Value::Bool(value),
-            Value::I64(value) => Value::I64(value),
-            Value::U64(value) => Value::U64(value),
-            Value::F64(value) => Value::F64(value),
-            Value::String(value) => Value::String(value.into_static()),
-            Value::Bytes(value) => Value::Bytes(value.into_static()),
-            Value::Array(value) => Value::Array(value.into_static()),
-            Value::Object(value) => Value::Object(value.into_static()),
-        }
-    }
 }
 
 /// The value of anything that serialises.

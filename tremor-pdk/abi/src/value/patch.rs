@@ -1,6 +1,6 @@
 //! Edits as data: merging and patching.
 
-use super::{NoSuchPlace, Path, Value};
+use super::{IntoIter, NoSuchPlace, Object, Path, Str, Value};
 
 /// One edit of a value.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +20,13 @@ pub enum Change<'v> {
     Move(Path, Path),
 }
 
+/// An object that is being merged, out of its place in the one around it, which is `key`.
+struct Merging<'v> {
+    key: Str<'v>,
+    object: Object<'v>,
+    patch: IntoIter<'v>,
+}
+
 impl<'v> Value<'v> {
     /// Merges `patch` into this value as RFC 7396 says: keys that are `null` in the patch are
     /// removed, objects are merged key by key, and everything else replaces what was there.
@@ -28,21 +35,31 @@ impl<'v> Value<'v> {
             *self = patch;
             return;
         };
-        if self.as_object().is_none() {
-            *self = Value::object();
-        }
-        let Some(object) = self.as_object_mut() else { return };
-        for (key, change) in patch {
-            if change.is_null() {
-                object.remove(&key);
-            } else if let Some(value) = object.get_mut(&key) {
-                value.merge(change);
-            } else {
-                let mut value = Value::Null;
-                value.merge(change);
-                object.insert_nocheck(key, value);
+        let open = |key, value: Option<&mut Value<'v>>, patch: Object<'v>| {
+            let object = match value.map(Value::take) {
+                Some(Value::Object(object)) => object,
+                _ => Object::new(),
+            };
+            Merging { key, object, patch: patch.into_iter() }
+        };
+        let mut around = Vec::new();
+        let mut now = open(Str::default(), Some(self), patch);
+        loop {
+            match now.patch.next() {
+                Some((key, Value::Null)) => drop(now.object.remove(&key)),
+                Some((key, Value::Object(patch))) => {
+                    let inner = open(key.clone(), now.object.get_mut(&key), patch);
+                    around.push(std::mem::replace(&mut now, inner));
+                }
+                Some((key, value)) => drop(now.object.insert(key, value)),
+                None => {
+                    let Some(outer) = around.pop() else { break };
+                    let inner = std::mem::replace(&mut now, outer);
+                    now.object.insert(inner.key, inner.object);
+                }
             }
         }
+        *self = Value::Object(now.object);
     }
 
     /// Applies changes one after the other. Where one fails, those before it stay done.

@@ -1,6 +1,6 @@
 //! Iterators over the entries of an object, in their order.
 
-use abi_stable::std_types::{RBox, RVec};
+use abi_stable::std_types::RVec;
 
 use super::{Entry, Object};
 use crate::value::{Str, Value};
@@ -67,8 +67,8 @@ impl<'v> IntoIterator for Object<'v> {
     type Item = (Str<'v>, Value<'v>);
     type IntoIter = IntoIter<'v>;
 
-    fn into_iter(self) -> IntoIter<'v> {
-        IntoIter(RBox::into_inner(self.0).entries.into_iter())
+    fn into_iter(mut self) -> IntoIter<'v> {
+        IntoIter(std::mem::take(&mut self.0.entries).into_iter())
     }
 }
 

@@ -13,7 +13,7 @@ use abi_stable::{
 
 use self::index::Index;
 pub use self::iter::{IntoIter, Iter, IterMut};
-use super::{Str, Value};
+use super::{Str, Value, deep};
 use crate::document::equal;
 
 /// Up to so many keys are found by looking at each; above, there is an index.
@@ -244,6 +244,12 @@ impl Clone for Object<'_> {
         let mut clone = Self(RBox::new(Body { entries, index: ROption::RNone }));
         clone.reindex();
         clone
+    }
+}
+
+impl Drop for Object<'_> {
+    fn drop(&mut self) {
+        deep::dismantle(self.0.entries.iter_mut().map(|entry| &mut entry.value));
     }
 }
 

@@ -5,9 +5,11 @@ use super::*;
 #[test]
 fn the_layouts_behind_the_pointer_are_fixed() {
     use std::mem::{align_of, size_of};
-    assert_eq!((size_of::<Entry<'_>>(), align_of::<Entry<'_>>()), (56, 8));
-    assert_eq!((size_of::<Index>(), align_of::<Index>()), (32, 8));
-    assert_eq!((size_of::<Body<'_>>(), align_of::<Body<'_>>()), (72, 8));
+    assert_layouts! {
+        Body<'_> => 72, 8;
+        Entry<'_> => 56, 8;
+        Index => 32, 8;
+    }
 }
 
 fn numbered(len: i64) -> Object<'static> {
