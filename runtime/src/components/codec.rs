@@ -28,7 +28,7 @@ pub(super) struct PluginCodec {
 struct Instance {
     codec: LoadedCodec,
     output: Output,
-    /// Those that are being decoded.
+    /// Those of the batch in hand.
     events: Vec<Event>,
 }
 
@@ -49,10 +49,25 @@ impl MakeCodec for PluginCodec {
     }
 }
 
-impl BatchDecoder for Instance {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+impl Instance {
+    /// Keeps the events of a batch, which a call that panics may leave empty.
+    fn keep(&mut self, batch: &Batch) {
         self.events.clear();
         self.events.extend_from_slice(batch.events());
+    }
+
+    /// The batch could not be handled as a whole: rejects all events that it had.
+    fn reject_all(&mut self, batch: &mut Batch, error: &Error) -> Vec<Rejected> {
+        self.output.clear();
+        batch.retain(|_, _| false);
+        let reject = |event| Rejected { event, error: error.clone() };
+        self.events.drain(..).map(reject).collect()
+    }
+}
+
+impl BatchDecoder for Instance {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        self.keep(batch);
         let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
             if batch.events().iter().any(|event| batch.raw(event).is_some()) {
                 return Err(Error::internal("the codec left messages that are not decoded"));
@@ -60,10 +75,7 @@ impl BatchDecoder for Instance {
             Ok(())
         });
         if let Err(error) = result {
-            self.output.clear();
-            batch.retain(|_, _| false);
-            let reject = |event| Rejected { event, error: error.clone() };
-            return self.events.drain(..).map(reject).collect();
+            return self.reject_all(batch, &error);
         }
         self.output.take_rejected()
     }
@@ -76,6 +88,7 @@ impl BatchEncoder for Instance {
         pool: &Pool,
         suffix: &[u8],
     ) -> (Batch, Vec<Rejected>) {
+        self.keep(batch);
         let mut encoded = Batch::from_pool(pool);
         let result = self.codec.encode(batch, &mut encoded, &mut self.output).and_then(|()| {
             let is_raw = |event| encoded.raw(event).is_some();
@@ -87,22 +100,13 @@ impl BatchEncoder for Instance {
             Err(Error::internal(message))
         });
         let mut rejected = self.output.take_rejected();
-        self.output.clear();
         if let Err(error) = result {
             encoded.retain(|_, _| false);
-            rejected.extend(take_all(batch, &error));
+            rejected = self.reject_all(batch, &error);
         }
         if !suffix.is_empty() {
             encoded.cut(|cutter| cutter.emit_followed(suffix));
         }
         (encoded, rejected)
     }
-}
-
-/// Takes all events out of a batch that could not be handled as a whole.
-fn take_all(batch: &mut Batch, error: &Error) -> Vec<Rejected> {
-    let reject = |event| Rejected { event, error: error.clone() };
-    let rejected = batch.events().iter().copied().map(reject).collect();
-    batch.retain(|_, _| false);
-    rejected
 }

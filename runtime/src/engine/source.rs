@@ -186,14 +186,15 @@ impl Session<'_> {
         for position in 0..self.side.preprocessors.len() {
             let mut batch = Batch::from_pool(&self.side.router.pool);
             let SourceSide { preprocessors, output, .. } = &mut *self.side;
+            let mut whole = true;
             for (later, preprocessor) in preprocessors[position..].iter_mut().enumerate() {
-                processor::preprocess(&mut batch, output, |batch, output| match later {
+                whole &= processor::preprocess(&mut batch, output, |batch, output| match later {
                     0 => preprocessor.finish(batch, output),
                     _ => preprocessor.process(batch, output),
                 });
             }
             self.stamp(&mut batch);
-            self.decode_and_route(batch).await;
+            self.decode_and_route(batch, whole).await;
         }
     }
 
@@ -228,12 +229,13 @@ impl Session<'_> {
         self.pulls += 1;
         self.stamp(&mut batch);
         let SourceSide { preprocessors, output, .. } = &mut *self.side;
+        let mut whole = true;
         for preprocessor in preprocessors {
-            processor::preprocess(&mut batch, output, |batch, output| {
+            whole &= processor::preprocess(&mut batch, output, |batch, output| {
                 preprocessor.process(batch, output)
             });
         }
-        self.decode_and_route(batch).await;
+        self.decode_and_route(batch, whole).await;
     }
 
     /// One clock read a batch.
@@ -248,10 +250,11 @@ impl Session<'_> {
         }
     }
 
-    async fn decode_and_route(&mut self, mut batch: Batch) {
+    /// `whole`: nothing of the pull was lost before.
+    async fn decode_and_route(&mut self, mut batch: Batch, whole: bool) {
         let mut rejected = self.side.output.take_rejected();
         let discarded = self.side.output.take_discarded();
-        if batch.is_empty() && rejected.is_empty() && discarded == 0 {
+        if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
             return;
         }
         let router = &mut self.side.router;
@@ -268,6 +271,10 @@ impl Session<'_> {
             }
             None => Token::untracked(),
         };
+        if !whole {
+            router.stats.failed(1);
+            drop(token.clone());
+        }
         if !rejected.is_empty() {
             router.reject(&batch, rejected, token.clone()).await;
         }

@@ -84,19 +84,25 @@ pub fn postprocessor_schema(name: &str) -> Option<Config> {
 }
 
 /// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
-/// rejected but the ends of streams, which those that come behind wait for.
+/// rejected but the ends of streams, which those that come behind wait for. `false`: it left
+/// nothing that could be.
 pub(crate) fn preprocess(
     batch: &mut Batch,
     output: &mut Output,
     step: impl FnOnce(&mut Batch, &mut Output) -> Result<()>,
-) {
-    let Err(error) = step(batch, output) else { return };
+) -> bool {
+    let Err(error) = step(batch, output) else { return true };
+    if batch.is_empty() {
+        tracing::error!(%error, "a preprocessor failed, and left nothing that could go to `err`");
+        return false;
+    }
     batch.retain(|_, event| {
         if !event.is_stream_end() {
             output.reject(*event, error.clone());
         }
         event.is_stream_end()
     });
+    true
 }
 
 fn find<P: ?Sized>(entries: &'static [Entry<P>], name: &str) -> Option<&'static Entry<P>> {

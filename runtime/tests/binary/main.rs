@@ -7,6 +7,7 @@ mod support;
 
 mod bad_input;
 mod commands;
+mod components;
 mod flows;
 mod hostile;
 mod signals;

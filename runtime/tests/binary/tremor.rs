@@ -29,6 +29,8 @@ fn plugins() -> &'static Path {
             "connector-null",
             "connector-exit",
             "fixture-hostile",
+            "fixture-mischief",
+            "plugin-logfmt",
         ] {
             let built = library(package);
             // Renamed into place: another run may have the old one open.

@@ -1,6 +1,6 @@
 //! Metadata: what is known about an event besides its payload.
 
-use super::{Batch, Event, event::METADATA_IN_NODES, fill::narrow};
+use super::{Batch, Event, Span, event::METADATA_IN_NODES, fill::narrow};
 use crate::{
     document::{ValueRef, Writer},
     error::PluginError,
@@ -48,8 +48,11 @@ pub(super) struct Kept {
 }
 
 impl Batch {
-    /// An event of another batch with copies in this one of its metadata and origin.
+    /// An event of another batch whose payload is in this one, with copies of its metadata and
+    /// origin.
     pub(super) fn adopt(&mut self, mut event: Event, from: &Self, kept: &mut Kept) -> Event {
+        // The bytes that it was decoded from stay where they are.
+        event.original = Span::default();
         if let Some(root) = event.metadata_root() {
             let (bytes, nodes) = self.buffers_mut();
             let copy = from.document(root).copy_to(bytes, nodes);

@@ -1,0 +1,110 @@
+//! The preprocessor and the postprocessor `separated`.
+
+use std::collections::HashMap;
+
+use tremor_pdk::{abi::batch::Cutter, prelude::*};
+
+/// What ends a record.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// One character of ASCII.
+    separator: char,
+}
+
+fn separator(config: &Config) -> Result<u8> {
+    u8::try_from(config.separator).ok().filter(u8::is_ascii).ok_or_else(|| {
+        Error::configuration(format!("`separator` is {:?}, expected ASCII", config.separator))
+    })
+}
+
+/// Cuts streams where the separator stands.
+pub struct Split {
+    separator: u8,
+    /// Records that have begun, by stream.
+    begun: HashMap<u64, Vec<u8>>,
+}
+
+impl PreprocessorPlugin for Split {
+    const NAME: &'static str = "separated";
+    const DESCRIPTION: &'static str = "Cuts records that end with a separator.";
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self> {
+        Ok(Self { separator: separator(&config)?, begun: HashMap::new() })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        separator(config).map(drop)
+    }
+}
+
+impl Split {
+    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+        let stream = cutter.event().stream;
+        let mut head = self.begun.remove(&stream).unwrap_or_default();
+        let mut start = 0;
+        while let Some(length) =
+            cutter.payload()[start..].iter().position(|byte| *byte == self.separator)
+        {
+            cutter.emit_joined(&head, start..start + length);
+            head.clear();
+            start += length + 1;
+        }
+        head.extend_from_slice(&cutter.payload()[start..]);
+        let ends = cutter.event().is_stream_end();
+        if head.is_empty() || !(ends || !cutter.event().is_fragment()) {
+            if !head.is_empty() {
+                self.begun.insert(stream, head);
+            }
+        } else {
+            cutter.emit_joined(&head, 0..0);
+        }
+        if ends {
+            cutter.pass();
+        }
+    }
+}
+
+impl Preprocessor for Split {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        Ok(())
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let mut streams: Vec<u64> = self.begun.keys().copied().collect();
+        streams.sort_unstable();
+        streams.into_iter().for_each(|stream| batch.end_stream(stream));
+        self.process(batch, output)
+    }
+}
+
+/// Ends every record with the separator.
+pub struct Separate([u8; 1]);
+
+impl PostprocessorPlugin for Separate {
+    const NAME: &'static str = "separated";
+    const DESCRIPTION: &'static str = "Ends records with a separator.";
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self> {
+        Ok(Self([separator(&config)?]))
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        separator(config).map(drop)
+    }
+}
+
+impl Postprocessor for Separate {
+    fn suffix(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
+
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| cutter.emit_followed(&self.0)));
+        Ok(())
+    }
+}

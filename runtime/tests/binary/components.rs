@@ -1,0 +1,176 @@
+//! Operators, codecs and processors of plugins, in flows: those that work, and those that go wrong.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::tremor::{Run, Scene, finish};
+
+/// A flow through the fixture's operator, with whatever leaves by its ports beside what stays.
+fn through_operator(config: &str, links: &str) -> String {
+    format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: string, config: {{ path: in, mode: read }} }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+  other: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: other, mode: write }} }}
+pipelines: {{ p: {{ operators: [{{ type: mischief, config: {config} }}] }} }}
+links: [input -> p -> output, {links}]"
+    )
+}
+
+fn run(flow: &str, input: &str) -> (Run, Scene) {
+    let scene = Scene::new(flow).write("in", input.as_bytes());
+    (scene.run(), scene)
+}
+
+#[test]
+fn a_plugin_may_bring_a_codec_and_processors() {
+    let flow = "connectors:
+  input:
+    type: file
+    preprocessors: [{ type: separated, config: { separator: ';' } }]
+    codec: logfmt
+    config: { path: in, mode: read }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+  again:
+    type: file
+    codec: logfmt
+    postprocessors: [{ type: separated, config: { separator: '|' } }]
+    config: { path: again, mode: write }
+links: [input -> output, input -> again, input/err -> bad, again/err -> bad]";
+    let bad = "
+  bad: { type: file, codec: json, postprocessors: [lines], config: { path: bad, mode: write } }";
+    let flow = flow.replace("\nlinks", &format!("{bad}\nlinks"));
+    let input = r#"level=warn msg="disk \"a\" full" fatal;=2;n=3"#;
+    let (run, scene) = run(&flow, input);
+    run.expect(0, &["3 events in"]);
+    let expected =
+        "{\"level\":\"warn\",\"msg\":\"disk \\\"a\\\" full\",\"fatal\":true}\n{\"n\":\"3\"}\n";
+    assert_eq!(run.stdout, expected);
+    let bad = scene.read("bad");
+    let again = scene.read("again");
+    assert_eq!(again, r#"level=warn msg="disk \"a\" full" fatal|n=3|"#, "{bad}");
+    assert!(bad.contains("expected a key at byte 0") && bad.contains("\"=2\""), "{bad}");
+}
+
+#[test]
+fn events_leave_an_operator_by_its_own_ports() {
+    let links = "p/a -> other, p/err -> other";
+    let (run, scene) = run(&through_operator("{ ports: [a, b] }", links), "x\na\nb\nreject\n");
+    run.expect(0, &["4 events in, 3 out, 1 dead-lettered"]);
+    assert_eq!(run.stdout, "\"x\"\n");
+    let other = scene.read("other");
+    assert!(other.contains("\"a\"\n") && other.contains("\"original\":\"reject\""), "{other}");
+}
+
+#[test]
+fn a_port_that_an_operator_does_not_have_is_an_error_of_the_flow_file() {
+    let (run, _) = run(&through_operator("{ ports: [a, b] }", "p/c -> other"), "");
+    run.expect(2, &["flow.yaml:6:", "pipeline `p` has no output port `c`", "`a`"]);
+    let (run, _) = self::run(&through_operator("{ ports: [panic] }", "p/err -> other"), "");
+    run.expect(2, &["flow.yaml:5:", "panicked in ports"]);
+}
+
+#[test]
+fn an_operator_that_panics_is_made_anew_and_its_events_are_dead_letters() {
+    // Far more than one batch.
+    let before = "x\n".repeat(10);
+    let behind = "y\n".repeat(400_000);
+    let input = format!("{before}panic\n{behind}last\n");
+    let (run, scene) = run(&through_operator("{ }", "p/err -> other"), &input);
+    run.expect(0, &["400012 events in", "operator restarts", "panicked in process"]);
+    assert!(run.stdout.ends_with("\"last\"\n"));
+    let letters = scene.read("other");
+    let count = letters.lines().count();
+    assert_eq!(run.stdout.lines().count() + count, 400_012);
+    assert!(
+        letters.starts_with("{\"component\":\"p\",\"error\":{\"kind\":\"panicked\""),
+        "{letters}"
+    );
+}
+
+#[test]
+fn an_error_of_an_operator_sends_its_batch_to_err() {
+    let (run, scene) = run(&through_operator("{ }", "p/err -> other"), "x\nerror\n");
+    run.expect(0, &["2 events in", "2 dead-lettered"]);
+    assert!(scene.read("other").contains("told to"));
+}
+
+#[test]
+fn a_batch_that_an_operator_forged_fails_and_nothing_of_it_is_read() {
+    let (run, _) = run(&through_operator("{ }", "p/err -> other"), "x\nforge\n");
+    run.expect(0, &["event 0 of a batch refers to bytes outside", "2 events in, 0 out"]);
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn what_an_operator_holds_back_leaves_when_its_time_comes_or_the_flow_ends() {
+    let (run, _) = run(&through_operator("{ }", "p/err -> other"), "hold\n");
+    run.expect(0, &["1 events in, 1 out"]);
+    assert_eq!(run.stdout, "\"held\"\n");
+
+    let flow = "connectors:
+  io: { type: stdio, preprocessors: [lines], codec: string, postprocessors: [lines] }
+pipelines: { p: { operators: [{ type: mischief, config: { } }] } }
+links: [io -> p -> io]";
+    let scene = Scene::new(flow);
+    let mut child = scene.command(&["run", "flow.yaml"]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"hold\n").unwrap();
+    let mut line = String::new();
+    // Stdin is open and silent: only the clock can have brought this.
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    drop(stdin);
+    Run::of(&finish(child)).expect(0, &["1 events in, 1 out"]);
+}
+
+/// A flow through the fixture's codec and processors.
+fn through_codec(side: &str) -> String {
+    format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines, {pre}], codec: {decode}, config: {{ path: in, mode: read }} }}
+  output: {{ type: stdio, codec: {encode}, postprocessors: [{post}lines] }}
+  other: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: other, mode: write }} }}
+links: [input -> output, input/err -> other, output/err -> other]",
+        pre = if side == "pre" { "mischief" } else { "lines" },
+        decode = if side == "decode" { "mischief" } else { "string" },
+        encode = if side == "encode" { "mischief" } else { "string" },
+        post = if side == "post" { "mischief, " } else { "" },
+    )
+}
+
+#[test]
+fn a_codec_or_processor_that_goes_wrong_sends_what_it_had_to_err() {
+    for side in ["pre", "decode", "encode", "post"] {
+        for (fault, cause) in [("error", "told to"), ("panic", "panicked in"), ("forge", "")] {
+            let word = if side == "encode" { format!(">{fault}") } else { fault.to_owned() };
+            let (run, scene) = run(&through_codec(side), &format!("good\n{word}\n"));
+            let letters = scene.read("other");
+            let told = format!("{side} {fault}: {}\n{letters}", run.stderr);
+            assert_eq!(run.status, Some(0), "{told}");
+            assert!(letters.contains(cause), "{told}");
+            let arrived = run.stdout.lines().count() + letters.lines().count();
+            match (side, fault) {
+                // Nothing is left that could be sent anywhere, which is an error in the log.
+                ("pre", "forge") => assert!(run.stderr.contains("of a batch"), "{told}"),
+                // There is nothing that an encoder could forge.
+                ("encode", "forge") => assert_eq!(run.stdout.lines().count(), 2, "{told}"),
+                _ => assert_eq!(arrived, 2, "{told}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn plugins_list_their_components_of_all_kinds() {
+    let run = Scene::new("").tremor(&["plugin", "list"]);
+    run.expect(0, &[]);
+    for row in [
+        "codec          logfmt",
+        "preprocessor   separated",
+        "postprocessor  separated",
+        "operator       mischief",
+    ] {
+        assert!(run.stdout.contains(row), "`{row}` is not in:\n{}", run.stdout);
+    }
+}

@@ -1,0 +1,204 @@
+//! Components other than connectors that go wrong: where the event that they are given says so.
+//!
+//! All of them know these words: `panic`, `error`, `forge`.
+
+use tremor_pdk::{abi::ByteBuffer, prelude::*};
+
+/// There is nothing to configure but the ports.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// The operator's ports: an event that is the name of one leaves by it. One that is named
+    /// `panic` panics when it is asked for ports.
+    #[serde(default)]
+    ports: Vec<String>,
+}
+
+fn obey(word: Option<&str>) -> Result<bool> {
+    match word {
+        Some("panic") => panic!("told to"),
+        Some("error") => Err(Error::bad_data("told to")),
+        Some("forge") => Ok(true),
+        _ => Ok(false),
+    }
+}
+
+/// An event that points to where nothing is.
+fn forge(batch: &mut Batch) {
+    let mut other = Batch::new();
+    for _ in 0..1_000 {
+        other.push_message(0, &[0; 1_000]);
+    }
+    let stolen = *other.events().last().expect("a message was pushed");
+    if let Some(event) = batch.events_mut().first_mut() {
+        *event = stolen;
+    }
+}
+
+/// The operator: `hold` is held back until the next event, or until time passes.
+pub struct Operate {
+    ports: Vec<String>,
+    held: Option<(Value<'static>, u64)>,
+}
+
+impl OperatorPlugin for Operate {
+    const NAME: &'static str = "mischief";
+    type Config = Config;
+
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        Ok(Self { ports: config.ports, held: None })
+    }
+
+    fn ports(config: &Config) -> Vec<String> {
+        assert!(!config.ports.iter().any(|port| port == "panic"), "told to");
+        config.ports.clone()
+    }
+}
+
+impl Operator for Operate {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let mut forged = false;
+        let mut failed = None;
+        let before = self.held.take();
+        output.divert(batch, |batch, position| {
+            let event = batch.events()[position];
+            let word = batch.value(&event).and_then(ValueRef::as_str).unwrap_or_default();
+            if let Some(port) = self.ports.iter().position(|port| port == word) {
+                return Verdict::Port(u16::try_from(port).unwrap_or(u16::MAX));
+            }
+            if word == "reject" {
+                return Verdict::Reject(Error::bad_data("told to"));
+            }
+            if word == "hold" {
+                self.held = Some((Value::from("held".to_owned()), event.ingest_ns + 1_000_000));
+                return Verdict::Discard;
+            }
+            match obey(Some(word)) {
+                Ok(told) => forged |= told,
+                Err(error) => failed = Some(error),
+            }
+            Verdict::Keep
+        });
+        if let Some((value, _)) = before {
+            batch.push_copy(0, ValueRef::from(&value));
+        }
+        if forged {
+            forge(batch);
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.held.as_ref().map(|(_, due)| *due)
+    }
+
+    fn on_time(&mut self, _now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.on_drain(batch, output)
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        if let Some((value, _)) = self.held.take() {
+            batch.push_copy(0, ValueRef::from(&value));
+        }
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        usize::from(self.held.is_some())
+    }
+}
+
+/// The codec: text, as it is.
+pub struct Text;
+
+impl CodecPlugin for Text {
+    const NAME: &'static str = "mischief";
+    type Config = Config;
+
+    fn new(_config: Config) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Codec for Text {
+    fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
+        let text = std::str::from_utf8(message).map_err(Error::bad_data)?;
+        if obey(Some(text))? {
+            // Two values, where one is to be.
+            value.null();
+        }
+        value.str(text);
+        Ok(())
+    }
+
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+        let text = value.as_str().ok_or_else(|| Error::bad_data("not text"))?;
+        // What the encoder is told is one letter longer, for the decoder to let it pass.
+        obey(text.strip_prefix('>'))?;
+        message.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// The processor, on either side.
+pub struct Pass;
+
+fn pass(batch: &mut Batch, output: &mut Output) -> Result<()> {
+    let words: Vec<_> =
+        batch.events().iter().map(|event| batch.raw(event).map(<[u8]>::to_vec)).collect();
+    for (position, word) in words.into_iter().enumerate() {
+        let word = word.map(|word| String::from_utf8_lossy(&word).into_owned());
+        match obey(word.as_deref()) {
+            Ok(true) => forge(batch),
+            Ok(false) => {}
+            Err(error) => output.reject(batch.events()[position], error),
+        }
+    }
+    batch.retain(|batch, event| batch.raw(event) != Some(b"error"));
+    Ok(())
+}
+
+impl PreprocessorPlugin for Pass {
+    const NAME: &'static str = "mischief";
+    type Config = Config;
+
+    fn new(_config: Config) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Preprocessor for Pass {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        pass(batch, output)
+    }
+
+    fn finish(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The postprocessor.
+pub struct After;
+
+impl PostprocessorPlugin for After {
+    const NAME: &'static str = "mischief";
+    type Config = Config;
+
+    fn new(_config: Config) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Postprocessor for After {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        pass(batch, output)
+    }
+}
+
+tremor_pdk::export! {
+    operators: [Operate],
+    codecs: [Text],
+    preprocessors: [Pass],
+    postprocessors: [After],
+}
