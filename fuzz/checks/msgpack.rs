@@ -1,0 +1,123 @@
+//! Any bytes as MessagePack: our decoder takes what `rmpv` takes, but for what is bad data by
+//! decision, for the same value; what is written of it is read as the same again.
+
+use rmpv::Value as Judged;
+use tremor_abi::{
+    document::Document,
+    literal,
+    value::{Array, Object, Value},
+};
+use tremor_runtime::codec::{
+    Bytes, Nodes, Span,
+    msgpack::{DecodeOptions, Decoder, Encoder},
+};
+
+const MAX_DEPTH: usize = 100;
+
+const BEFORE: &[u8] = b"\xdc";
+const BEHIND: &[u8] = b"\xc0\xc0\xc0";
+
+/// # Panics
+/// Where decoder and judge differ.
+pub(crate) fn check(message: &[u8]) {
+    let mut rest = message;
+    let judged = rmpv::decode::read_value(&mut rest);
+    let (value, written) = match (read(message), judged) {
+        (Ok(read), Ok(judged)) => {
+            assert!(rest.is_empty(), "{} bytes behind the value", rest.len());
+            let expected = expected(&judged, 0).expect("what was accepted is acceptable");
+            assert_eq!(format!("{:?}", read.0), format!("{expected:?}"));
+            read
+        }
+        (Err(_), Err(_)) => return,
+        // The judge takes the one byte that is no format for nil.
+        (Err(error), Ok(_)) if error.starts_with("0xc1 ") => return,
+        (Err(_), Ok(_)) if !rest.is_empty() => return,
+        (Err(error), Ok(judged)) => {
+            assert!(expected(&judged, 0).is_none(), "{error}: {judged:?}");
+            return;
+        }
+        (Ok(read), Err(error)) => panic!("{read:?}, the judge's: {error}"),
+    };
+    let (again, written_again) = read(&written).expect("it is read as it was written");
+    // An object that stands for an extension may come back with its keys in another order.
+    assert_eq!(again, value);
+    assert_eq!(written_again, written);
+}
+
+/// The value of a message that lies among others, and how it is written.
+fn read(message: &[u8]) -> Result<(Value<'static>, Vec<u8>), String> {
+    let len = |bytes: &[u8]| u32::try_from(bytes.len()).expect("a short message");
+    let around = [BEFORE, message, BEHIND].concat();
+    let (mut bytes, mut nodes) = (Bytes::from_slice(&around), Nodes::new());
+    let span = Span { start: len(BEFORE), len: len(message) };
+    let mut decoder = Decoder::new(DecodeOptions { max_depth: MAX_DEPTH });
+    let decoded = decoder.decode(&mut bytes, span, &mut nodes);
+    assert_eq!(&bytes[..around.len()], around, "what was there stays as it is");
+    let root = decoded.map_err(|error| {
+        assert!((bytes.len(), nodes.len()) == (around.len(), 0), "an error leaves nothing");
+        let position = error.position().unwrap_or_default();
+        assert!(position <= message.len(), "{error}, of {} bytes", message.len());
+        error.to_string()
+    })?;
+    let view = Document::validated(&bytes, &nodes, root).expect("the decoder makes documents");
+    let (mut written, mut from_view) = (Bytes::new(), Bytes::new());
+    Encoder.document(&bytes, &nodes, root, &mut written).expect("any value");
+    Encoder.value(view, &mut from_view).expect("any value");
+    assert_eq!(written, from_view, "both ways of writing agree");
+    Ok((view.to_value(), written.into()))
+}
+
+/// What we should make of what the judge read, below so many containers; nothing where it is bad
+/// data by decision: keys that are not text, text that is not UTF-8, too deep.
+fn expected(judged: &Judged, depth: usize) -> Option<Value<'static>> {
+    let deeper = depth + if matches!(judged, Judged::Ext(..)) { 2 } else { 1 };
+    let is_container = matches!(judged, Judged::Array(_) | Judged::Map(_) | Judged::Ext(..));
+    if is_container && deeper > MAX_DEPTH {
+        return None;
+    }
+    Some(match judged {
+        Judged::Nil => Value::Null,
+        Judged::Boolean(value) => Value::Bool(*value),
+        Judged::Integer(value) => match value.as_i64() {
+            Some(value) => Value::I64(value),
+            None => Value::U64(value.as_u64()?),
+        },
+        Judged::F32(value) => Value::F64(f64::from(*value)),
+        Judged::F64(value) => Value::F64(*value),
+        Judged::String(text) => Value::from(text.as_str()?.to_owned()),
+        Judged::Binary(data) => Value::Bytes(data.clone().into()),
+        Judged::Array(elements) => {
+            let elements = elements.iter().map(|element| expected(element, deeper));
+            Value::Array(elements.collect::<Option<Vec<_>>>().map(Array::from)?)
+        }
+        Judged::Map(pairs) => {
+            let mut object = Object::new();
+            for (key, value) in pairs {
+                let Judged::String(key) = key else { return None };
+                object.insert(key.as_str()?.to_owned(), expected(value, deeper)?);
+            }
+            Value::Object(object)
+        }
+        Judged::Ext(kind, data) => extension(*kind, data),
+    })
+}
+
+/// As the format's specification says of timestamps.
+fn extension(kind: i8, data: &[u8]) -> Value<'static> {
+    let number =
+        |bytes: &[u8]| bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let timestamp = match (kind, data.len()) {
+        (-1, 4) => Some((number(data), 0)),
+        (-1, 8) => Some((number(data) & ((1 << 34) - 1), number(data) >> 34)),
+        (-1, 12) => Some((number(&data[4..]), number(&data[..4]))),
+        _ => None,
+    };
+    match timestamp {
+        Some((seconds, nanoseconds)) if nanoseconds < 1_000_000_000 => {
+            let seconds = seconds.cast_signed();
+            literal!({ "$timestamp": { "seconds": seconds, "nanoseconds": nanoseconds } })
+        }
+        _ => literal!({ "$ext": { "type": kind, "data": data.to_vec() } }),
+    }
+}

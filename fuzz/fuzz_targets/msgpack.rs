@@ -1,0 +1,8 @@
+//! See the check of the same name.
+
+#![no_main]
+
+#[path = "../checks/msgpack.rs"]
+mod msgpack;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| msgpack::check(data));
