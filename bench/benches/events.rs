@@ -60,7 +60,7 @@ impl Flat {
     }
 
     /// Fills the batch anew, as a source does, and decodes it.
-    pub(crate) fn decode(&mut self, messages: &Messages) {
+    pub(crate) fn decode(&mut self, messages: &[Vec<u8>]) {
         self.clear();
         for message in messages {
             let start = self.bytes.len();

@@ -5,38 +5,27 @@
 //! batch that the messages are copied into. Whatever is parsed is dropped, and that is measured too.
 //! Before it is measured, what each subject writes is compared with its input.
 //!
-//! The messages come from the project's generator; the environment variable `PEERS_DATA` names a file
-//! with one JSON value a line that replaces them. Throughput is in events.
+//! The messages come from the project's generator; the environment variable `EXPERIMENT_DATA` names a
+//! file with one JSON value a line that replaces them. Throughput is in events.
 
-use std::{env, fs, hint::black_box};
+#[path = "../../benches/events.rs"]
+mod events;
+
+use std::hint::black_box;
 
 use criterion::{
     BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main, measurement::WallTime,
 };
 use serde_json::Value as Json;
 use simd_json::{Buffers, prelude::Writable};
-use tremor_runtime::codec::{self, Bytes, Codec, Decoder, Encoder, Nodes, Span};
+use tremor_runtime::codec::Bytes;
 
-/// Messages, one after the other.
-type Messages = Vec<Vec<u8>>;
+use self::events::{Flat, Messages, messages};
 
 /// What is measured of a subject: it parses a message, and writes it if there is something to
 /// write to.
 trait Subject: FnMut(&[u8], Option<&mut Vec<u8>>) {}
 impl<F: FnMut(&[u8], Option<&mut Vec<u8>>)> Subject for F {}
-
-fn messages() -> Messages {
-    let text = env::var_os("PEERS_DATA").map_or_else(
-        || {
-            let mut lines = Vec::new();
-            sample_logs::write_lines(100, 42, &mut lines).expect("memory takes any lines");
-            lines
-        },
-        |path| fs::read(path).expect("the file in PEERS_DATA"),
-    );
-    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(<[u8]>::to_vec).collect()
-}
 
 /// The messages of a format, and how to tell what they mean.
 struct Input {
@@ -86,17 +75,25 @@ impl Input {
 
     /// Measures ours, over a batch of all messages.
     fn measure_ours(&self, criterion: &mut Criterion, codec: &str) {
-        let codec = codec::lookup(codec, &Json::Null).expect("a codec of the runtime");
-        let mut batch = Batch::new(&codec);
-        batch.encode(&self.messages);
-        for (message, span) in self.messages.iter().zip(&batch.written) {
-            self.check("ours", message, &batch.out[span.range()]);
+        let mut batch = Flat::new(codec);
+        let mut out = Bytes::new();
+        for message in &self.messages {
+            batch.decode(std::slice::from_ref(message));
+            batch.encode(&mut out);
+            self.check("ours", message, &out);
         }
         self.group(criterion, "parse").bench_function("ours", |bencher| {
-            bencher.iter(|| black_box(batch.decode(&self.messages)));
+            bencher.iter(|| {
+                batch.decode(&self.messages);
+                black_box(&batch.nodes);
+            });
         });
         self.group(criterion, "parse and serialise").bench_function("ours", |bencher| {
-            bencher.iter(|| black_box(batch.encode(&self.messages)));
+            bencher.iter(|| {
+                batch.decode(&self.messages);
+                batch.encode(&mut out);
+                black_box(&out);
+            });
         });
     }
 
@@ -190,70 +187,6 @@ fn msgpack(criterion: &mut Criterion) {
         }
         black_box(value);
     });
-}
-
-/// The buffers of a batch, used again and again, with the codec at both of its ends.
-struct Batch {
-    decoder: Decoder,
-    encoder: Encoder,
-    bytes: Bytes,
-    spans: Vec<Span>,
-    nodes: Nodes,
-    roots: Vec<u32>,
-    out: Bytes,
-    written: Vec<Span>,
-}
-
-impl Batch {
-    fn new(codec: &Codec) -> Self {
-        Self {
-            decoder: codec.decoder(),
-            encoder: codec.encoder(),
-            bytes: Bytes::new(),
-            spans: Vec::new(),
-            nodes: Nodes::new(),
-            roots: Vec::new(),
-            out: Bytes::new(),
-            written: Vec::new(),
-        }
-    }
-
-    /// Fills the batch, as a source does, and decodes it.
-    fn decode(&mut self, messages: &Messages) -> usize {
-        self.bytes.clear();
-        self.spans.clear();
-        for message in messages {
-            let start = self.bytes.len();
-            self.bytes.extend_from_copy_slice(message);
-            self.spans.push(span(start, self.bytes.len()));
-        }
-        self.nodes.clear();
-        self.roots.clear();
-        for span in &self.spans {
-            let root = self.decoder.decode(&mut self.bytes, *span, &mut self.nodes);
-            self.roots.push(root.expect("a message"));
-        }
-        self.nodes.len()
-    }
-
-    /// And encodes it.
-    fn encode(&mut self, messages: &Messages) -> usize {
-        self.decode(messages);
-        self.out.clear();
-        self.written.clear();
-        for root in &self.roots {
-            let start = self.out.len();
-            let encoded = self.encoder.document(&self.bytes, &self.nodes, *root, &mut self.out);
-            encoded.expect("a document");
-            self.written.push(span(start, self.out.len()));
-        }
-        self.out.len()
-    }
-}
-
-fn span(start: usize, end: usize) -> Span {
-    let narrow = |at: usize| u32::try_from(at).expect("a batch below 4 GiB");
-    Span { start: narrow(start), len: narrow(end - start) }
 }
 
 /// The message in a buffer to be parsed in place.
