@@ -1,0 +1,96 @@
+//! In the steady state a flow from JSON to JSON allocates nothing for an event and next to nothing
+//! for a batch, on either side of the boundary.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+#[path = "support/mod.rs"]
+mod support;
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    fs,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use tremor_runtime::{
+    components::Components,
+    flow,
+    plugin::{Describer, Policy, SearchPath},
+    run::{Stopper, run},
+};
+
+/// Counts what this side of the boundary asks for; the plugin has an allocator of its own.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is the system allocator's; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Allocations of the host and of the plugin in a whole run of so many batches of 100 events.
+fn allocations(batches: u64) -> (usize, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let message = r#"{"level":"info","text":"line\nand more","tags":["a","b",{"c":null}],"n":1.5}"#;
+    let text = format!(
+        "connectors:
+  io:
+    type: counting
+    codec: json
+    config: {{ batches: {batches}, message: '{message}', report: report }}
+pipelines: {{ p: {{ operators: [{{ type: passthrough }}] }} }}
+links: [io -> p -> io]"
+    );
+    let path = folder.path().join("flow.yaml");
+    fs::write(&path, text).unwrap();
+    let library = support::library("fixture-counting");
+    let search = [SearchPath::new(library, "this test")];
+    let describer =
+        Describer::new(Policy::default()).program(env!("CARGO_BIN_EXE_tremor")).cache(None);
+    let (components, _) = Components::find(&search, describer, Policy::default());
+    let flow = flow::load(&path).unwrap();
+    components.check(&flow).unwrap();
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
+    let host = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let counts = reports.unwrap()[0].counts;
+    assert_eq!((counts.events_in, counts.events_out), (batches * 100, batches * 100));
+    let plugin = fs::read_to_string(folder.path().join("report")).unwrap();
+    (host, plugin.parse().unwrap())
+}
+
+#[test]
+fn json_to_json_in_batches_of_100_allocates_at_most_two_times_a_batch_on_either_side() {
+    const MORE: usize = 2_000;
+    // Runs follow each other in one process: the plugin's count goes on from one to the next.
+    let (_, plugin_start) = allocations(200);
+    let (host_few, plugin_few) = allocations(200);
+    let (host_many, plugin_many) = allocations(200 + MORE as u64);
+    let host = host_many.saturating_sub(host_few);
+    let plugin = (plugin_many - plugin_few).saturating_sub(plugin_few - plugin_start);
+    println!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");
+    // Waking each other, tasks that run at the same time allocate now and then; events never do.
+    assert!(host <= 2 * MORE, "{host} allocations of the host for {MORE} batches");
+    // The buffers that the pool hands out come from whoever grew them first.
+    assert!(plugin <= MORE / 100, "{plugin} allocations of the plugin for {MORE} batches");
+}

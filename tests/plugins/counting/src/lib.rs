@@ -1,0 +1,110 @@
+//! A plugin that counts its own allocations: its source replays batches of 100 messages, its sink
+//! takes what comes. When it stops, it writes the count to a file.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use tremor_pdk::prelude::*;
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is the system allocator's; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's contract is that of the system allocator.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// What to replay.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// How many batches.
+    batches: u64,
+    /// The 100 messages of each.
+    message: String,
+    /// The file to write the number of allocations to.
+    report: PathBuf,
+}
+
+/// The connector.
+pub struct Count(Config, Host);
+
+impl Connector for Count {
+    const NAME: &'static str = "counting";
+    type Config = Config;
+    type Source = Replay;
+    type Sink = Take;
+
+    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
+        Ok(Self(config, host))
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Replay>> {
+        Ok(Some(Replay { batches: self.0.batches, message: self.0.message.clone() }))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Take>> {
+        Ok(Some(Take))
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        let count = ALLOCATIONS.load(Ordering::Relaxed);
+        std::fs::write(self.1.resolve(&self.0.report), count.to_string()).map_err(Error::internal)
+    }
+}
+
+/// The source.
+pub struct Replay {
+    batches: u64,
+    message: String,
+}
+
+impl Source for Replay {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if self.batches == 0 {
+            return Ok(Pull::Finished);
+        }
+        self.batches -= 1;
+        for _ in 0..100 {
+            batch.push_message(0, self.message.as_bytes());
+        }
+        Ok(Pull::Events)
+    }
+}
+
+/// The sink.
+pub struct Take;
+
+impl Sink for Take {
+    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        if batch.events().iter().all(|event| batch.raw(event).is_some()) {
+            return Ok(Delivery::done());
+        }
+        Err(Error::internal("an event that is not encoded"))
+    }
+}
+
+tremor_pdk::export! { connectors: [Count] }
