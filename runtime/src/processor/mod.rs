@@ -2,10 +2,16 @@
 //! postprocessors frame them behind it. Those that are built in implement the traits that plugins
 //! implement as well.
 
+mod base64;
+mod compression;
 mod framing;
 mod join;
+mod length_prefixed;
 mod lines;
 mod reassembly;
+mod remove_empty;
+#[cfg(test)]
+mod testing;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,11 +50,31 @@ macro_rules! built_in {
 
 built_in! {
     /// The names that flow files know preprocessors by.
-    PREPROCESSORS, PREPROCESSOR_ENTRIES: PreprocessorPlugin as Preprocessor [lines::Split]
+    PREPROCESSORS, PREPROCESSOR_ENTRIES: PreprocessorPlugin as Preprocessor [
+        lines::Split,
+        length_prefixed::Split,
+        base64::Decode,
+        compression::DecompressGzip,
+        compression::DecompressZstd,
+        compression::DecompressLz4,
+        compression::DecompressSnappy,
+        compression::DecompressXz,
+        compression::DecompressAny,
+        remove_empty::RemoveEmpty,
+    ]
 }
 built_in! {
     /// The names that flow files know postprocessors by.
-    POSTPROCESSORS, POSTPROCESSOR_ENTRIES: PostprocessorPlugin as Postprocessor [lines::End]
+    POSTPROCESSORS, POSTPROCESSOR_ENTRIES: PostprocessorPlugin as Postprocessor [
+        lines::End,
+        length_prefixed::Prepend,
+        base64::Encode,
+        compression::CompressGzip,
+        compression::CompressZstd,
+        compression::CompressLz4,
+        compression::CompressSnappy,
+        compression::CompressXz,
+    ]
 }
 
 /// A preprocessor by the name that flow files know it by.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tremor_pdk::{Batch, Error, abi::batch::Cutter};
 
 /// How much of a message that is too long its dead letter shows. Bytes.
-const SHOWN: usize = 4 << 10;
+pub(super) const SHOWN: usize = 4 << 10;
 
 /// Adds the end of every stream that a preprocessor holds something of, the lowest first.
 pub(super) fn end_streams<T>(batch: &mut Batch, streams: &HashMap<u64, T>) {
@@ -26,6 +26,11 @@ pub(super) struct Partial {
 impl Partial {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.excess == 0
+    }
+
+    /// The beginning of the message, as far as a dead letter shows it.
+    pub(super) fn shown(&self) -> &[u8] {
+        &self.bytes[..self.bytes.len().min(SHOWN)]
     }
 
     /// Adds a piece that does not end the message.

@@ -24,16 +24,18 @@ impl Postprocessor for Does {
 }
 
 /// Puts brackets around messages; what has an `x` it rejects.
-fn brackets(batch: &mut Batch, output: &mut Output) -> Result<()> {
-    output.reject_all(batch.cut(|cutter| {
-        let message = cutter.payload().to_vec();
-        if message.contains(&b'x') {
-            cutter.reject(&message, Error::bad_data("x"));
-        } else {
-            cutter.emit_joined(&[b"[", &message[..], b"]"].concat(), 0..0);
-        }
-    }));
-    Ok(())
+fn brackets() -> Box<dyn Postprocessor> {
+    Box::new(Does(|batch, output| {
+        output.reject_all(batch.cut(|cutter| {
+            let message = cutter.payload().to_vec();
+            if message.contains(&b'x') {
+                cutter.reject(&message, Error::bad_data("x"));
+            } else {
+                cutter.emit_joined(&[b"[", &message[..], b"]"].concat(), 0..0);
+            }
+        }));
+        Ok(())
+    }))
 }
 
 fn framing(steps: Vec<Box<dyn Postprocessor>>) -> Framing {
@@ -77,10 +79,10 @@ fn suffixes_in_front_are_one_and_done_with_the_encoding() {
 fn what_comes_behind_a_step_is_done_in_its_place() {
     let mut framing = framing(vec![
         Box::new(Suffix(b"1")),
-        Box::new(Does(brackets)),
+        brackets(),
         Box::new(Suffix(b"2")),
         Box::new(Suffix(b"3")),
-        Box::new(Does(brackets)),
+        brackets(),
     ]);
     assert_eq!(framing.suffix(), b"1");
     assert_eq!(run(&mut framing, &["a", "b"]).0, ["[[a]23]", "[[b]23]"]);
@@ -88,7 +90,7 @@ fn what_comes_behind_a_step_is_done_in_its_place() {
 
 #[test]
 fn what_a_step_rejects_goes_from_both_batches_and_the_others_stay_side_by_side() {
-    let mut framing = framing(vec![Box::new(Does(brackets)), Box::new(Does(brackets))]);
+    let mut framing = framing(vec![brackets(), brackets()]);
     let (messages, events, rejected) = run(&mut framing, &["x0", "a", "x2", "b", "x4"]);
     assert_eq!(messages, ["[[a]]", "[[b]]"]);
     assert_eq!(events, [1, 3]);

@@ -80,6 +80,16 @@ impl Cutter<'_> {
         self.events.push(self.template.with_payload(PayloadKind::RAW, span));
     }
 
+    /// Emits bytes that are not in the payload as a part of a byte stream: the next of that stream
+    /// goes on where they end.
+    pub fn emit_fragment(&mut self, bytes: &[u8]) {
+        let span = Span { start: narrow(self.bytes.len()), len: narrow(bytes.len()) };
+        self.bytes.extend_from_slice(bytes);
+        let mut event = self.template.with_payload(PayloadKind::RAW, span);
+        event.flags = EventFlags::FRAGMENT;
+        self.events.push(event);
+    }
+
     /// Hands the event on as it is.
     pub fn pass(&mut self) {
         self.events.push(self.template);

@@ -1,0 +1,180 @@
+//! `base64`, [RFC 4648](https://www.rfc-editor.org/rfc/rfc4648): every message by itself.
+
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{
+    Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
+    Result,
+};
+
+use super::Join;
+
+/// Decodes every message by itself, padded or not; fragments of a stream are one message.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DecodeConfig {
+    /// Which characters stand for 62 and 63.
+    #[serde(default)]
+    alphabet: Alphabet,
+}
+
+/// Encodes every message by itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EncodeConfig {
+    /// Which characters stand for 62 and 63.
+    #[serde(default)]
+    alphabet: Alphabet,
+    /// Whether `=` fills the last four characters up.
+    #[serde(default = "yes")]
+    padding: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Which characters are used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Alphabet {
+    /// With `+` and `/`.
+    #[default]
+    Standard,
+    /// With `-` and `_`, for file names and URLs.
+    Url,
+}
+
+impl Alphabet {
+    fn engine(self, padding: bool) -> GeneralPurpose {
+        let alphabet = match self {
+            Self::Standard => &alphabet::STANDARD,
+            Self::Url => &alphabet::URL_SAFE,
+        };
+        let config = GeneralPurposeConfig::new()
+            .with_encode_padding(padding)
+            .with_decode_padding_mode(DecodePaddingMode::Indifferent);
+        GeneralPurpose::new(alphabet, config)
+    }
+}
+
+/// The preprocessor.
+pub(super) struct Decode {
+    engine: GeneralPurpose,
+    join: Join,
+    out: Vec<u8>,
+}
+
+impl PreprocessorPlugin for Decode {
+    const NAME: &'static str = "base64";
+    type Config = DecodeConfig;
+
+    fn new(config: DecodeConfig) -> Result<Self> {
+        let engine = config.alphabet.engine(true);
+        Ok(Self { engine, join: Join::default(), out: Vec::new() })
+    }
+}
+
+impl Decode {
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) {
+        let Self { engine, out, .. } = self;
+        output.reject_all(batch.cut(|cutter| {
+            out.clear();
+            match engine.decode_vec(cutter.payload(), out) {
+                Ok(()) => cutter.emit_joined(out, 0..0),
+                Err(error) => {
+                    let message = cutter.payload().to_vec();
+                    cutter.reject(&message, Error::bad_data(format_args!("no base64: {error}")));
+                }
+            }
+        }));
+    }
+}
+
+impl Preprocessor for Decode {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.join.process(batch, output)?;
+        self.decode(batch, output);
+        Ok(())
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.join.finish(batch, output)?;
+        self.decode(batch, output);
+        Ok(())
+    }
+}
+
+/// The postprocessor.
+pub(super) struct Encode {
+    engine: GeneralPurpose,
+    out: String,
+}
+
+impl PostprocessorPlugin for Encode {
+    const NAME: &'static str = "base64";
+    type Config = EncodeConfig;
+
+    fn new(config: EncodeConfig) -> Result<Self> {
+        Ok(Self { engine: config.alphabet.engine(config.padding), out: String::new() })
+    }
+}
+
+impl Postprocessor for Encode {
+    fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        let Self { engine, out } = self;
+        batch.cut(|cutter| {
+            out.clear();
+            engine.encode_string(cutter.payload(), out);
+            cutter.emit_joined(out.as_bytes(), 0..0);
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tremor_pdk::Batch;
+
+    use crate::processor::testing::{frame, messages, pre, process};
+
+    #[test]
+    fn every_message_is_encoded_by_itself() {
+        for (config, expected) in [
+            (json!({}), ["+/8=", "", "YWI="]),
+            (json!({ "alphabet": "url" }), ["-_8=", "", "YWI="]),
+            (json!({ "padding": false }), ["+/8", "", "YWI"]),
+        ] {
+            let (framed, _) = frame("base64", &config, &[&b"\xfb\xff"[..], b"", b"ab"]);
+            assert_eq!(framed, expected.map(str::as_bytes), "{config}");
+        }
+    }
+
+    #[test]
+    fn padding_or_not_a_message_is_decoded_and_what_is_none_is_rejected_with_its_place() {
+        let mut decode = pre("base64", &json!({}));
+        let mut batch = Batch::new();
+        for message in ["YWI=", "YWI", "Y!I=", "", "+/8="] {
+            batch.push_message(0, message.as_bytes());
+        }
+        let rejected = process(&mut *decode, &mut batch);
+        assert_eq!(messages(&batch), [&b"ab"[..], b"ab", b"", b"\xfb\xff"]);
+        assert_eq!(rejected, ["no base64: Invalid symbol 33, offset 1."]);
+    }
+
+    #[test]
+    fn a_stream_is_one_message() {
+        let mut decode = pre("base64", &json!({}));
+        let mut batch = Batch::new();
+        batch.push_fragment(0, b"YW");
+        batch.push_fragment(0, b"I=");
+        batch.end_stream(0);
+        assert!(process(&mut *decode, &mut batch).is_empty());
+        assert_eq!(messages(&batch), [b"ab"]);
+    }
+}

@@ -1,0 +1,122 @@
+//! The postprocessors that compress: every message by itself.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Batch, Error, Output, Postprocessor, PostprocessorPlugin, Result};
+
+use super::{Encode, decompress::SnappyFormat, gzip, lz4, snappy, xz, zstd};
+use crate::processor::NoConfig;
+
+/// Compresses every message by itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::processor) struct GzipConfig {
+    /// From 0, no compression, to 9, the best.
+    #[serde(default = "middle")]
+    #[schemars(range(max = 9))]
+    level: u32,
+}
+
+/// Compresses every message by itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::processor) struct XzConfig {
+    /// From 0, the fastest, to 9, the best.
+    #[serde(default = "middle")]
+    #[schemars(range(max = 9))]
+    level: u32,
+}
+
+const fn middle() -> u32 {
+    6
+}
+
+/// Compresses every message by itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::processor) struct ZstdConfig {
+    /// From 1, the fastest, to 22, the best; above 19 it takes much memory.
+    #[serde(default = "three")]
+    #[schemars(range(min = 1, max = 22))]
+    level: i32,
+}
+
+const fn three() -> i32 {
+    3
+}
+
+/// Compresses every message by itself.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::processor) struct SnappyConfig {
+    /// What the data is to look like.
+    #[serde(default)]
+    format: SnappyFormat,
+}
+
+fn level_of<T: Copy + PartialOrd + std::fmt::Display>(
+    level: T,
+    lowest: T,
+    highest: T,
+) -> Result<T> {
+    if (&lowest..=&highest).contains(&&level) {
+        return Ok(level);
+    }
+    Err(Error::configuration(format_args!(
+        "`level` is {level}: choose a number from {lowest} to {highest}"
+    )))
+}
+
+macro_rules! formats {
+    ($($plugin:ident $name:literal $config:ident |$it:pat_param| $make:expr;)*) => {$(
+        pub(in crate::processor) struct $plugin(Compress);
+
+        impl PostprocessorPlugin for $plugin {
+            const NAME: &'static str = $name;
+            type Config = $config;
+
+            fn new($it: $config) -> Result<Self> {
+                Ok(Self(Compress { encode: $make, out: Vec::new() }))
+            }
+        }
+
+        impl Postprocessor for $plugin {
+            fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+                self.0.process(batch, output);
+                Ok(())
+            }
+        }
+    )*};
+}
+
+formats! {
+    CompressGzip "gzip" GzipConfig |it| Box::new(gzip::Deflate::new(level_of(it.level, 0, 9)?));
+    CompressZstd "zstd" ZstdConfig |it| Box::new(zstd::Compress::new(level_of(it.level, 1, 22)?)?);
+    CompressXz "xz" XzConfig |it| Box::new(xz::Compress::new(level_of(it.level, 0, 9)?));
+    CompressLz4 "lz4" NoConfig |NoConfig {}| Box::new(lz4::Compress::new());
+    CompressSnappy "snappy" SnappyConfig |it| match it.format {
+        SnappyFormat::Framed => Box::new(snappy::CompressFramed),
+        SnappyFormat::Raw => Box::new(snappy::CompressRaw(snap::raw::Encoder::new())),
+    };
+}
+
+struct Compress {
+    encode: Box<dyn Encode>,
+    out: Vec<u8>,
+}
+
+impl Compress {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) {
+        let Self { encode, out } = self;
+        output.reject_all(batch.cut(|cutter| {
+            out.clear();
+            match encode.message(cutter.payload(), out) {
+                Ok(()) => cutter.emit_joined(out, 0..0),
+                Err(error) => {
+                    let message = cutter.payload().to_vec();
+                    cutter.reject(&message, error);
+                }
+            }
+        }));
+    }
+}

@@ -1,0 +1,65 @@
+//! gzip, [RFC 1952](https://www.rfc-editor.org/rfc/rfc1952).
+
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use tremor_pdk::Error;
+
+use super::{
+    Encode,
+    steps::{Members, Step, Steps},
+};
+
+/// The window of 32 KiB that the format has, as an exponent of two.
+const WINDOW: u8 = 15;
+
+pub(super) struct Inflate(Decompress);
+
+pub(super) fn decoder() -> Members<Inflate> {
+    Members::new(Inflate(Decompress::new_gzip(WINDOW)))
+}
+
+impl Steps for Inflate {
+    const NAME: &'static str = "gzip";
+
+    fn begin(&mut self) -> Result<(), Error> {
+        if self.0.total_in() > 0 {
+            self.0 = Decompress::new_gzip(WINDOW);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error> {
+        let before = self.0.total_in();
+        let status = self
+            .0
+            .decompress_vec(input, out, FlushDecompress::None)
+            .map_err(|error| Error::bad_data(format_args!("corrupt gzip data: {error}")))?;
+        let taken = usize::try_from(self.0.total_in() - before).unwrap_or(input.len());
+        Ok(Step { taken, ended: status == Status::StreamEnd })
+    }
+}
+
+pub(super) struct Deflate(Compress);
+
+impl Deflate {
+    pub(super) fn new(level: u32) -> Self {
+        Self(Compress::new_gzip(Compression::new(level), WINDOW))
+    }
+}
+
+impl Encode for Deflate {
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.reset();
+        loop {
+            out.reserve(64 + message.len() / 2);
+            let taken = usize::try_from(self.0.total_in()).unwrap_or(message.len());
+            let rest = message.get(taken..).unwrap_or_default();
+            let status = self
+                .0
+                .compress_vec(rest, out, FlushCompress::Finish)
+                .map_err(|error| Error::internal(format_args!("gzip: {error}")))?;
+            if status == Status::StreamEnd {
+                return Ok(());
+            }
+        }
+    }
+}

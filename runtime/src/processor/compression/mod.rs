@@ -1,0 +1,48 @@
+//! Compression, a format a module. In front of a codec streams are decompressed as they come, a
+//! fragment at a time, and whole messages each by itself; behind a codec every message is
+//! compressed by itself.
+
+mod blocks;
+mod compress;
+mod decompress;
+mod gzip;
+mod lz4;
+mod room;
+mod snappy;
+mod sniff;
+mod steps;
+mod xz;
+mod zstd;
+
+use tremor_pdk::Error;
+
+use self::room::Room;
+pub(super) use self::{
+    compress::{CompressGzip, CompressLz4, CompressSnappy, CompressXz, CompressZstd},
+    decompress::{
+        DecompressAny, DecompressGzip, DecompressLz4, DecompressSnappy, DecompressXz,
+        DecompressZstd,
+    },
+};
+
+/// Decompresses one stream or message, and then the next.
+pub(super) trait Decode: Send {
+    /// Decompresses what goes on behind the input so far. Where it fails, what `out` has been given
+    /// by then is good, and the rest of the stream is lost.
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error>;
+
+    /// The input ends here; what comes next is another one.
+    ///
+    /// # Errors
+    /// It must not end here.
+    fn end(&mut self, out: &mut Room) -> Result<(), Error>;
+}
+
+/// Compresses messages.
+trait Encode: Send {
+    /// Appends the message, compressed, to `out`.
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error>;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Snappy: the framing format,
+//! <https://github.com/google/snappy/blob/main/framing_format.txt>, and raw blocks.
+
+use std::io::{BufReader, Write};
+
+use snap::{raw, read::FrameDecoder, write::FrameEncoder};
+use tremor_pdk::Error;
+
+use super::{
+    Decode, Encode,
+    blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
+    room::Room,
+};
+
+/// What a chunk is called by: its kind in one byte, its length in three.
+const HEADER: usize = 4;
+/// Kinds that must not be skipped, and that nothing is known of.
+const RESERVED: std::ops::Range<u8> = 0x02..0x80;
+/// The kinds from here on may be skipped but for the last, which starts a stream.
+const SKIPPED: std::ops::Range<u8> = 0x80..0xff;
+
+/// The chunk that a stream starts with.
+const START: &[u8] = b"\xff\x06\0\0sNaPpY";
+/// The longest chunk of data, in bytes: a checksum, and 64 KiB that did not get shorter.
+const LONGEST: usize = 4 + 76_490;
+
+/// Where chunks end.
+#[derive(Default)]
+pub(super) struct Chunks {
+    begun: bool,
+}
+
+pub(super) fn decoder() -> Blocks<Chunks> {
+    Blocks::default()
+}
+
+impl Units for Chunks {
+    const NAME: &'static str = "snappy";
+    const HAS_END: bool = false;
+
+    fn next(&self, start: &[u8]) -> Result<Unit, Error> {
+        if !self.begun {
+            let count = START.len().min(start.len());
+            if start[..count] != START[..count] {
+                return Err(Error::bad_data(
+                    "no snappy stream: it does not start with its identifier",
+                ));
+            }
+            let is_whole = count == START.len();
+            return Ok(if is_whole { Unit::Block(count) } else { Unit::Unknown(START.len()) });
+        }
+        let Some([kind, length @ ..]) = start.first_chunk::<HEADER>() else {
+            return Ok(Unit::Unknown(HEADER));
+        };
+        let [a, b, c] = *length;
+        let length = u32::from_le_bytes([a, b, c, 0]) as usize;
+        if SKIPPED.contains(kind) {
+            return Ok(Unit::Skipped((HEADER + length) as u64));
+        }
+        if RESERVED.contains(kind) || length > LONGEST {
+            return Err(Error::bad_data(format_args!(
+                "corrupt snappy data: a chunk of kind {kind} with {length} bytes"
+            )));
+        }
+        Ok(Unit::Block(HEADER + length))
+    }
+
+    fn done(&mut self, _block: &[u8]) -> bool {
+        self.begun = true;
+        true
+    }
+
+    fn reader(&self) -> Box<dyn BufReadFrom> {
+        Box::new(BufReader::with_capacity(64 << 10, FrameDecoder::new(Queue::default())))
+    }
+}
+
+impl BufReadFrom for BufReader<FrameDecoder<Queue>> {
+    fn queue(&mut self) -> &mut Queue {
+        self.get_mut().get_mut()
+    }
+}
+
+/// A raw block, which has to be there in whole.
+#[derive(Default)]
+pub(super) struct Raw {
+    block: Vec<u8>,
+    decoder: raw::Decoder,
+}
+
+impl Decode for Raw {
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
+        if self.block.len() + input.len() > out.limit() {
+            return Err(Error::bad_data(format_args!(
+                "a raw snappy block of more than {} bytes: if it may be, raise `max_bytes`",
+                out.limit()
+            )));
+        }
+        self.block.extend_from_slice(input);
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Room) -> Result<(), Error> {
+        let block = std::mem::take(&mut self.block);
+        if block.is_empty() {
+            return Ok(());
+        }
+        let corrupt = |error| Error::bad_data(format_args!("corrupt snappy data: {error}"));
+        // The length is what the block says of itself; nothing is allocated before it is admitted.
+        out.admit(raw::decompress_len(&block).map_err(corrupt)?)?;
+        out.extend(&self.decoder.decompress_vec(&block).map_err(corrupt)?)
+    }
+}
+
+pub(super) struct CompressFramed;
+
+impl Encode for CompressFramed {
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let mut encoder = FrameEncoder::new(out);
+        let written = encoder.write_all(message).and_then(|()| encoder.flush());
+        written.map_err(|error| Error::internal(format_args!("snappy: {error}")))
+    }
+}
+
+pub(super) struct CompressRaw(pub(super) raw::Encoder);
+
+impl Encode for CompressRaw {
+    fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        out.resize(start + raw::max_compress_len(message.len()), 0);
+        match self.0.compress(message, &mut out[start..]) {
+            Ok(count) => {
+                out.truncate(start + count);
+                Ok(())
+            }
+            Err(error) => Err(Error::bad_data(format_args!("snappy: {error}"))),
+        }
+    }
+}

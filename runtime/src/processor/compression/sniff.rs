@@ -1,0 +1,124 @@
+//! Telling formats apart by the bytes that they start with.
+
+use tremor_pdk::Error;
+
+use super::{Decode, gzip, lz4, room::Room, snappy, xz, zstd};
+
+/// A format with a magic number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Gzip,
+    Zstd,
+    Lz4,
+    Snappy,
+    Xz,
+}
+
+/// The bytes that each format starts with. Skippable frames, which zstd and lz4 have in common,
+/// say nothing about what is behind them, and are left out.
+const MAGIC: [(&[u8], Format); 5] = [
+    // Behind the two bytes of the magic number stands the method, and there is only one.
+    (&[0x1f, 0x8b, 0x08], Format::Gzip),
+    (&[0x28, 0xb5, 0x2f, 0xfd], Format::Zstd),
+    (&[0x04, 0x22, 0x4d, 0x18], Format::Lz4),
+    (b"\xff\x06\x00\x00sNaPpY", Format::Snappy),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], Format::Xz),
+];
+
+/// What a start tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Format(Format),
+    /// It is none of them.
+    None,
+    /// Nothing yet: it is too short.
+    Unknown,
+}
+
+pub(super) fn format(start: &[u8]) -> Found {
+    let exact = MAGIC.iter().find(|(magic, _)| start.starts_with(magic));
+    let possible = MAGIC.iter().any(|(magic, _)| magic.starts_with(start));
+    match (exact, possible) {
+        (Some((_, format)), _) => Found::Format(*format),
+        (None, true) => Found::Unknown,
+        (None, false) => Found::None,
+    }
+}
+
+impl Format {
+    fn decoder(self) -> Box<dyn Decode> {
+        match self {
+            Self::Gzip => Box::new(gzip::decoder()),
+            Self::Zstd => Box::new(zstd::decoder()),
+            Self::Lz4 => Box::new(lz4::decoder()),
+            Self::Snappy => Box::new(snappy::decoder()),
+            Self::Xz => Box::new(xz::decoder()),
+        }
+    }
+}
+
+/// Decompresses what starts like any of the formats, and hands on what does not.
+#[derive(Default)]
+pub(super) struct Sniffing {
+    /// What has come before anything could be told.
+    start: Vec<u8>,
+    found: Option<Box<dyn Decode>>,
+}
+
+impl Decode for Sniffing {
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
+        if let Some(found) = &mut self.found {
+            return found.push(input, out);
+        }
+        self.start.extend_from_slice(input);
+        let found: Box<dyn Decode> = match format(&self.start) {
+            Found::Unknown => return Ok(()),
+            Found::Format(format) => format.decoder(),
+            Found::None => Box::new(Plain),
+        };
+        let start = std::mem::take(&mut self.start);
+        self.found.insert(found).push(&start, out)
+    }
+
+    fn end(&mut self, out: &mut Room) -> Result<(), Error> {
+        let start = std::mem::take(&mut self.start);
+        match self.found.take() {
+            Some(mut found) => found.end(out),
+            None => out.extend(&start),
+        }
+    }
+}
+
+struct Plain;
+
+impl Decode for Plain {
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
+        out.extend(input)
+    }
+
+    fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Format, Found, format};
+
+    #[test]
+    fn a_start_tells_a_format_as_soon_as_there_is_no_doubt() {
+        for (start, expected) in [
+            (&b""[..], Found::Unknown),
+            (b"\x1f", Found::Unknown),
+            (b"\x1f\x8b", Found::Unknown),
+            (b"\x1f\x8b\x08", Found::Format(Format::Gzip)),
+            (b"\x1f\x8b\x07", Found::None),
+            (b"\xff\x06\x00\x00sNaPp", Found::Unknown),
+            (b"\xff\x06\x00\x00sNaPpY...", Found::Format(Format::Snappy)),
+            (b"\xfd7zXZ\0", Found::Format(Format::Xz)),
+            (b"{", Found::None),
+        ] {
+            assert_eq!(format(start), expected, "{start:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Formats whose libraries take any piece of input: gzip, zstd, xz.
+
+use tremor_pdk::Error;
+
+use super::{Decode, room::Room};
+
+/// How far a step went.
+pub(super) struct Step {
+    /// Bytes of the input that it took.
+    pub(super) taken: usize,
+    /// Whether a member ends behind them.
+    pub(super) ended: bool,
+}
+
+/// A library's decompressor.
+pub(super) trait Steps: Send {
+    /// What its users call it.
+    const NAME: &'static str;
+
+    /// Makes ready for a member, the first or another one.
+    fn begin(&mut self) -> Result<(), Error>;
+
+    /// Takes some input and appends to the space that `out` has; it does not make more.
+    fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error>;
+}
+
+/// Decompresses members, one behind the other.
+pub(super) struct Members<S> {
+    steps: S,
+    within: bool,
+}
+
+impl<S: Steps> Members<S> {
+    pub(super) fn new(steps: S) -> Self {
+        Self { steps, within: false }
+    }
+}
+
+impl<S: Steps> Decode for Members<S> {
+    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<(), Error> {
+        loop {
+            if !self.within {
+                // Tapes and disks pad with zeros, and no member begins with one.
+                let padding = input.iter().take_while(|byte| **byte == 0).count();
+                input = &input[padding..];
+                if input.is_empty() {
+                    return Ok(());
+                }
+                self.steps.begin()?;
+                self.within = true;
+            }
+            let space = out.space();
+            let before = space.len();
+            let step = self.steps.step(input, space);
+            let written = space.len() - before;
+            out.check()?;
+            let Step { taken, ended } = step?;
+            input = input.get(taken..).unwrap_or_default();
+            self.within = !ended;
+            if ended {
+                continue;
+            }
+            if input.is_empty() && !out.is_full() {
+                return Ok(());
+            }
+            if taken == 0 && written == 0 {
+                return Err(Error::bad_data(format_args!("corrupt {} data: it ends", S::NAME)));
+            }
+        }
+    }
+
+    fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
+        if std::mem::take(&mut self.within) {
+            return Err(Error::bad_data(format_args!(
+                "it ends in the middle of its {} data: it was cut",
+                S::NAME
+            )));
+        }
+        Ok(())
+    }
+}

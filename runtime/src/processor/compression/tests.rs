@@ -1,0 +1,259 @@
+use serde_json::{Value, json};
+use tremor_pdk::Batch;
+
+use crate::processor::{
+    postprocessor, preprocessor,
+    testing::{cut_anywhere, frame, messages, pre, process, run},
+};
+
+/// The formats: how they are named, and their configurations in front of and behind a codec.
+fn formats() -> Vec<(&'static str, Value, Value)> {
+    let none = json!(null);
+    let raw = json!({ "format": "raw" });
+    let mut formats: Vec<_> = ["gzip", "zstd", "lz4", "snappy", "xz"]
+        .map(|name| (name, none.clone(), none.clone()))
+        .into();
+    formats.push(("snappy", raw.clone(), raw));
+    formats
+}
+
+/// Formats of streams: members one behind the other.
+fn streams() -> Vec<&'static str> {
+    formats().into_iter().filter(|(_, pre, _)| pre.is_null()).map(|(name, ..)| name).collect()
+}
+
+/// Bytes that compress somewhat.
+fn text(length: usize) -> Vec<u8> {
+    let mut state = 1_u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        b"aaaabcdefghijklm\n"[(state >> 16) as usize % 17]
+    };
+    (0..length).map(|_| next()).collect()
+}
+
+#[test]
+fn a_message_that_is_compressed_is_decompressed_to_itself() {
+    let texts = [text(0), text(1), b"x".repeat(100_000), text(300_000)];
+    for (name, before, behind) in formats() {
+        let (compressed, rejected) = frame(name, &behind, &texts);
+        assert!(rejected.is_empty());
+        assert!(compressed[2].len() < 6_000, "{name}: {}", compressed[2].len());
+        for decompress in [name, "decompress"] {
+            if decompress != name && !before.is_null() {
+                continue;
+            }
+            let mut batch = Batch::new();
+            compressed.iter().for_each(|message| batch.push_message(0, message));
+            let mut decompress = pre(decompress, &before);
+            assert_eq!(process(&mut *decompress, &mut batch), [] as [String; 0], "{name}");
+            assert!(messages(&batch) == texts, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_of_several_members_is_the_same_wherever_it_is_cut() {
+    let texts = [text(2_000), text(0), text(10)];
+    for name in streams() {
+        let stream = frame(name, &json!(null), &texts).0.concat();
+        for decompress in [name, "decompress"] {
+            cut_anywhere(
+                &stream,
+                || pre(decompress, &json!(null)),
+                |found, rejected| {
+                    assert_eq!(rejected, [] as [String; 0], "{name}");
+                    assert!(found.concat() == texts.concat(), "{name}");
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn what_comes_of_a_stream_is_a_stream_with_its_end() {
+    for name in streams() {
+        let stream = frame(name, &json!(null), &[text(100)]).0.concat();
+        let mut batch = Batch::new();
+        batch.push_fragment(5, &stream);
+        batch.end_stream(5);
+        process(&mut *pre(name, &json!(null)), &mut batch);
+        let [fragment, end] = batch.events() else { panic!("{name}: {batch:?}") };
+        assert!(fragment.is_fragment() && end.is_stream_end());
+        assert_eq!((fragment.stream, end.stream), (5, 5));
+    }
+}
+
+#[test]
+fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
+    for name in streams() {
+        let stream = frame(name, &json!(null), &[text(5_000)]).0.concat();
+        for length in [1, 5, 11, stream.len() / 2, stream.len() - 1] {
+            for size in [1, 7, stream.len()] {
+                let decompress = &mut *pre(name, &json!(null));
+                let (found, rejected) = run(decompress, &stream[..length], size);
+                assert!(text(5_000).starts_with(&found.concat()), "{name}");
+                assert_eq!(rejected.len(), 1, "{name} {length}");
+                let expected = format!("it ends in the middle of its {name} data: it was cut");
+                assert!(rejected[0].contains(&expected), "{name} {length}: {}", rejected[0]);
+            }
+        }
+    }
+}
+
+#[test]
+fn behind_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
+    for name in streams() {
+        let good = frame(name, &json!(null), &[text(100)]).0.concat();
+        let decompress = &mut *pre(name, &json!(null));
+        let mut batch = Batch::new();
+        batch.push_fragment(1, b"this is no compressed data at all");
+        batch.push_fragment(2, &good);
+        batch.push_fragment(1, b"rest");
+        batch.push_fragment(1, &good);
+        batch.end_stream(1);
+        batch.push_fragment(1, &good);
+        let rejected = process(decompress, &mut batch);
+        assert!(messages(&batch).concat() == [text(100), text(100)].concat(), "{name}");
+        assert_eq!(rejected.len(), 2, "{name}: {rejected:?}");
+        assert!(rejected[0].contains("the stream is lost from here on"), "{}", rejected[0]);
+        let expected = format!("{} bytes behind the failure", 4 + good.len());
+        assert!(rejected[1].contains(&expected), "{}", rejected[1]);
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
+    for (name, before, behind) in formats().into_iter().filter(|(_, before, _)| before.is_null()) {
+        let good = frame(name, &behind, &[text(3_000)]).0.concat();
+        let decompress = &mut *pre(name, &before);
+        for position in (0..good.len()).step_by(97) {
+            let mut bad = good.clone();
+            bad[position] ^= 0x10;
+            let mut batch = Batch::new();
+            batch.push_message(0, &bad);
+            batch.push_message(0, &good);
+            let rejected = process(decompress, &mut batch);
+            let found = messages(&batch);
+            // A few bits say nothing about the data: times, names of systems.
+            let harmless = rejected.is_empty() && found[0] == text(3_000);
+            assert!(harmless || rejected.len() == 1, "{name}, byte {position}: {rejected:?}");
+            assert!(found.last() == Some(&text(3_000)), "{name}, byte {position}");
+        }
+    }
+}
+
+#[test]
+fn no_more_than_the_limit_comes_of_a_message_or_a_fragment() {
+    let bomb = vec![0; 10 << 20];
+    for (name, mut before, behind) in formats() {
+        let compressed = frame(name, &behind, &[bomb.as_slice(), b"next"]).0;
+        if before.is_null() {
+            before = json!({});
+        }
+        before["max_bytes"] = json!(1_000_000);
+        let decompress = &mut *pre(name, &before);
+        let mut batch = Batch::new();
+        compressed.iter().for_each(|message| batch.push_message(0, message));
+        let rejected = process(decompress, &mut batch);
+        assert_eq!(messages(&batch), [b"next"], "{name}");
+        assert_eq!(
+            rejected,
+            ["decompressed, it is larger than 1000000 bytes: if it may be, raise `max_bytes`"],
+            "{name}"
+        );
+        assert!(batch.byte_capacity() < 4 << 20, "{name}: {}", batch.byte_capacity());
+        if before["format"].is_null() {
+            let (found, rejected) = run(decompress, &compressed[0], usize::MAX);
+            assert!(found.concat().len() <= 1_000_000, "{name}");
+            assert_eq!(rejected.len(), 1, "{name}: {rejected:?}");
+        }
+    }
+}
+
+#[test]
+fn of_a_long_stream_a_fragment_at_a_time_is_decompressed_without_a_limit_on_the_whole() {
+    let long = text(3_000_000);
+    for name in streams() {
+        let stream = frame(name, &json!(null), std::slice::from_ref(&long)).0.concat();
+        let decompress = &mut *pre(name, &json!({ "max_bytes": 400_000 }));
+        let (found, rejected) = run(decompress, &stream, 1 << 10);
+        if name == "lz4" {
+            // Its blocks are decompressed in whole, and one may have 4 MiB.
+            continue;
+        }
+        assert_eq!(rejected, [] as [String; 0], "{name}");
+        assert!(found.concat() == long, "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_compressed_passes_where_formats_are_sniffed() {
+    let texts = [&b"{}"[..], b"", b"\x1f", b"\x1f\x8b", b"plain text"];
+    let mut batch = Batch::new();
+    texts.iter().for_each(|text| batch.push_message(0, text));
+    assert!(process(&mut *pre("decompress", &json!(null)), &mut batch).is_empty());
+    assert_eq!(messages(&batch), texts);
+    for text in texts {
+        cut_anywhere(
+            text,
+            || pre("decompress", &json!(null)),
+            |found, rejected| {
+                assert_eq!((found.concat().as_slice(), rejected.len()), (text, 0));
+            },
+        );
+    }
+}
+
+#[test]
+fn streams_pass_their_padding() {
+    for name in ["gzip", "xz", "zstd"] {
+        let mut stream = frame(name, &json!(null), &[text(10)]).0.concat();
+        stream.extend([0; 512]);
+        cut_anywhere(
+            &stream,
+            || pre(name, &json!(null)),
+            |found, rejected| {
+                assert_eq!((found.concat(), rejected.len()), (text(10), 0), "{name}");
+            },
+        );
+    }
+}
+
+#[test]
+fn frames_without_data_are_skipped() {
+    // A skippable frame, which zstd and lz4 have in common, and snappy's.
+    for (name, skipped) in [
+        ("zstd", &b"\x53\x2a\x4d\x18\x04\0\0\0skip"[..]),
+        ("lz4", b"\x53\x2a\x4d\x18\x04\0\0\0skip"),
+        ("lz4", b"\x53\x2a\x4d\x18\0\0\0\0"),
+        ("snappy", b"\xfe\x04\0\0skip"),
+    ] {
+        let frames = frame(name, &json!(null), &[text(10), text(20)]).0;
+        let stream = [&frames[0][..], skipped, &frames[1], skipped].concat();
+        cut_anywhere(
+            &stream,
+            || pre(name, &json!(null)),
+            |found, rejected| {
+                assert_eq!(rejected, [] as [String; 0], "{name}");
+                assert_eq!(found.concat(), [text(10), text(20)].concat(), "{name}");
+            },
+        );
+    }
+}
+
+#[test]
+fn options_that_are_wrong_are_refused() {
+    for (name, config) in [
+        ("gzip", json!({ "level": 10 })),
+        ("zstd", json!({ "level": 0 })),
+        ("xz", json!({ "level": 10 })),
+        ("lz4", json!({ "level": 1 })),
+        ("snappy", json!({ "format": "other" })),
+    ] {
+        assert!(postprocessor(name, &config).is_err(), "{name}");
+        assert!(preprocessor(name, &config).is_err(), "{name}");
+    }
+    let error = preprocessor("gzip", &json!({ "max_bytes": 0 })).err().unwrap();
+    assert_eq!(error, "`max_bytes` is 0: choose a number from 1 to 1073741824");
+}

@@ -1,0 +1,219 @@
+//! `length-prefixed`: in front of every message its length.
+
+mod prefix;
+
+use std::collections::HashMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{
+    Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
+    Result, abi::batch::Cutter,
+};
+
+use self::prefix::{Endianness, Head, Prefix};
+use super::reassembly::{Partial, end_streams};
+
+/// Cuts byte streams into messages, in front of each of which stands its length in bytes, itself
+/// not counted. A whole message is cut as well, and has to end with a message.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SplitConfig {
+    /// What the length looks like.
+    #[serde(default)]
+    prefix: Prefix,
+    /// The order of the bytes of a length that has several; `varint` has an order of its own.
+    #[serde(default)]
+    endianness: Endianness,
+    /// The longest message that is taken, in bytes. Longer ones go to `err`.
+    #[serde(default = "max_length")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    max_length: usize,
+}
+
+const fn max_length() -> usize {
+    4 << 20
+}
+
+/// Puts its length in bytes in front of every message.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PrependConfig {
+    /// What the length looks like.
+    #[serde(default)]
+    prefix: Prefix,
+    /// The order of the bytes of a length that has several; `varint` has an order of its own.
+    #[serde(default)]
+    endianness: Endianness,
+}
+
+/// The preprocessor.
+pub(super) struct Split {
+    config: SplitConfig,
+    /// Streams that are within a message. The others are not in here.
+    streams: HashMap<u64, State>,
+}
+
+/// Where in a stream a fragment has ended.
+enum State {
+    Length(Head),
+    Message {
+        length: u64,
+        missing: u64,
+        partial: Partial,
+    },
+    /// A length could not be read, and so nothing tells where the next one is.
+    Lost {
+        bytes: u64,
+    },
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Length(Head::default())
+    }
+}
+
+impl PreprocessorPlugin for Split {
+    const NAME: &'static str = "length-prefixed";
+    type Config = SplitConfig;
+
+    fn new(config: SplitConfig) -> Result<Self> {
+        Ok(Self { config, streams: HashMap::new() })
+    }
+}
+
+impl Split {
+    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+        let event = *cutter.event();
+        let mut state = self.streams.remove(&event.stream).unwrap_or_default();
+        let mut at = 0;
+        while at < cutter.payload().len() {
+            state = self.step(state, cutter, &mut at);
+        }
+        if event.is_fragment() {
+            if !matches!(&state, State::Length(head) if head.is_empty()) {
+                self.streams.insert(event.stream, state);
+            }
+            return;
+        }
+        if let Some((shown, error)) = unfinished(state) {
+            cutter.reject(&shown, error);
+        }
+        if event.is_stream_end() {
+            cutter.pass();
+        }
+    }
+
+    /// Goes on at a byte of the payload.
+    fn step(&self, state: State, cutter: &mut Cutter<'_>, at: &mut usize) -> State {
+        let SplitConfig { prefix, endianness, max_length } = self.config;
+        match state {
+            State::Length(mut head) => {
+                head.push(cutter.payload()[*at]);
+                *at += 1;
+                match prefix.length(endianness, &head) {
+                    Ok(None) => State::Length(head),
+                    Ok(Some(0)) => {
+                        cutter.emit(*at..*at);
+                        State::default()
+                    }
+                    Ok(Some(length)) => {
+                        State::Message { length, missing: length, partial: Partial::default() }
+                    }
+                    Err(error) => {
+                        cutter.reject(head.bytes(), error);
+                        State::Lost { bytes: 0 }
+                    }
+                }
+            }
+            State::Message { length, missing, mut partial } => {
+                let rest = cutter.payload().len() - *at;
+                let count = usize::try_from(missing).map_or(rest, |missing| missing.min(rest));
+                let range = *at..*at + count;
+                *at += count;
+                let missing = missing - count as u64;
+                if missing == 0 {
+                    partial.complete(cutter, range, max_length);
+                    return State::default();
+                }
+                partial.extend(&cutter.payload()[range], max_length);
+                State::Message { length, missing, partial }
+            }
+            State::Lost { bytes } => {
+                let rest = cutter.payload().len() - *at;
+                *at += rest;
+                State::Lost { bytes: bytes + rest as u64 }
+            }
+        }
+    }
+}
+
+/// What there is to say of a stream that ends here.
+fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
+    match state {
+        State::Length(head) if head.is_empty() => None,
+        State::Lost { bytes: 0 } => None,
+        State::Length(head) => {
+            let error = Error::bad_data("the stream ends in the middle of a length");
+            Some((head.bytes().to_vec(), error))
+        }
+        State::Message { length, missing, partial } => {
+            let error = Error::bad_data(format_args!(
+                "the stream ends in the middle of a message: {} of {length} bytes are there",
+                length - missing
+            ));
+            Some((partial.shown().to_vec(), error))
+        }
+        State::Lost { bytes } => {
+            let error = Error::bad_data(format_args!(
+                "{bytes} bytes behind the failure of the stream were not cut into messages"
+            ));
+            Some((Vec::new(), error))
+        }
+    }
+}
+
+impl Preprocessor for Split {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        Ok(())
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        end_streams(batch, &self.streams);
+        self.process(batch, output)
+    }
+}
+
+/// The postprocessor.
+pub(super) struct Prepend(PrependConfig);
+
+impl PostprocessorPlugin for Prepend {
+    const NAME: &'static str = "length-prefixed";
+    type Config = PrependConfig;
+
+    fn new(config: PrependConfig) -> Result<Self> {
+        Ok(Self(config))
+    }
+}
+
+impl Postprocessor for Prepend {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let PrependConfig { prefix, endianness } = self.0;
+        output.reject_all(batch.cut(|cutter| {
+            let length = cutter.payload().len();
+            match prefix.head(endianness, length) {
+                Ok(head) => cutter.emit_joined(head.bytes(), 0..length),
+                Err(error) => {
+                    let message = cutter.payload().to_vec();
+                    cutter.reject(&message, error);
+                }
+            }
+        }));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The length in front of a message.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Error, Result};
+
+/// What a length looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Prefix {
+    /// One byte.
+    U8,
+    /// Two bytes.
+    U16,
+    /// Four bytes.
+    #[default]
+    U32,
+    /// Eight bytes.
+    U64,
+    /// Seven bits a byte, the lowest first, and the topmost bit set in all bytes but the last, as
+    /// in Protocol Buffers.
+    Varint,
+}
+
+/// The order of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Endianness {
+    /// The highest byte first: network order.
+    #[default]
+    Big,
+    /// The lowest byte first.
+    Little,
+}
+
+/// The most bytes that a length has: 64 bits, seven a byte.
+const LONGEST: usize = 10;
+
+/// The bytes of a length, or the first of them.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Head {
+    bytes: [u8; LONGEST],
+    len: usize,
+}
+
+impl Head {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a byte; there is room for those of any length.
+    pub(super) fn push(&mut self, byte: u8) {
+        if let Some(place) = self.bytes.get_mut(self.len) {
+            *place = byte;
+            self.len += 1;
+        }
+    }
+}
+
+impl Prefix {
+    /// How many bytes a length has; none where that depends.
+    const fn width(self) -> Option<usize> {
+        match self {
+            Self::U8 => Some(1),
+            Self::U16 => Some(2),
+            Self::U32 => Some(4),
+            Self::U64 => Some(8),
+            Self::Varint => None,
+        }
+    }
+
+    /// The length that these bytes say; none where there are more of it to come.
+    ///
+    /// # Errors
+    /// Bad data for a varint of more than 64 bits.
+    pub(super) fn length(self, endianness: Endianness, head: &Head) -> Result<Option<u64>> {
+        let bytes = head.bytes();
+        let Some(width) = self.width() else { return varint(bytes) };
+        if bytes.len() < width {
+            return Ok(None);
+        }
+        let add = |sum: u64, byte: &u8| (sum << 8) | u64::from(*byte);
+        Ok(Some(match endianness {
+            Endianness::Big => bytes.iter().fold(0, add),
+            Endianness::Little => bytes.iter().rev().fold(0, add),
+        }))
+    }
+
+    /// The bytes that say a length.
+    ///
+    /// # Errors
+    /// Bad data for a length that does not fit.
+    pub(super) fn head(self, endianness: Endianness, length: usize) -> Result<Head> {
+        let mut head = Head::default();
+        let mut rest = length as u64;
+        let Some(width) = self.width() else {
+            while rest > 0x7f {
+                head.push(0x80 | rest.to_le_bytes()[0]);
+                rest >>= 7;
+            }
+            head.push(rest.to_le_bytes()[0]);
+            return Ok(head);
+        };
+        let bytes = rest.to_le_bytes();
+        if bytes[width..].iter().any(|byte| *byte > 0) {
+            return Err(Error::bad_data(format_args!(
+                "a message of {length} bytes is too long for a length of {width} bytes: choose \
+                 another `prefix`"
+            )));
+        }
+        let push = |byte: &u8| head.push(*byte);
+        match endianness {
+            Endianness::Big => bytes[..width].iter().rev().for_each(push),
+            Endianness::Little => bytes[..width].iter().for_each(push),
+        }
+        Ok(head)
+    }
+}
+
+fn varint(bytes: &[u8]) -> Result<Option<u64>> {
+    let Some((last, _)) = bytes.split_last() else { return Ok(None) };
+    if bytes.len() == LONGEST && *last > 1 {
+        return Err(Error::bad_data(
+            "a length of more than 64 bits: the rest of the stream is lost",
+        ));
+    }
+    if *last > 0x7f {
+        return Ok(None);
+    }
+    Ok(Some(bytes.iter().rev().fold(0, |sum, byte| (sum << 7) | u64::from(byte & 0x7f))))
+}

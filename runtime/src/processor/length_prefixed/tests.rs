@@ -1,0 +1,121 @@
+use serde_json::json;
+use tremor_pdk::Batch;
+
+use crate::processor::testing::{cut_anywhere, frame, messages, pre, process};
+
+#[test]
+fn what_is_framed_is_cut_again_wherever_the_stream_is_cut() {
+    let long = "x".repeat(300);
+    let texts = ["one", "", "three", long.as_str()];
+    for (config, overhead) in [
+        (json!({}), 4 * 4),
+        (json!({ "prefix": "u16" }), 4 * 2),
+        (json!({ "prefix": "u32", "endianness": "little" }), 4 * 4),
+        (json!({ "prefix": "u64" }), 4 * 8),
+        (json!({ "prefix": "varint" }), 5),
+    ] {
+        let (framed, rejected) = frame("length-prefixed", &config, &texts);
+        assert!(rejected.is_empty());
+        let stream = framed.concat();
+        assert_eq!(stream.len(), 308 + overhead, "{config}");
+        cut_anywhere(
+            &stream,
+            || pre("length-prefixed", &config),
+            |found, rejected| {
+                assert_eq!(found, texts.map(str::as_bytes), "{config}");
+                assert_eq!(rejected, [] as [String; 0]);
+            },
+        );
+    }
+}
+
+#[test]
+fn bytes_are_in_the_order_that_is_asked_for() {
+    for (config, expected) in [
+        (json!({}), &b"\0\0\0\x02ab"[..]),
+        (json!({ "endianness": "little" }), b"\x02\0\0\0ab"),
+        (json!({ "prefix": "u8" }), b"\x02ab"),
+        (json!({ "prefix": "varint" }), b"\x02ab"),
+    ] {
+        assert_eq!(frame("length-prefixed", &config, &["ab"]).0, [expected], "{config}");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_its_length_is_rejected_and_the_rest_is_framed() {
+    let (framed, rejected) =
+        frame("length-prefixed", &json!({ "prefix": "u8" }), &["a", &"x".repeat(256), "b"]);
+    assert_eq!(framed, [b"\x01a", b"\x01b"]);
+    assert!(rejected[0].starts_with("a message of 256 bytes is too long"), "{}", rejected[0]);
+}
+
+#[test]
+fn a_message_above_the_limit_is_rejected_and_the_stream_goes_on_behind_it() {
+    let config = json!({ "prefix": "u8", "max_length": 3 });
+    cut_anywhere(
+        b"\x03abc\x04abcd\x01e",
+        || pre("length-prefixed", &config),
+        |found, rejected| {
+            assert_eq!(found, [&b"abc"[..], b"e"]);
+            assert_eq!(rejected.len(), 1);
+            assert!(
+                rejected[0].starts_with("a message of 4 bytes is longer than"),
+                "{}",
+                rejected[0]
+            );
+        },
+    );
+}
+
+#[test]
+fn a_stream_that_ends_too_early_says_what_is_missing() {
+    for (stream, expected) in [
+        (&b"\x01a\x04ab"[..], "the stream ends in the middle of a message: 2 of 4 bytes are there"),
+        (b"\x01a\x81", "the stream ends in the middle of a length"),
+    ] {
+        let config = json!({ "prefix": "varint" });
+        cut_anywhere(
+            stream,
+            || pre("length-prefixed", &config),
+            |found, rejected| {
+                assert_eq!(found, [b"a"]);
+                assert_eq!(rejected, [expected]);
+            },
+        );
+    }
+}
+
+#[test]
+fn behind_a_length_that_is_none_the_stream_is_lost_and_counted() {
+    let stream = [&b"\x01a"[..], &[0xff; 10], b"rest"].concat();
+    let config = json!({ "prefix": "varint" });
+    cut_anywhere(
+        &stream,
+        || pre("length-prefixed", &config),
+        |found, rejected| {
+            assert_eq!(found, [b"a"]);
+            assert_eq!(
+                rejected,
+                [
+                    "a length of more than 64 bits: the rest of the stream is lost",
+                    "4 bytes behind the failure of the stream were not cut into messages",
+                ]
+            );
+        },
+    );
+}
+
+#[test]
+fn streams_do_not_mix_and_whole_messages_stand_for_themselves() {
+    let mut split = pre("length-prefixed", &json!({ "prefix": "u8" }));
+    let mut batch = Batch::new();
+    batch.push_fragment(1, b"\x02a");
+    batch.push_fragment(2, b"\x01");
+    batch.push_message(3, b"\x01x\x01y");
+    batch.push_message(3, b"\x02z");
+    batch.push_fragment(1, b"b");
+    batch.push_fragment(2, b"c");
+    let rejected = process(&mut *split, &mut batch);
+    assert_eq!(messages(&batch), [&b"x"[..], b"y", b"ab", b"c"]);
+    assert_eq!(rejected.len(), 1);
+}

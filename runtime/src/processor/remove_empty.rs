@@ -1,0 +1,50 @@
+//! `remove-empty`: drops messages without a byte.
+
+use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, Result};
+
+use super::NoConfig;
+
+/// The preprocessor. Parts of a stream are no messages, and pass.
+pub(super) struct RemoveEmpty;
+
+impl PreprocessorPlugin for RemoveEmpty {
+    const NAME: &'static str = "remove-empty";
+    type Config = NoConfig;
+
+    fn new(NoConfig {}: NoConfig) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Preprocessor for RemoveEmpty {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let removed =
+            batch.retain(|batch, event| event.is_fragment() || batch.raw(event) != Some(b""));
+        output.discard(removed);
+        Ok(())
+    }
+
+    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.process(batch, output)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tremor_pdk::{Batch, Output};
+
+    use crate::processor::testing::pre;
+
+    #[test]
+    fn empty_messages_are_dropped_and_counted_and_ends_of_streams_pass() {
+        let mut batch = Batch::new();
+        for message in ["", "a", "", "b"] {
+            batch.push_message(0, message.as_bytes());
+        }
+        batch.end_stream(0);
+        let mut output = Output::new();
+        pre("remove-empty", &json!(null)).process(&mut batch, &mut output).unwrap();
+        assert_eq!((batch.len(), output.take_discarded()), (3, 2));
+    }
+}

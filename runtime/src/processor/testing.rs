@@ -1,0 +1,73 @@
+//! What tests of processors have in common.
+
+use serde_json::Value;
+use tremor_pdk::{Batch, Output, Preprocessor};
+
+use super::{postprocessor, preprocessor};
+
+/// A preprocessor with a configuration that is right.
+pub(super) fn pre(name: &str, config: &Value) -> Box<dyn Preprocessor> {
+    preprocessor(name, config).unwrap()
+}
+
+/// The raw payloads of a batch.
+pub(super) fn messages(batch: &Batch) -> Vec<Vec<u8>> {
+    batch.events().iter().filter_map(|event| batch.raw(event)).map(<[u8]>::to_vec).collect()
+}
+
+/// Runs a preprocessor over a batch; says why it rejected what it rejected.
+pub(super) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) -> Vec<String> {
+    let mut output = Output::new();
+    preprocessor.process(batch, &mut output).unwrap();
+    reasons(&mut output)
+}
+
+fn reasons(output: &mut Output) -> Vec<String> {
+    output.take_rejected().iter().map(|rejected| rejected.error.to_string()).collect()
+}
+
+/// What a postprocessor makes of messages, and why it rejected what it rejected.
+pub(super) fn frame(
+    name: &str,
+    config: &Value,
+    messages: &[impl AsRef<[u8]>],
+) -> (Vec<Vec<u8>>, Vec<String>) {
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    messages.iter().for_each(|message| batch.push_message(0, message.as_ref()));
+    postprocessor(name, config).unwrap().process(&mut batch, &mut output).unwrap();
+    (self::messages(&batch), reasons(&mut output))
+}
+
+/// Gives a stream to a preprocessor in pieces of one size.
+pub(super) fn run(
+    preprocessor: &mut dyn Preprocessor,
+    stream: &[u8],
+    size: usize,
+) -> (Vec<Vec<u8>>, Vec<String>) {
+    let (mut found, mut rejected) = (Vec::new(), Vec::new());
+    for piece in stream.chunks(size) {
+        let mut batch = Batch::new();
+        batch.push_fragment(0, piece);
+        rejected.extend(process(preprocessor, &mut batch));
+        found.extend(messages(&batch));
+    }
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    preprocessor.finish(&mut batch, &mut output).unwrap();
+    rejected.extend(reasons(&mut output));
+    found.extend(messages(&batch));
+    (found, rejected)
+}
+
+/// Gives a stream to a new preprocessor in pieces of every size, and what comes of each to `check`.
+pub(super) fn cut_anywhere(
+    stream: &[u8],
+    make: impl Fn() -> Box<dyn Preprocessor>,
+    check: impl Fn(Vec<Vec<u8>>, Vec<String>),
+) {
+    // Every size that a header has, and then fewer.
+    let sizes = (1..20).chain((20..stream.len()).step_by(1 + stream.len() / 8));
+    for size in sizes.chain([stream.len()]) {
+        let (found, rejected) = run(&mut *make(), stream, size.max(1));
+        check(found, rejected);
+    }
+}
