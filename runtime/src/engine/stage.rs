@@ -100,13 +100,25 @@ impl Step {
         Token::join(done.into_iter().chain(held).collect())
     }
 
-    /// Sends what the operator has put out of its own ports, and what it rejected.
-    fn post(&mut self, name: &str, err: &[Target], item: &InFlight, around: &mut Around<'_>) {
+    /// Sends what the operator has put out of its own ports, and what it rejected. Returns what
+    /// goes out of `out` ahead of the batch in hand.
+    fn post(
+        &mut self,
+        name: &str,
+        err: &[Target],
+        item: &InFlight,
+        around: &mut Around<'_>,
+    ) -> Vec<Batch> {
+        let mut ahead = Vec::new();
         let discarded = self.output.take_discarded();
         if discarded > 0 {
             around.stats.discarded(discarded);
         }
         for out in self.output.take_ports() {
+            if out.port == Output::OUT {
+                ahead.push(out.batch);
+                continue;
+            }
             let targets = self.ports.get(usize::from(out.port)).map_or(&[][..], Vec::as_slice);
             let item = InFlight { batch: out.batch, token: item.token.clone() };
             fan_out(targets, item, around.work, around.stats);
@@ -116,6 +128,7 @@ impl Step {
             let letters = Letters { batch: &item.batch, rejected, token: item.token.clone() };
             letters.post(name, err, around);
         }
+        ahead
     }
 }
 
@@ -126,7 +139,8 @@ impl Stage {
     }
 
     fn process_from(&mut self, first: usize, mut item: InFlight, around: &mut Around<'_>) {
-        for step in &mut self.steps[first..] {
+        for position in first..self.steps.len() {
+            let step = &mut self.steps[position];
             let count = item.batch.len();
             let result = step.operator.process(&mut item.batch, &mut step.output);
             let lost = result.is_err() && item.batch.is_empty();
@@ -145,12 +159,40 @@ impl Stage {
                 around.stats.failed(count);
             }
             item.token = step.account(Some((token, count)));
-            step.post(&self.name, &self.ports.err, &item, around);
+            let ahead = step.post(&self.name, &self.ports.err, &item, around);
+            if !ahead.is_empty() {
+                return self.process_all(position + 1, ahead, item, around);
+            }
             if item.batch.is_empty() {
                 return item.token.settle();
             }
         }
         fan_out(&self.ports.out, item, around.work, around.stats);
+    }
+
+    /// Takes several batches through the rest of the pipeline, in order, and `last` behind them.
+    fn process_all(
+        &mut self,
+        first: usize,
+        ahead: Vec<Batch>,
+        last: InFlight,
+        around: &mut Around<'_>,
+    ) {
+        let bottom = around.work.len();
+        for batch in ahead {
+            let top = around.work.len();
+            self.process_from(first, InFlight { batch, token: last.token.clone() }, around);
+            // The work list is a stack: what came first has to be on top.
+            let added = around.work.len() - top;
+            around.work[bottom..].rotate_right(added);
+        }
+        if last.batch.is_empty() {
+            return last.token.settle();
+        }
+        let top = around.work.len();
+        self.process_from(first, last, around);
+        let added = around.work.len() - top;
+        around.work[bottom..].rotate_right(added);
     }
 
     /// Calls one operator for another reason than events, and takes what comes of it through the
@@ -169,11 +211,8 @@ impl Stage {
             }
         }
         let item = InFlight { batch, token: step.account(None) };
-        step.post(&self.name, &self.ports.err, &item, around);
-        if item.batch.is_empty() {
-            return item.token.settle();
-        }
-        self.process_from(position + 1, item, around);
+        let ahead = step.post(&self.name, &self.ports.err, &item, around);
+        self.process_all(position + 1, ahead, item, around);
     }
 
     /// How many events of batches in hand operators hold back, at most.

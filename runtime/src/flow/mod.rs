@@ -51,6 +51,10 @@ pub use self::{
     spec::{Component, Config, Connector, Pipeline, Queue, Reconnect, Spec},
 };
 use self::{diagnostic::Report, source::Source};
+pub(crate) use self::{
+    name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::parse_duration,
+};
 
 /// A flow file that was read and found sound as far as that can be told without plugins.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 pub use component::{Component, Config};
 pub(crate) use read::{Draft, read};
+pub(crate) use settings::parse_duration;
 
 use super::{link::Link, source::Located};
 

@@ -72,7 +72,8 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     parsed
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+/// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;

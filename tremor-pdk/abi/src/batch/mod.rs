@@ -11,12 +11,14 @@
 //! cloned from it, and immutable while they are. So a fan-out copies 56 bytes an event, a filter
 //! only shortens its event list, and an edit touches the editor's batch alone.
 
+mod append;
 mod check;
 mod event;
 mod fill;
 mod metadata;
 mod output;
 mod rewrite;
+mod select;
 mod storage;
 
 use abi_stable::{StableAbi, std_types::RVec};
@@ -26,6 +28,7 @@ pub use self::{
     event::{Event, EventFlags, PayloadKind, Span},
     output::{Output, PortBatch, Rejected, Verdict},
     rewrite::{Cutter, Payload},
+    select::{Selection, SelectionError},
     storage::Pool,
 };
 use crate::{

@@ -56,12 +56,16 @@ const KEEP: u16 = u16::MAX;
 const GONE: u16 = u16::MAX - 1;
 
 impl Output {
+    /// The port `out`, for [`Output::send`]: a batch that is sent there goes ahead of what stays in
+    /// the batch in hand.
+    pub const OUT: u16 = KEEP;
+
     /// Nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sends a batch out of a port.
+    /// Sends a batch out of a port: one of the operator's own, or [`Output::OUT`].
     pub fn send(&mut self, port: u16, batch: Batch) {
         if !batch.is_empty() {
             self.ports.push(PortBatch { port, batch });

@@ -143,6 +143,15 @@ impl fmt::Display for Path {
 }
 
 impl Path {
+    /// The keys of a path that has no index.
+    pub(crate) fn keys(&self) -> Option<Vec<&str>> {
+        let keys = self.0.iter().map(|segment| match segment {
+            Segment::Key { text, .. } => Some(&**text),
+            Segment::Index(_) => None,
+        });
+        keys.collect()
+    }
+
     fn no_place(&self, segment: usize) -> NoSuchPlace {
         NoSuchPlace { segment, path: self.to_string() }
     }

@@ -1,0 +1,262 @@
+//! The operator `batch`: puts events together in batches of a certain size.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Batch, Event, Operator, Output, Result};
+
+use super::{BuiltIn, period::Period};
+
+/// Puts the events of several batches together, and takes large ones apart, so that a sink gets
+/// them in the size that suits it. A batch is complete as soon as one of the limits is reached.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "batch")]
+pub(super) struct Config {
+    /// How many events a batch has at most.
+    max_events: NonZeroU32,
+    /// How many bytes the events of a batch have at most, unless a single one has more: what they
+    /// were decoded from. At most 1 GiB.
+    max_bytes: NonZeroU32,
+    /// How long after its first event a batch goes out, whatever is in it.
+    max_wait: Period,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let count = |count| NonZeroU32::new(count).expect("not zero");
+        Self { max_events: count(1_000), max_bytes: count(1 << 20), max_wait: Period::SECOND }
+    }
+}
+
+/// Offsets into a batch have 32 bits, and nodes take more room than the bytes they come from.
+const MOST_BYTES: u32 = 1 << 30;
+
+pub(super) struct Batching {
+    config: Config,
+    /// The events of the batch that is being put together: what is left of each batch that came.
+    parts: Vec<Batch>,
+    events: usize,
+    bytes: usize,
+    /// When the first of them came in, in ns since the Unix epoch.
+    since: u64,
+}
+
+impl BuiltIn for Batching {
+    type Config = Config;
+
+    fn new(config: Config) -> std::result::Result<Self, String> {
+        if config.max_bytes.get() > MOST_BYTES {
+            return Err(format!("max_bytes: expected at most {MOST_BYTES} bytes"));
+        }
+        Ok(Self { config, parts: Vec::new(), events: 0, bytes: 0, since: 0 })
+    }
+}
+
+impl Operator for Batching {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let incoming = std::mem::take(batch);
+        let mut first = 0;
+        for (position, event) in incoming.events().iter().enumerate() {
+            let size = incoming.size_of(event);
+            if self.events > 0 && !self.has_room(event, size) {
+                self.add(&incoming, first..position);
+                output.send(Output::OUT, self.complete());
+                first = position;
+            }
+            if self.events == 0 {
+                self.since = event.ingest_ns;
+            }
+            self.events += 1;
+            self.bytes += size;
+            if self.is_full() {
+                self.add(&incoming, first..position + 1);
+                output.send(Output::OUT, self.complete());
+                first = position + 1;
+            }
+        }
+        if first == 0 && !incoming.is_empty() {
+            self.parts.push(incoming);
+        } else {
+            self.add(&incoming, first..incoming.len());
+        }
+        Ok(())
+    }
+
+    fn due(&self) -> Option<u64> {
+        (self.events > 0).then(|| self.since.saturating_add(self.config.max_wait.ns()))
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        if self.due().is_some_and(|due| due <= now) {
+            *batch = self.complete();
+        }
+        Ok(())
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        *batch = self.complete();
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.parts.len()
+    }
+}
+
+impl Batching {
+    fn has_room(&self, event: &Event, size: usize) -> bool {
+        let waited = event.ingest_ns.saturating_sub(self.since);
+        self.bytes + size <= self.config.max_bytes.get() as usize
+            && waited < self.config.max_wait.ns()
+    }
+
+    fn is_full(&self) -> bool {
+        self.events >= self.config.max_events.get() as usize
+            || self.bytes >= self.config.max_bytes.get() as usize
+    }
+
+    fn add(&mut self, incoming: &Batch, events: std::ops::Range<usize>) {
+        if !events.is_empty() {
+            self.parts.push(incoming.part(events));
+        }
+    }
+
+    /// The batch as it is, and the next one is empty. What came in one piece is not copied.
+    fn complete(&mut self) -> Batch {
+        (self.events, self.bytes) = (0, 0);
+        if self.parts.len() <= 1 {
+            return self.parts.pop().unwrap_or_default();
+        }
+        let mut batch = Batch::new();
+        self.parts.drain(..).for_each(|part| batch.append(part));
+        batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value as Json, json};
+    use tremor_pdk::{Batch, Operator, Output};
+
+    use super::{Batching, Config};
+    use crate::operator::{
+        BuiltIn,
+        testing::{refused, timed},
+    };
+
+    const MS: u64 = 1_000_000;
+
+    fn batching(config: Json) -> Batching {
+        Batching::new(serde_json::from_value::<Config>(config).unwrap()).unwrap()
+    }
+
+    fn numbers(batch: &Batch) -> Vec<u64> {
+        batch.validate().unwrap();
+        let number = |event| batch.value(event).unwrap().as_u64().unwrap();
+        batch.events().iter().map(number).collect()
+    }
+
+    /// The batches that go out, in order.
+    fn process(batching: &mut Batching, events: &[(u64, u64)]) -> Vec<Vec<u64>> {
+        let (mut batch, mut output) = (timed(events), Output::new());
+        batching.process(&mut batch, &mut output).unwrap();
+        assert!(batch.is_empty() && output.take_discarded() == 0);
+        output
+            .take_ports()
+            .map(|out| {
+                assert_eq!(out.port, Output::OUT);
+                numbers(&out.batch)
+            })
+            .collect()
+    }
+
+    fn rest(batching: &mut Batching) -> Vec<u64> {
+        let mut batch = Batch::new();
+        batching.on_drain(&mut batch, &mut Output::new()).unwrap();
+        assert_eq!((batching.held(), batching.due()), (0, None));
+        numbers(&batch)
+    }
+
+    fn at_once(numbers: std::ops::Range<u64>) -> Vec<(u64, u64)> {
+        numbers.map(|number| (0, number)).collect()
+    }
+
+    #[test]
+    fn small_batches_are_put_together_and_large_ones_taken_apart() {
+        let mut batching = batching(json!({ "max_events": 3 }));
+        assert!(process(&mut batching, &at_once(0..1)).is_empty());
+        assert!(process(&mut batching, &at_once(1..2)).is_empty());
+        assert_eq!(batching.held(), 2);
+        let out = process(&mut batching, &at_once(2..10));
+        assert_eq!(out, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
+        assert_eq!(batching.held(), 1, "of the last only");
+        assert_eq!(rest(&mut batching), [9]);
+    }
+
+    #[test]
+    fn a_batch_does_not_exceed_its_bytes_unless_one_event_does() {
+        let mut batching = batching(json!({ "max_bytes": 10 }));
+        let mut batch = Batch::new();
+        let messages: [&[u8]; 6] = [b"1234", b"5678", b"123", b"456789", &[b'x'; 99], b"1"];
+        messages.iter().for_each(|message| batch.push_message(0, message));
+        let mut output = Output::new();
+        batching.process(&mut batch, &mut output).unwrap();
+        let out: Vec<usize> = output.take_ports().map(|out| out.batch.len()).collect();
+        assert_eq!(out, [2, 2, 1], "8, 9 and 99 bytes");
+        assert_eq!(batching.held(), 1);
+    }
+
+    #[test]
+    fn a_batch_goes_out_when_its_time_has_come_with_or_without_an_event() {
+        let mut batching = batching(json!({ "max_wait": "10ms" }));
+        assert_eq!(batching.due(), None);
+        assert!(process(&mut batching, &[(5 * MS, 0), (15 * MS - 1, 1)]).is_empty());
+        assert_eq!(batching.due(), Some(15 * MS));
+        assert_eq!(process(&mut batching, &[(15 * MS, 2)]), [[0, 1]]);
+        assert!(process(&mut batching, &[(0, 3)]).is_empty(), "a clock that jumps back");
+        let mut batch = Batch::new();
+        batching.on_time(25 * MS - 1, &mut batch, &mut Output::new()).unwrap();
+        assert!(batch.is_empty());
+        batching.on_time(25 * MS, &mut batch, &mut Output::new()).unwrap();
+        assert_eq!((numbers(&batch), batching.held()), (vec![2, 3], 0));
+    }
+
+    #[test]
+    fn what_came_in_one_piece_goes_out_without_a_copy() {
+        let mut batching = batching(json!({ "max_events": 2 }));
+        let (mut batch, mut output) = (timed(&at_once(0..4)), Output::new());
+        let bytes = batch.nodes().as_ptr();
+        batching.process(&mut batch, &mut output).unwrap();
+        let same = output.take_ports().filter(|out| out.batch.nodes().as_ptr() == bytes);
+        assert_eq!(same.count(), 2);
+    }
+
+    #[test]
+    fn more_bytes_than_a_batch_can_have_are_refused() {
+        let error = refused("batch", &json!({ "max_bytes": 2_000_000_000 }));
+        assert!(error.starts_with("max_bytes: expected at most 1073741824"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn events_keep_their_order_and_none_is_lost(
+            lengths in prop::collection::vec(0..20u64, 0..20),
+            max_events in 1..12usize,
+        ) {
+            let mut batching = batching(json!({ "max_events": max_events }));
+            let (mut next, mut out) = (0, Vec::new());
+            for length in lengths {
+                out.extend(process(&mut batching, &at_once(next..next + length)));
+                next += length;
+            }
+            prop_assert!(out.iter().all(|batch| batch.len() == max_events));
+            let last = rest(&mut batching);
+            prop_assert!(last.len() < max_events);
+            let all: Vec<u64> = out.into_iter().flatten().chain(last).collect();
+            prop_assert_eq!(all, (0..next).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The operator `bucket`: limits events per class and dimension within a window of time.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Batch, Error, Event, Operator, Output, Result, ValueRef, Verdict};
+
+use super::{
+    BuiltIn,
+    bounded::{Bounded, Evictions, Found},
+    field::Field,
+    key::KeyBuffer,
+    period::Period,
+};
+
+/// Passes at most so many events of a class and its dimensions within a window of time; what is
+/// over leaves by the port `overflow`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "bucket")]
+pub(super) struct Config {
+    /// Where the class stands: what is limited.
+    class: Field,
+    /// Where the rate stands: how many events of the class and dimensions may pass in a window, a
+    /// whole number.
+    rate: Field,
+    /// Where the dimensions stand: a value of any kind, each of which is counted by itself. None is
+    /// `null`.
+    dimensions: Field,
+    /// How long a window is. It begins with the first event of its class and dimensions.
+    window: Period,
+    /// How many classes and dimensions are counted at a time. When there are more, that whose
+    /// window began first makes room.
+    max_dimensions: NonZeroU32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let field = |path: &str| path.parse().expect("a good path");
+        Self {
+            class: field("%class"),
+            rate: field("%rate"),
+            dimensions: field("%dimensions"),
+            window: Period::SECOND,
+            max_dimensions: NonZeroU32::new(1_000_000).expect("not zero"),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    /// In ns since the Unix epoch.
+    start: u64,
+    passed: u64,
+}
+
+pub(super) struct Bucket {
+    config: Config,
+    key: KeyBuffer,
+    windows: Bounded<Window>,
+    /// Windows that had not ended when they made room.
+    evictions: Evictions,
+}
+
+const OVERFLOW: Verdict = Verdict::Port(0);
+
+impl BuiltIn for Bucket {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, String> {
+        let windows = Bounded::new(config.max_dimensions.get());
+        Ok(Self { config, key: KeyBuffer::new(), windows, evictions: Evictions::default() })
+    }
+
+    fn ports(_: &Config) -> Vec<String> {
+        vec!["overflow".to_owned()]
+    }
+}
+
+impl Operator for Bucket {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |batch, position| self.verdict(batch, &batch.events()[position]));
+        Ok(())
+    }
+}
+
+impl Bucket {
+    fn verdict(&mut self, batch: &Batch, event: &Event) -> Verdict {
+        let class = self.config.class.get(batch, event);
+        let Some(class) = class.filter(|class| !class.is_null()) else {
+            return Verdict::Reject(lacking("class", &self.config.class));
+        };
+        let rate = match self.config.rate.get(batch, event) {
+            Some(rate) => match whole(rate) {
+                Some(rate) => rate,
+                None => return Verdict::Reject(no_rate(&self.config.rate, rate)),
+            },
+            None => return Verdict::Reject(lacking("rate", &self.config.rate)),
+        };
+        let dimensions = self.config.dimensions.get(batch, event).unwrap_or(ValueRef::NULL);
+        self.key.clear();
+        self.key.push(Some(class));
+        self.key.push(Some(dimensions));
+        if self.passes(event.ingest_ns, rate) { Verdict::Keep } else { OVERFLOW }
+    }
+
+    /// Counts an event of the key in hand.
+    fn passes(&mut self, now: u64, rate: u64) -> bool {
+        let length = self.config.window.ns();
+        // A clock that jumps back by less than a window does not leave it, one that jumps back
+        // further begins another.
+        let has_ended = |window: &Window| now.abs_diff(window.start) >= length;
+        let begin = Window { start: now, passed: 0 };
+        let slot = match self.windows.find_or_insert(self.key.key(), || begin) {
+            Found::Known(slot) => {
+                if has_ended(self.windows.get_mut(slot)) {
+                    *self.windows.get_mut(slot) = begin;
+                    self.windows.renew(slot);
+                }
+                slot
+            }
+            Found::New(slot, evicted) => {
+                if evicted.is_some_and(|window| !has_ended(&window)) {
+                    self.evictions.count("bucket", "raise `max_dimensions`");
+                }
+                slot
+            }
+        };
+        let window = self.windows.get_mut(slot);
+        let passes = window.passed < rate;
+        window.passed += u64::from(passes);
+        passes
+    }
+}
+
+/// A whole number that is not negative, be it written as a float.
+#[inline]
+fn whole(value: ValueRef<'_>) -> Option<u64> {
+    // Up to 2^53 every whole number is a float.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
+    let from_float = |float: f64| {
+        let is_whole = float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float);
+        is_whole.then_some(float as u64)
+    };
+    value.as_u64().or_else(|| value.as_f64().and_then(from_float))
+}
+
+#[cold]
+fn lacking(what: &str, field: &Field) -> Error {
+    Error::bad_data(format_args!(
+        "the event has no {what} to be limited by: expected one at `{field}`; an operator before \
+         `bucket` has to set it"
+    ))
+}
+
+#[cold]
+fn no_rate(field: &Field, found: ValueRef<'_>) -> Error {
+    Error::bad_data(format_args!(
+        "expected a whole number of events, zero or above, as the rate at `{field}`, found {found}"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use serde_json::json;
+use tremor_pdk::{Batch, Output, Value, literal};
+
+use super::{Bucket, Config};
+use crate::operator::{
+    BuiltIn, Operator as _,
+    testing::{Bench, with_metadata},
+};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn limited(rate: i64, dimension: &'static str) -> Value<'static> {
+    literal!({ "class": "c", "rate": rate, "dimensions": dimension })
+}
+
+/// Which of the events pass, one each at these times.
+fn passing(bucket: &mut Bench, events: &[(u64, Value<'static>)]) -> Vec<usize> {
+    let ran = bucket.process(with_metadata(events));
+    assert_eq!(ran.out.len() + ran.port("overflow").len() + ran.rejected.len(), events.len());
+    assert_eq!(ran.discarded, 0);
+    ran.out.iter().map(|position| position.parse().unwrap()).collect()
+}
+
+#[test]
+fn what_is_over_the_rate_within_a_window_overflows() {
+    let mut bucket = Bench::new("bucket", json!({}));
+    let events = [0, 1, 2, 3].map(|time| (time, limited(2, "a")));
+    assert_eq!(passing(&mut bucket, &events), [0, 1]);
+    assert_eq!(passing(&mut bucket, &events), [0; 0], "the window is still the same");
+}
+
+#[test]
+fn a_window_begins_with_its_first_event_and_its_end_belongs_to_the_next() {
+    let mut bucket = Bench::new("bucket", json!({ "window": "1s" }));
+    let start = 500;
+    let times =
+        [start, start + SECOND - 1, start + SECOND, start + 2 * SECOND - 1, start + 2 * SECOND];
+    let events = times.map(|time| (time, limited(1, "a")));
+    assert_eq!(passing(&mut bucket, &events), [0, 2, 4]);
+}
+
+#[test]
+fn every_class_and_every_dimension_has_a_window_of_its_own() {
+    let mut bucket = Bench::new("bucket", json!({}));
+    let of = |class: i64, dimensions: Value<'static>| {
+        (0, literal!({ "class": class, "rate": 1, "dimensions": dimensions }))
+    };
+    let events = [
+        of(1, literal!("a")),
+        of(1, literal!("b")),
+        of(2, literal!("a")),
+        of(1, literal!(["a", "b"])),
+        of(1, literal!(["b", "a"])),
+        of(1, literal!({ "x": 1 })),
+        of(1, literal!(null)),
+        of(1, literal!("a")),
+        of(1, literal!(["a", "b"])),
+        (0, literal!({ "class": 1, "rate": 1 })),
+    ];
+    assert_eq!(passing(&mut bucket, &events), [0, 1, 2, 3, 4, 5, 6], "none is as null");
+}
+
+#[test]
+fn the_rate_is_that_of_the_event_at_hand() {
+    let mut bucket = Bench::new("bucket", json!({}));
+    let events = [1, 1, 3, 0, 3, 3].map(|rate| (0, limited(rate, "a")));
+    assert_eq!(passing(&mut bucket, &events), [0, 2, 4]);
+    let floats = [(SECOND, literal!({ "class": 1, "rate": 1.0 }))];
+    assert_eq!(passing(&mut bucket, &floats), [0], "1.0 is a whole number");
+}
+
+#[test]
+fn a_clock_that_stands_still_keeps_its_window_and_one_that_jumps_back_never_counts_below_zero() {
+    let mut bucket = Bench::new("bucket", json!({}));
+    let at = |time| (time, limited(1, "a"));
+    assert_eq!(passing(&mut bucket, &[at(10 * SECOND), at(10 * SECOND)]), [0]);
+    let back = [at(9 * SECOND + 1), at(9 * SECOND), at(9 * SECOND), at(10 * SECOND - 1)];
+    assert_eq!(passing(&mut bucket, &back), [1], "less than a window back is within it");
+    assert_eq!(passing(&mut bucket, &[at(0), at(0), at(u64::MAX), at(u64::MAX)]), [0, 2]);
+}
+
+#[test]
+fn an_event_without_a_class_or_a_sound_rate_is_rejected_with_the_cause() {
+    let mut bucket = Bench::new("bucket", json!({ "rate": "%limit" }));
+    let events = [
+        literal!({ "class": "a" }),
+        literal!({ "limit": 1 }),
+        literal!({ "class": null, "limit": 1 }),
+        literal!({ "class": "a", "limit": "1" }),
+        literal!({ "class": "a", "limit": -1 }),
+        literal!({ "class": "a", "limit": 1.5 }),
+        literal!("no object"),
+    ];
+    let ran = bucket.process(with_metadata(&events.map(|metadata| (0, metadata))));
+    let expected = [
+        "no rate to be limited by: expected one at `%limit`",
+        "no class to be limited by: expected one at `%class`",
+        "no class",
+        "at `%limit`, found \"1\"",
+        "found -1",
+        "found 1.5",
+        "no class",
+    ];
+    assert_eq!(ran.rejected.len(), expected.len());
+    for (error, expected) in ran.rejected.iter().zip(expected) {
+        assert!(error.contains(expected), "{error}");
+    }
+    let mut plain = Batch::new();
+    plain.push_value(0, &1).unwrap();
+    assert!(bucket.process(plain).rejected[0].contains("no class"), "no metadata at all");
+}
+
+#[test]
+fn fields_of_the_payload_may_be_counted_by() {
+    let config = json!({ "class": "kind", "rate": "limit", "dimensions": "by" });
+    let mut bucket = Bench::new("bucket", config);
+    let event = json!({ "kind": 1, "limit": 1, "by": [1] });
+    let ran = bucket.process(crate::operator::testing::batch(&[event.clone(), event]));
+    assert_eq!((ran.out.len(), ran.port("overflow").len()), (1, 1));
+}
+
+fn bucket(config: serde_json::Value) -> Bucket {
+    Bucket::new(serde_json::from_value::<Config>(config).unwrap()).unwrap()
+}
+
+#[test]
+fn of_a_million_dimensions_the_oldest_make_room_and_are_counted() {
+    let mut bucket = bucket(json!({ "max_dimensions": 1_000 }));
+    let mut passes = |dimension: u64| {
+        bucket.key.clear();
+        bucket.key.push(Some(Value::from(dimension).view()));
+        let passes = bucket.passes(0, 1);
+        (passes, bucket.windows.len(), bucket.evictions.total())
+    };
+    for dimension in 0..1_000_000 {
+        assert!(passes(dimension).0, "each passes once");
+    }
+    assert_eq!(passes(999_999), (false, 1_000, 999_000), "the newest are known");
+    assert_eq!(passes(0), (true, 1_000, 999_001), "the oldest are forgotten");
+}
+
+#[test]
+fn a_window_that_had_ended_makes_room_without_being_counted() {
+    let mut bucket = bucket(json!({ "max_dimensions": 1 }));
+    let mut output = Output::new();
+    let events = [(0, limited(1, "a")), (SECOND, limited(1, "b")), (SECOND, limited(1, "a"))];
+    bucket.process(&mut with_metadata(&events), &mut output).unwrap();
+    assert_eq!(bucket.evictions.total(), 1, "that of `b` had not");
+}
+
+proptest! {
+    /// The rule in its plainest words, as a program.
+    #[test]
+    fn it_decides_as_a_map_of_windows_would(
+        events in prop::collection::vec((0..60u64, 0..3i64, 0..4i64, 0..4i64), 0..300),
+        length in 1..20u64,
+    ) {
+        let mut bucket = Bench::new("bucket", json!({ "window": format!("{length}ms") }));
+        let mut windows: HashMap<(i64, i64), (u64, i64)> = HashMap::new();
+        let mut expected = Vec::new();
+        let mut batch = Vec::new();
+        for (position, (time, class, dimension, rate)) in events.into_iter().enumerate() {
+            let metadata = literal!({ "class": class, "rate": rate, "dimensions": [dimension] });
+            batch.push((time * 1_000_000, metadata));
+            let (start, count) = windows.entry((class, dimension)).or_insert((time, 0));
+            if time.abs_diff(*start) >= length {
+                (*start, *count) = (time, 0);
+            }
+            if *count < rate {
+                *count += 1;
+                expected.push(position);
+            }
+        }
+        prop_assert_eq!(passing(&mut bucket, &batch), expected);
+    }
+}

@@ -1,0 +1,169 @@
+//! How conditions are written.
+
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value as Json;
+use tremor_pdk::abi::value::to_value;
+
+use super::{Comparison, Condition, Order};
+use crate::operator::field::Field;
+
+/// A condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any`
+/// and `not`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "condition")]
+pub(in crate::operator) struct Config {
+    /// What is compared.
+    field: Option<Field>,
+    /// The field is there and has this value. Numbers are equal by what they are: 1 equals 1.0.
+    #[serde(default, deserialize_with = "given")]
+    equals: Option<Json>,
+    /// The field is there and has one of these values.
+    one_of: Option<Vec<Json>>,
+    /// The field is there (`true`), be it `null`, or is not (`false`).
+    exists: Option<bool>,
+    /// The field is text, and this regular expression is found in it.
+    matches: Option<String>,
+    /// The field is text with this in it, or an array with this element.
+    #[serde(default, deserialize_with = "given")]
+    contains: Option<Json>,
+    /// The field is text that begins so.
+    starts_with: Option<String>,
+    /// The field is text that ends so.
+    ends_with: Option<String>,
+    /// The field is a number below this one, or text that sorts before this one.
+    less: Option<Json>,
+    /// As `less`, or equal.
+    less_or_equal: Option<Json>,
+    /// The field is a number above this one, or text that sorts behind this one.
+    greater: Option<Json>,
+    /// As `greater`, or equal.
+    greater_or_equal: Option<Json>,
+    /// All of these hold.
+    all: Option<Vec<Self>>,
+    /// At least one of these holds.
+    any: Option<Vec<Self>>,
+    /// This does not hold. Beside a comparison, `true` turns that into its opposite.
+    not: Option<Not>,
+}
+
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Not {
+    Opposite(bool),
+    Of(Box<Config>),
+}
+
+/// Tells `equals: null` from no `equals`.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+const COMPARISONS: &str = "`equals`, `one_of`, `exists`, `matches`, `contains`, `starts_with`, \
+    `ends_with`, `less`, `less_or_equal`, `greater` and `greater_or_equal`";
+
+impl Config {
+    /// Compiles the condition.
+    ///
+    /// # Errors
+    /// What is wrong, and in which part of the condition.
+    pub(in crate::operator) fn compile(self) -> Result<Condition, String> {
+        let opposite = matches!(self.not, Some(Not::Opposite(true)));
+        let not_of = match &self.not {
+            Some(Not::Of(config)) => Some(config.as_ref().clone()),
+            _ => None,
+        };
+        let forms =
+            [self.field.is_some(), self.all.is_some(), self.any.is_some(), not_of.is_some()];
+        if forms.into_iter().filter(|given| *given).count() != 1 {
+            return Err("expected `field` with a comparison, or exactly one of `all`, `any` and \
+                        `not`"
+                .to_owned());
+        }
+        let is_opposite = |condition| {
+            if opposite { Condition::Not(Box::new(condition)) } else { condition }
+        };
+        let mut comparisons = self.comparisons()?;
+        if let Some(field) = self.field {
+            let (Some(comparison), None) = (comparisons.pop(), comparisons.pop()) else {
+                return Err(format!("field `{field}`: expected exactly one of {COMPARISONS}"));
+            };
+            return Ok(is_opposite(Condition::Field(field, comparison)));
+        }
+        if !comparisons.is_empty() {
+            return Err("a comparison needs the `field` that it is about".to_owned());
+        }
+        let condition = match (self.all, self.any, not_of) {
+            (Some(all), ..) => Condition::All(list("all", all)?),
+            (_, Some(any), _) => Condition::Any(list("any", any)?),
+            (.., Some(not)) => {
+                Condition::Not(Box::new(not.compile().map_err(|error| format!("not: {error}"))?))
+            }
+            _ => unreachable!("one of them was counted above"),
+        };
+        Ok(is_opposite(condition))
+    }
+
+    fn comparisons(&self) -> Result<Vec<Comparison>, String> {
+        let mut found = Vec::new();
+        if let Some(value) = &self.equals {
+            found.push(equals(value)?);
+        }
+        if let Some(values) = &self.one_of {
+            let values = values.iter().map(|value| read("one_of", value));
+            found.push(Comparison::OneOf(values.collect::<Result<_, _>>()?));
+        }
+        if let Some(exists) = self.exists {
+            found.push(Comparison::Exists(exists));
+        }
+        if let Some(pattern) = &self.matches {
+            let regex = Regex::new(pattern).map_err(|error| format!("matches: {error}"))?;
+            found.push(Comparison::Matches(regex));
+        }
+        if let Some(value) = &self.contains {
+            found.push(Comparison::Contains(read("contains", value)?));
+        }
+        if let Some(text) = &self.starts_with {
+            found.push(Comparison::StartsWith(text.as_str().into()));
+        }
+        if let Some(text) = &self.ends_with {
+            found.push(Comparison::EndsWith(text.as_str().into()));
+        }
+        for (name, limit, order) in [
+            ("less", &self.less, Order::Less),
+            ("less_or_equal", &self.less_or_equal, Order::LessOrEqual),
+            ("greater", &self.greater, Order::Greater),
+            ("greater_or_equal", &self.greater_or_equal, Order::GreaterOrEqual),
+        ] {
+            let Some(limit) = limit else { continue };
+            if !limit.is_number() && !limit.is_string() {
+                return Err(format!("{name}: expected a number or text, found {limit}"));
+            }
+            found.push(Comparison::Order(order, read(name, limit)?));
+        }
+        Ok(found)
+    }
+}
+
+fn equals(value: &Json) -> Result<Comparison, String> {
+    Ok(match value {
+        Json::String(text) => Comparison::Text(text.as_str().into()),
+        _ => Comparison::Equals(read("equals", value)?),
+    })
+}
+
+fn read(name: &str, value: &Json) -> Result<tremor_pdk::Value<'static>, String> {
+    to_value(value).map_err(|error| format!("{name}: {error}"))
+}
+
+fn list(name: &str, conditions: Vec<Config>) -> Result<Box<[Condition]>, String> {
+    if conditions.is_empty() {
+        return Err(format!("{name}: expected at least one condition"));
+    }
+    let compiled = conditions.into_iter().enumerate().map(|(position, condition)| {
+        condition.compile().map_err(|error| format!("{name}[{position}]: {error}"))
+    });
+    compiled.collect()
+}

@@ -1,0 +1,105 @@
+//! Conditions on events: a path, a comparison and a value, put together with and, or and not. They
+//! are compiled once, and allocate nothing when they are asked, unless they compare objects.
+
+mod config;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Ordering;
+
+use regex::Regex;
+use tremor_pdk::{Batch, Event, Value, ValueRef};
+
+pub(super) use self::config::Config;
+use super::field::Field;
+
+/// A compiled condition.
+#[derive(Debug)]
+pub(super) enum Condition {
+    All(Box<[Condition]>),
+    Any(Box<[Condition]>),
+    Not(Box<Condition>),
+    Field(Field, Comparison),
+}
+
+/// What is asked of a field. A field that is missing meets nothing but [`Comparison::Exists`] with
+/// `false`; one of another type than a comparison is about does not meet it.
+#[derive(Debug)]
+pub(super) enum Comparison {
+    Equals(Value<'static>),
+    /// As `Equals`, for text.
+    Text(Box<str>),
+    OneOf(Box<[Value<'static>]>),
+    Exists(bool),
+    Matches(Regex),
+    Contains(Value<'static>),
+    StartsWith(Box<str>),
+    EndsWith(Box<str>),
+    /// The limit is a number or text.
+    Order(Order, Value<'static>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Condition {
+    /// Whether the event meets the condition.
+    #[inline]
+    pub(super) fn holds(&self, batch: &Batch, event: &Event) -> bool {
+        match self {
+            Self::Field(field, comparison) => comparison.holds(field.get(batch, event)),
+            Self::Not(condition) => !condition.holds(batch, event),
+            Self::All(all) => all.iter().all(|condition| condition.holds(batch, event)),
+            Self::Any(any) => any.iter().any(|condition| condition.holds(batch, event)),
+        }
+    }
+}
+
+impl Comparison {
+    #[inline]
+    fn holds(&self, field: Option<ValueRef<'_>>) -> bool {
+        let Some(field) = field else { return matches!(self, Self::Exists(false)) };
+        let text = |holds: &dyn Fn(&str) -> bool| field.as_str().is_some_and(holds);
+        match self {
+            Self::Text(expected) => field.as_str() == Some(expected),
+            Self::Equals(expected) => field == expected.view(),
+            Self::OneOf(values) => values.iter().any(|value| field == value.view()),
+            Self::Exists(exists) => *exists,
+            Self::Matches(regex) => text(&|text| regex.is_match(text)),
+            Self::Contains(part) => contains(field, part.view()),
+            Self::StartsWith(start) => text(&|text| text.starts_with(&**start)),
+            Self::EndsWith(end) => text(&|text| text.ends_with(&**end)),
+            Self::Order(order, limit) => order.holds(field, limit.view()),
+        }
+    }
+}
+
+fn contains(field: ValueRef<'_>, part: ValueRef<'_>) -> bool {
+    match (field.as_array(), field.as_str(), part.as_str()) {
+        (Some(elements), ..) => elements.iter().any(|element| element == part),
+        (_, Some(text), Some(part)) => text.contains(part),
+        _ => false,
+    }
+}
+
+impl Order {
+    fn holds(self, field: ValueRef<'_>, limit: ValueRef<'_>) -> bool {
+        let is_number = |value: ValueRef<'_>| value.cast_f64().is_some_and(|value| !value.is_nan());
+        let comparable = is_number(field) && is_number(limit)
+            || field.as_str().is_some() && limit.as_str().is_some();
+        comparable && {
+            let found = field.cmp(&limit);
+            match self {
+                Self::Less => found == Ordering::Less,
+                Self::LessOrEqual => found != Ordering::Greater,
+                Self::Greater => found == Ordering::Greater,
+                Self::GreaterOrEqual => found != Ordering::Less,
+            }
+        }
+    }
+}

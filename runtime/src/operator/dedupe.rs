@@ -1,0 +1,229 @@
+//! The operator `dedupe`: events whose key was seen within a window of time are duplicates.
+
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Batch, Event, Operator, Output, Result, Verdict};
+
+use super::{
+    BuiltIn,
+    bounded::{Bounded, Evictions, Found},
+    field::Field,
+    key::KeyBuffer,
+    period::Period,
+};
+
+/// Passes the first event of each key within a window of time, and discards the others.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "dedupe")]
+pub(super) struct Config {
+    /// The fields that make up the key. An event that has none of them passes.
+    by: Vec<Field>,
+    /// How long after the first event of a key others are its duplicates.
+    within: Period,
+    /// How many keys are remembered at a time. When there are more, the oldest makes room.
+    #[serde(default = "max_keys")]
+    max_keys: NonZeroU32,
+    /// What becomes of duplicates.
+    #[serde(default)]
+    duplicates: Duplicates,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Duplicates {
+    /// They are dropped, and counted as discarded.
+    #[default]
+    Discard,
+    /// They leave by the port `duplicates`.
+    Port,
+}
+
+fn max_keys() -> NonZeroU32 {
+    NonZeroU32::new(1_000_000).expect("not zero")
+}
+
+pub(super) struct Dedupe {
+    config: Config,
+    key: KeyBuffer,
+    /// When the keys were first seen, in ns since the Unix epoch.
+    seen: Bounded<u64>,
+    /// Keys that made room before their time.
+    evictions: Evictions,
+}
+
+impl BuiltIn for Dedupe {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, String> {
+        if config.by.is_empty() {
+            return Err("by: expected at least one field; `\"\"` is the whole event".to_owned());
+        }
+        let seen = Bounded::new(config.max_keys.get());
+        Ok(Self { config, key: KeyBuffer::new(), seen, evictions: Evictions::default() })
+    }
+
+    fn ports(config: &Config) -> Vec<String> {
+        match config.duplicates {
+            Duplicates::Discard => Vec::new(),
+            Duplicates::Port => vec!["duplicates".to_owned()],
+        }
+    }
+}
+
+impl Operator for Dedupe {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let duplicate = match self.config.duplicates {
+            Duplicates::Discard => Verdict::Discard,
+            Duplicates::Port => Verdict::Port(0),
+        };
+        output.divert(batch, |batch, position| {
+            let is_new = self.is_new(batch, &batch.events()[position]);
+            if is_new { Verdict::Keep } else { duplicate.clone() }
+        });
+        Ok(())
+    }
+}
+
+impl Dedupe {
+    fn is_new(&mut self, batch: &Batch, event: &Event) -> bool {
+        self.key.clear();
+        let mut has_key = false;
+        for field in &self.config.by {
+            let value = field.get(batch, event);
+            has_key |= value.is_some();
+            self.key.push(value);
+        }
+        if !has_key {
+            return true;
+        }
+        let (now, within) = (event.ingest_ns, self.config.within.ns());
+        // A clock that jumped back by a whole window or more has forgotten what it saw.
+        let is_over = |first: u64| now.abs_diff(first) >= within;
+        while self.seen.oldest().is_some_and(|first| is_over(*first)) {
+            self.seen.pop_oldest();
+        }
+        match self.seen.find_or_insert(self.key.key(), || now) {
+            Found::Known(slot) if is_over(*self.seen.get_mut(slot)) => {
+                *self.seen.get_mut(slot) = now;
+                self.seen.renew(slot);
+                true
+            }
+            Found::Known(_) => false,
+            Found::New(_, evicted) => {
+                if evicted.is_some() {
+                    self.evictions.count("dedupe", "raise `max_keys` or shorten `within`");
+                }
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value as Json, json};
+    use tremor_pdk::{Operator as _, Output};
+
+    use super::{Config, Dedupe};
+    use crate::operator::{
+        BuiltIn,
+        testing::{Bench, refused, timed},
+    };
+
+    fn passing(config: Json, events: &[(u64, Json)]) -> Vec<String> {
+        let ran = Bench::new("dedupe", config).process(timed(events));
+        assert_eq!(ran.out.len() + ran.discarded + ran.port("duplicates").len(), events.len());
+        ran.out
+    }
+
+    #[test]
+    fn the_first_event_of_a_key_passes_and_others_are_discarded() {
+        let config = json!({ "by": ["id", "host.name"], "within": "1s" });
+        let events = [
+            json!({ "id": 1, "host": { "name": "a" } }),
+            json!({ "id": 1, "host": { "name": "b" } }),
+            json!({ "id": 1.0, "host": { "name": "a" }, "else": 1 }),
+            json!({ "id": "1", "host": { "name": "a" } }),
+            json!({ "id": 1 }),
+            json!({ "id": 1 }),
+            json!({ "id": null }),
+        ];
+        let all: Vec<_> = events.iter().map(|event| (0, event.clone())).collect();
+        let expected = [0, 1, 3, 4, 6].map(|position: usize| events[position].to_string());
+        let mut texts = passing(config, &all);
+        texts.iter_mut().for_each(|text| {
+            *text = serde_json::from_str::<Json>(text).unwrap().to_string();
+        });
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn events_without_any_field_of_the_key_all_pass() {
+        let config = json!({ "by": ["id", "%id"], "within": "1s" });
+        let events = [(0, json!({})), (0, json!({})), (0, json!("text")), (0, json!({ "ID": 1 }))];
+        assert_eq!(passing(config, &events).len(), 4);
+    }
+
+    #[test]
+    fn a_key_is_forgotten_exactly_its_window_after_its_first_event() {
+        let config = json!({ "by": [""], "within": "1ms" });
+        let times = [100, 1_000_099, 1_000_100, 2_000_099, 2_000_100, 50];
+        let events = times.map(|time| (time, json!("x")));
+        let ran = Bench::new("dedupe", config.clone()).process(timed(&events));
+        assert_eq!((ran.out.len(), ran.discarded), (4, 2), "at 100, 1,000,100, 2,000,100 and 50");
+        let back = [(5_000_000, json!("x")), (4_000_001, json!("x")), (5_000_000, json!("x"))];
+        assert_eq!(passing(config, &back).len(), 1, "less than a window back is within it");
+    }
+
+    #[test]
+    fn duplicates_leave_by_their_port_where_that_is_asked_for() {
+        let config = json!({ "by": ["id"], "within": "1s", "duplicates": "port" });
+        let events = [(0, json!({ "id": 1 })), (1, json!({ "id": 1 }))];
+        let ran = Bench::new("dedupe", config).process(timed(&events));
+        assert_eq!((ran.out.len(), ran.port("duplicates").len(), ran.discarded), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_oldest_key_makes_room_and_is_counted() {
+        let config = json!({ "by": [""], "within": "1s", "max_keys": 100 });
+        let mut dedupe = Dedupe::new(serde_json::from_value::<Config>(config).unwrap()).unwrap();
+        let mut output = Output::new();
+        let events: Vec<_> = (0..1_000_u64).map(|number| (number, json!(number))).collect();
+        dedupe.process(&mut timed(&events), &mut output).unwrap();
+        assert_eq!((dedupe.seen.len(), dedupe.evictions.total()), (100, 900));
+        let mut last = timed(&events[900..]);
+        dedupe.process(&mut last, &mut output).unwrap();
+        assert!(last.is_empty(), "the newest are remembered");
+    }
+
+    #[test]
+    fn a_key_of_no_field_is_refused() {
+        let error = refused("dedupe", &json!({ "by": [], "within": "1s" }));
+        assert!(error.starts_with("by: expected at least one field"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn with_a_clock_that_does_not_go_back_each_key_passes_once_a_window(
+            events in prop::collection::vec((0..5u64, 0..6u64), 0..200),
+        ) {
+            let (mut now, mut first, mut expected) = (0, [None; 6], Vec::new());
+            let mut timed_events = Vec::new();
+            for (step, key) in events {
+                now += step;
+                timed_events.push((now * 1_000_000, json!(key)));
+                let seen = &mut first[usize::try_from(key).unwrap()];
+                if seen.is_none_or(|seen| now - seen >= 7) {
+                    *seen = Some(now);
+                    expected.push(key.to_string());
+                }
+            }
+            let config = json!({ "by": [""], "within": "7ms" });
+            prop_assert_eq!(passing(config, &timed_events), expected);
+        }
+    }
+}

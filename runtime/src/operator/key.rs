@@ -1,0 +1,223 @@
+//! Keys of values, as bytes that maps can keep and compare.
+
+use hashbrown::DefaultHashBuilder;
+use std::hash::BuildHasher;
+use tremor_pdk::{
+    ValueRef,
+    abi::document::{MAX_DEPTH, Shape},
+};
+use twox_hash::XxHash3_128;
+
+/// The longest key that is kept as it is, in bytes. A longer one is known by its start and its
+/// 128-bit hash, so that a map with a bounded number of keys takes bounded memory.
+pub(super) const LONGEST: usize = 128;
+
+/// Puts the key of one or several values together, in a buffer that is used again.
+///
+/// Equal values make equal keys, whatever they are kept as: 1 and 1.0 are equal, and so are objects
+/// with their keys in another order. Unequal values make unequal keys, up to [`LONGEST`] bytes for
+/// certain, and above that unless two 128-bit hashes with a seed of this process coincide.
+pub(super) struct KeyBuffer {
+    bytes: Vec<u8>,
+    seed: u64,
+}
+
+const MISSING: u8 = 0;
+const NULL: u8 = 1;
+const FALSE: u8 = 2;
+const TRUE: u8 = 3;
+const INTEGER: u8 = 4;
+const LARGE_INTEGER: u8 = 5;
+const FLOAT: u8 = 6;
+const TEXT: u8 = 7;
+const BINARY: u8 = 8;
+const ARRAY: u8 = 9;
+const OBJECT: u8 = 10;
+
+impl KeyBuffer {
+    pub(super) fn new() -> Self {
+        Self { bytes: Vec::new(), seed: DefaultHashBuilder::default().hash_one(0) }
+    }
+
+    /// Begins the next key.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Adds a value, or that there is none.
+    #[inline]
+    pub(super) fn push(&mut self, value: Option<ValueRef<'_>>) {
+        match value {
+            None => self.bytes.push(MISSING),
+            Some(value) => match value.as_str() {
+                Some(text) => self.data(TEXT, text.as_bytes()),
+                None => self.other(value, MAX_DEPTH),
+            },
+        }
+    }
+
+    /// The key of what was added.
+    #[inline]
+    pub(super) fn key(&mut self) -> &[u8] {
+        if self.bytes.len() > LONGEST {
+            let hash = XxHash3_128::oneshot_with_seed(self.seed, &self.bytes).to_le_bytes();
+            self.bytes.truncate(LONGEST - hash.len());
+            self.bytes.extend_from_slice(&hash);
+        }
+        &self.bytes
+    }
+
+    #[inline]
+    fn data(&mut self, kind: u8, data: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&data.len().to_le_bytes());
+        self.bytes.extend_from_slice(data);
+    }
+
+    fn number(&mut self, kind: u8, bits: u64) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(&bits.to_le_bytes());
+    }
+
+    fn other(&mut self, value: ValueRef<'_>, depth: usize) {
+        if let Some(integer) = value.as_i64() {
+            return self.number(INTEGER, integer.cast_unsigned());
+        }
+        if let Some(integer) = value.as_u64() {
+            return self.number(LARGE_INTEGER, integer);
+        }
+        match value.shape() {
+            Shape::Bool(value) => self.bytes.push(if value { TRUE } else { FALSE }),
+            Shape::F64(float) => self.float(float),
+            Shape::String(text) => self.data(TEXT, text.as_bytes()),
+            Shape::Bytes(data) => self.data(BINARY, data),
+            Shape::Array(array) if depth > 0 => {
+                self.bytes.push(ARRAY);
+                self.bytes.extend_from_slice(&array.iter().count().to_le_bytes());
+                array.iter().for_each(|element| self.other(element, depth - 1));
+            }
+            Shape::Object(object) if depth > 0 => {
+                let mut entries: Vec<_> = object.iter().collect();
+                entries.sort_by_key(|(key, _)| *key);
+                self.bytes.push(OBJECT);
+                self.bytes.extend_from_slice(&entries.len().to_le_bytes());
+                for (key, value) in entries {
+                    self.data(TEXT, key.as_bytes());
+                    self.other(value, depth - 1);
+                }
+            }
+            _ => self.bytes.push(NULL),
+        }
+    }
+
+    /// A float that is an integer is that integer.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "bounds are checked"
+    )]
+    fn float(&mut self, float: f64) {
+        // 2^63 and 2^64; the integers below them are exact as floats.
+        const I64_END: f64 = 9_223_372_036_854_775_808.0;
+        const U64_END: f64 = 18_446_744_073_709_551_616.0;
+        if float.trunc() != float || float.is_infinite() {
+            let bits = if float.is_nan() { f64::NAN } else { float }.to_bits();
+            self.number(FLOAT, bits);
+        } else if (-I64_END..I64_END).contains(&float) {
+            self.number(INTEGER, (float as i64).cast_unsigned());
+        } else if (0.0..U64_END).contains(&float) {
+            self.number(LARGE_INTEGER, float as u64);
+        } else {
+            self.number(FLOAT, float.to_bits());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{Value, ValueRef, literal};
+
+    use super::{KeyBuffer, LONGEST};
+
+    fn key(buffer: &mut KeyBuffer, values: &[Option<&Value<'_>>]) -> Vec<u8> {
+        buffer.clear();
+        values.iter().for_each(|value| buffer.push(value.map(ValueRef::from)));
+        buffer.key().to_vec()
+    }
+
+    #[test]
+    #[expect(clippy::cast_precision_loss, reason = "that is what is tested")]
+    fn keys_are_equal_exactly_where_values_are() {
+        let values = [
+            literal!(null),
+            literal!(true),
+            literal!(false),
+            literal!(0),
+            literal!(-0.0),
+            literal!(1),
+            literal!(1.0),
+            literal!(1.5),
+            literal!(-1),
+            literal!(f64::NAN),
+            literal!(-f64::NAN),
+            literal!(f64::INFINITY),
+            literal!(i64::MIN),
+            literal!(i64::MIN as f64),
+            literal!(i64::MAX),
+            literal!(i64::MAX as f64),
+            literal!(i64::MAX as u64 + 1),
+            literal!(u64::MAX),
+            literal!(u64::MAX as f64),
+            literal!(1e300),
+            literal!("1"),
+            literal!(""),
+            Value::Bytes(b"1".to_vec().into()),
+            literal!([]),
+            literal!([1]),
+            literal!([1.0, null]),
+            literal!({}),
+            literal!({ "a": 1, "b": [2] }),
+            literal!({ "b": [2.0], "a": 1 }),
+            literal!({ "a": 1, "b": [3] }),
+        ];
+        let mut buffer = KeyBuffer::new();
+        for a in &values {
+            for b in &values {
+                let keys = (key(&mut buffer, &[Some(a)]), key(&mut buffer, &[Some(b)]));
+                assert_eq!(keys.0 == keys.1, a == b, "{a:?} and {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_do_not_run_into_one_another_and_missing_ones_count() {
+        let (a, ab, b, bc, c) = ("a".into(), "ab".into(), "b".into(), "bc".into(), "c".into());
+        let (null, nested) = (literal!(null), literal!(["a", "b"]));
+        let mut buffer = KeyBuffer::new();
+        let keys = [
+            &[Some(&ab), Some(&c)][..],
+            &[Some(&a), Some(&bc)],
+            &[Some(&a), Some(&b)],
+            &[Some(&nested)],
+            &[Some(&a), None],
+            &[None, Some(&a)],
+            &[Some(&a), Some(&null)],
+            &[Some(&a)],
+            &[],
+        ]
+        .map(|values| key(&mut buffer, values));
+        for (position, a) in keys.iter().enumerate() {
+            assert!(!keys[..position].contains(a), "key {position}");
+        }
+    }
+
+    #[test]
+    fn a_long_key_is_shortened_and_still_tells_values_apart() {
+        let mut buffer = KeyBuffer::new();
+        let long = |last: char| Value::from("x".repeat(10_000) + &last.to_string());
+        let keys = ['a', 'b', 'a'].map(|last| key(&mut buffer, &[Some(&long(last))]));
+        assert!(keys.iter().all(|key| key.len() == LONGEST));
+        assert!(keys[0] == keys[2] && keys[0] != keys[1]);
+    }
+}

@@ -1,0 +1,145 @@
+//! The operator `route`: the first condition that an event meets picks its port.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{Batch, Operator, Output, Result, Verdict};
+
+use super::{
+    BuiltIn,
+    condition::{self, Condition},
+};
+use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
+
+/// Sends each event by the port of the first rule whose condition it meets.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "route")]
+pub(super) struct Config {
+    /// The rules, tried in this order.
+    rules: Vec<Rule>,
+    /// The port of events that meet none of the conditions.
+    #[serde(default = "out")]
+    default: String,
+}
+
+/// Where the events go that meet a condition.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    /// The condition.
+    when: condition::Config,
+    /// The port, which links name as `PIPELINE/PORT`.
+    port: String,
+}
+
+fn out() -> String {
+    OUT.to_owned()
+}
+
+impl Config {
+    /// The ports beside `out`, in the order that they are first named.
+    fn named(&self) -> Vec<String> {
+        let mut named: Vec<String> = Vec::new();
+        let ports = self.rules.iter().map(|rule| &rule.port).chain([&self.default]);
+        for port in ports.filter(|port| *port != OUT) {
+            if !named.contains(port) {
+                named.push(port.clone());
+            }
+        }
+        named
+    }
+}
+
+pub(super) struct Route {
+    rules: Vec<(Condition, Verdict)>,
+    default: Verdict,
+}
+
+impl BuiltIn for Route {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, String> {
+        let ports = config.named();
+        let verdict = |name: &str| {
+            if matches!(name, ERR | IN) {
+                return Err(format!("`{name}` is a port of its own; take another name"));
+            }
+            if !is_valid_name(name) {
+                return Err(format!("`{name}` cannot be the name of a port; {NAME_FORM}"));
+            }
+            let position = ports.iter().position(|port| port == name);
+            let Some(position) = position else { return Ok(Verdict::Keep) };
+            u16::try_from(position).map(Verdict::Port).map_err(|_| "too many ports".to_owned())
+        };
+        let default = verdict(&config.default).map_err(|error| format!("default: {error}"))?;
+        let rules = config.rules.into_iter().enumerate().map(|(position, rule)| {
+            let condition = rule.when.compile();
+            let condition =
+                condition.map_err(|error| format!("rules[{position}].when: {error}"))?;
+            let verdict = verdict(&rule.port);
+            Ok((condition, verdict.map_err(|error| format!("rules[{position}].port: {error}"))?))
+        });
+        Ok(Self { rules: rules.collect::<Result<_, String>>()?, default })
+    }
+
+    fn ports(config: &Config) -> Vec<String> {
+        config.named()
+    }
+}
+
+impl Operator for Route {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |batch, position| {
+            let event = &batch.events()[position];
+            let met = self.rules.iter().find(|(condition, _)| condition.holds(batch, event));
+            met.map_or(&self.default, |(_, verdict)| verdict).clone()
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value as Json, json};
+
+    use crate::operator::testing::{Bench, batch, refused};
+
+    fn rule(level: &str, port: &str) -> Json {
+        json!({ "when": { "field": "level", "equals": level }, "port": port })
+    }
+
+    fn events() -> Vec<Json> {
+        ["warn", "error", "info", "debug"].map(|level| json!({ "level": level })).into()
+    }
+
+    #[test]
+    fn the_first_rule_that_an_event_meets_picks_its_port() {
+        let any = json!({ "when": { "field": "level", "starts_with": "e" }, "port": "rest" });
+        let rules = [rule("error", "bad"), rule("info", "out"), rule("warn", "bad"), any];
+        let mut route = Bench::new("route", json!({ "rules": rules }));
+        let mut all = events();
+        all.extend([json!({ "level": "else" }), json!({}), json!(17)]);
+        let ran = route.process(batch(&all));
+        assert_eq!(ran.port("bad"), [r#"{"level":"warn"}"#, r#"{"level":"error"}"#]);
+        assert_eq!(ran.port("rest"), [r#"{"level":"else"}"#]);
+        assert_eq!(ran.out, [r#"{"level":"info"}"#, r#"{"level":"debug"}"#, "{}", "17"]);
+        assert_eq!((ran.discarded, ran.rejected.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_meets_no_rule_leaves_by_the_default_port() {
+        let config = json!({ "rules": [rule("warn", "out")], "default": "other" });
+        let ran = Bench::new("route", config).process(batch(&events()));
+        assert_eq!(ran.out, [r#"{"level":"warn"}"#]);
+        assert_eq!(ran.port("other").len(), 3);
+    }
+
+    #[test]
+    fn a_bad_rule_is_named() {
+        let bad = json!({ "when": { "field": "a" }, "port": "p" });
+        let error = refused("route", &json!({ "rules": [rule("warn", "p"), bad] }));
+        assert!(error.starts_with("rules[1].when: field `a`"), "{error}");
+        let error = refused("route", &json!({ "rules": [rule("warn", "err")] }));
+        assert!(error.starts_with("rules[0].port: `err`"), "{error}");
+    }
+}

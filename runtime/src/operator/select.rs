@@ -1,0 +1,110 @@
+//! The operator `select`: keeps, drops and renames fields.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{
+    Batch, Operator, Output, Path, Result, Verdict,
+    abi::{batch::Selection, value::PathError},
+};
+
+use super::BuiltIn;
+
+/// Keeps, drops and renames fields of events that are objects, in this order. Fields are written
+/// as the keys that lead to them, such as `host.name`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "select")]
+pub(super) struct Config {
+    /// The fields that stay. Unless given, all do.
+    keep: Option<Vec<String>>,
+    /// Fields that go, out of what stays.
+    #[serde(default)]
+    drop: Vec<String>,
+    /// Fields by their names so far, and their new names. They need not be among those that stay.
+    #[serde(default)]
+    rename: BTreeMap<String, String>,
+}
+
+pub(super) struct Select(Selection);
+
+impl BuiltIn for Select {
+    type Config = Config;
+
+    fn new(config: Config) -> std::result::Result<Self, String> {
+        let path = |name: &str, text: &String| {
+            text.parse::<Path>().map_err(|error: PathError| format!("{name}: `{text}`: {error}"))
+        };
+        let paths = |name: &str, texts: &[String]| {
+            texts.iter().map(|text| path(name, text)).collect::<std::result::Result<Vec<_>, _>>()
+        };
+        if config.keep.is_none() && config.drop.is_empty() && config.rename.is_empty() {
+            return Err("expected at least one of `keep`, `drop` and `rename`".to_owned());
+        }
+        let keep = config.keep.map(|keep| paths("keep", &keep)).transpose()?;
+        let drop = paths("drop", &config.drop)?;
+        let rename = config
+            .rename
+            .iter()
+            .map(|(from, to)| Ok::<_, String>((path("rename", from)?, path("rename", to)?)));
+        let rename = rename.collect::<std::result::Result<Vec<_>, _>>()?;
+        let selection = Selection::new(keep.as_deref(), &drop, &rename);
+        selection.map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl Operator for Select {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |batch, position| match batch.select(position, &mut self.0) {
+            Ok(()) => Verdict::Keep,
+            Err(error) => Verdict::Reject(error),
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::operator::testing::{Bench, batch, refused};
+
+    #[test]
+    fn fields_are_kept_dropped_and_renamed_and_missing_ones_do_not_matter() {
+        let config = json!({
+            "keep": ["level", "host"],
+            "drop": ["host.ip"],
+            "rename": { "msg": "message", "host.name": "hostname" },
+        });
+        let events = [
+            json!({ "level": 1, "msg": "m", "host": { "ip": "i", "name": "n", "os": "o" }, "x": 1 }),
+            json!({ "x": 1 }),
+        ];
+        let ran = Bench::new("select", config).process(batch(&events));
+        let first = r#"{"host":{"os":"o"},"level":1,"hostname":"n","message":"m"}"#;
+        assert_eq!(ran.out, [first, "{}"]);
+    }
+
+    #[test]
+    fn what_is_no_object_is_rejected() {
+        let mut select = Bench::new("select", json!({ "drop": ["a"] }));
+        let ran = select.process(batch(&[json!([1]), json!({ "a": 1 }), json!(null)]));
+        assert_eq!(ran.out, ["{}"]);
+        assert_eq!(ran.rejected.len(), 2);
+        assert!(ran.rejected[0].ends_with("found an array"), "{ran:?}");
+    }
+
+    #[test]
+    fn a_bad_selection_says_what_is_wrong() {
+        for (config, expected) in [
+            (json!({}), "at least one of `keep`, `drop` and `rename`"),
+            (json!({ "keep": ["a..b"] }), "keep: `a..b`: invalid path"),
+            (json!({ "drop": ["a[0]"] }), "`a[0]`: expected the keys"),
+            (json!({ "rename": { "a": "c", "b": "c.d" } }), "both are new names"),
+        ] {
+            let error = refused("select", &config);
+            assert!(error.contains(expected), "{config}: {error}");
+        }
+    }
+}

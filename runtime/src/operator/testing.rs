@@ -1,0 +1,112 @@
+//! What the tests of operators share.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value as Json;
+use tremor_pdk::{Batch, Operator, Output, Value};
+
+use super::{operator, ports};
+
+/// A batch of these payloads, whose events came in at 0 ns.
+pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
+    let mut batch = Batch::new();
+    for event in events {
+        batch.push_value(0, event).unwrap();
+    }
+    batch
+}
+
+/// A batch of these payloads, each with its time in ns.
+pub(super) fn timed<T: Serialize>(events: &[(u64, T)]) -> Batch {
+    let mut batch = Batch::new();
+    for (time, event) in events {
+        batch.push_value(0, event).unwrap();
+        batch.events_mut().last_mut().unwrap().ingest_ns = *time;
+    }
+    batch
+}
+
+/// A batch of events with this metadata and time, whose payload is their position.
+pub(super) fn with_metadata(events: &[(u64, Value<'static>)]) -> Batch {
+    let mut batch = Batch::new();
+    for (position, (time, metadata)) in events.iter().enumerate() {
+        batch.push_value(0, &position).unwrap();
+        batch.set_metadata(metadata.clone());
+        batch.events_mut().last_mut().unwrap().ingest_ns = *time;
+    }
+    batch
+}
+
+/// What came of a call, payloads as JSON.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) out: Vec<String>,
+    pub(super) ports: BTreeMap<String, Vec<String>>,
+    /// The errors.
+    pub(super) rejected: Vec<String>,
+    pub(super) discarded: usize,
+}
+
+impl Ran {
+    pub(super) fn port(&self, name: &str) -> &[String] {
+        self.ports.get(name).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// An operator as a pipeline has it.
+pub(super) struct Bench {
+    pub(super) operator: Box<dyn Operator>,
+    ports: Vec<String>,
+    output: Output,
+}
+
+impl Bench {
+    pub(super) fn new(name: &str, config: Json) -> Self {
+        let operator = operator(name, &config).unwrap();
+        Self { operator, ports: ports(name, &config).unwrap(), output: Output::new() }
+    }
+
+    pub(super) fn process(&mut self, mut batch: Batch) -> Ran {
+        self.operator.process(&mut batch, &mut self.output).unwrap();
+        self.ran(&batch)
+    }
+
+    pub(super) fn on_time(&mut self, now: u64) -> Ran {
+        let mut batch = Batch::new();
+        self.operator.on_time(now, &mut batch, &mut self.output).unwrap();
+        self.ran(&batch)
+    }
+
+    pub(super) fn on_drain(&mut self) -> Ran {
+        let mut batch = Batch::new();
+        self.operator.on_drain(&mut batch, &mut self.output).unwrap();
+        self.ran(&batch)
+    }
+
+    fn ran(&mut self, batch: &Batch) -> Ran {
+        batch.validate().unwrap();
+        let mut ports: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for out in self.output.take_ports() {
+            let name = self.ports[usize::from(out.port)].clone();
+            ports.entry(name).or_default().extend(texts(&out.batch));
+        }
+        let rejected = self.output.take_rejected();
+        Ran {
+            out: texts(batch),
+            ports,
+            rejected: rejected.iter().map(|rejected| rejected.error.to_string()).collect(),
+            discarded: self.output.take_discarded(),
+        }
+    }
+}
+
+fn texts(batch: &Batch) -> Vec<String> {
+    let text = |event| batch.value(event).map_or_else(String::new, |value| value.to_string());
+    batch.events().iter().map(text).collect()
+}
+
+/// Why an operator cannot be made of this configuration.
+pub(super) fn refused(name: &str, config: &Json) -> String {
+    operator(name, config).err().expect("a bad configuration")
+}

@@ -1,0 +1,249 @@
+//! The operator `window`: turns the events of a window into one event a group.
+
+mod aggregate;
+mod config;
+
+use tremor_pdk::{Batch, Error, Event, Object, Operator, Output, Result, Value, Verdict};
+
+use self::{
+    aggregate::State,
+    config::{Column, Config},
+};
+use super::{
+    BuiltIn,
+    bounded::{Bounded, Evictions, Found, Slot},
+    field::Field,
+    key::KeyBuffer,
+};
+
+/// What a window ends by.
+#[derive(Clone, Copy)]
+enum Size {
+    /// So many ns.
+    Time(u64),
+    /// So many events of one group.
+    Events(u64),
+}
+
+struct Group {
+    /// The values of the fields that it is made by.
+    by: Box<[Value<'static>]>,
+    states: Box<[State]>,
+    events: u64,
+    /// Times of the first and the last event, in ns since the Unix epoch.
+    first: u64,
+    last: u64,
+}
+
+pub(super) struct Windows {
+    size: Size,
+    by: Vec<Field>,
+    columns: Vec<Column>,
+    key: KeyBuffer,
+    /// In the order of their first events.
+    groups: Bounded<Group>,
+    evictions: Evictions,
+    /// Where the open window of time begins, or the last one ended; in ns since the Unix epoch.
+    /// Events before it are late.
+    begin: u64,
+    /// What is emitted by the call at hand: events with their times.
+    rows: Vec<(u64, Value<'static>)>,
+}
+
+const LATE: Verdict = Verdict::Port(0);
+
+impl BuiltIn for Windows {
+    type Config = Config;
+
+    fn new(config: Config) -> std::result::Result<Self, String> {
+        let size = match (config.every, config.events) {
+            (Some(every), None) => Size::Time(every.ns()),
+            (None, Some(events)) => Size::Events(events.get()),
+            _ => return Err("expected exactly one of `every` and `events`".to_owned()),
+        };
+        let columns =
+            config.aggregates.into_iter().map(|(name, aggregate)| aggregate.compile(name));
+        Ok(Self {
+            size,
+            by: config.by,
+            columns: columns.collect::<std::result::Result<_, _>>()?,
+            key: KeyBuffer::new(),
+            groups: Bounded::new(config.max_groups.get()),
+            evictions: Evictions::default(),
+            begin: 0,
+            rows: Vec::new(),
+        })
+    }
+
+    fn ports(_: &Config) -> Vec<String> {
+        vec!["late".to_owned()]
+    }
+}
+
+impl Operator for Windows {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |batch, position| self.take(batch, &batch.events()[position]));
+        if !self.rows.is_empty() && output.rejected().is_empty() {
+            // The buffers of what went in need not travel with what goes out.
+            *batch = Batch::new();
+        }
+        self.emit(batch)
+    }
+
+    fn due(&self) -> Option<u64> {
+        match self.size {
+            Size::Time(length) if self.groups.len() > 0 => Some(self.begin.saturating_add(length)),
+            _ => None,
+        }
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        if self.due().is_some_and(|due| due <= now) {
+            self.close(false);
+        }
+        self.emit(batch)
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.close(true);
+        self.emit(batch)
+    }
+}
+
+impl Windows {
+    /// Takes an event in.
+    fn take(&mut self, batch: &Batch, event: &Event) -> Verdict {
+        if let Err(error) = self.check(batch, event) {
+            return Verdict::Reject(error);
+        }
+        if let Size::Time(length) = self.size {
+            let now = event.ingest_ns;
+            if now < self.begin {
+                return LATE;
+            }
+            if now - self.begin >= length {
+                self.close(false);
+                self.begin = now - now % length;
+            }
+        }
+        let slot = self.group(batch, event);
+        let group = self.groups.get_mut(slot);
+        group.events += 1;
+        group.last = event.ingest_ns;
+        for (column, state) in self.columns.iter().zip(&mut group.states) {
+            match column.value(batch, event) {
+                Some(value) => column.function.add(state, value),
+                None => {}
+            }
+        }
+        if matches!(self.size, Size::Events(events) if group.events >= events) {
+            let group = self.groups.remove(slot);
+            self.push_row(group, false);
+        }
+        // It has become a part of another.
+        Verdict::Discard
+    }
+
+    /// Whether all aggregates can take the event in: it counts in all of them or in none.
+    fn check(&self, batch: &Batch, event: &Event) -> Result<()> {
+        for column in &self.columns {
+            let Some(value) = column.value(batch, event) else { continue };
+            column.function.check(value).map_err(|expected| {
+                let (name, field) = (&column.name, column.field.as_ref());
+                let field = field.map(|field| format!(" at `{field}`")).unwrap_or_default();
+                Error::bad_data(format_args!(
+                    "the aggregate `{name}` expected {expected}{field}, found {value}"
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The group of an event, opened where there was none.
+    fn group(&mut self, batch: &Batch, event: &Event) -> Slot {
+        self.key.clear();
+        self.by.iter().for_each(|field| self.key.push(field.get(batch, event)));
+        let (by, columns) = (&self.by, &self.columns);
+        let value = |field: &Field| field.get(batch, event).map(|value| value.to_value());
+        let found = self.groups.find_or_insert(self.key.key(), || Group {
+            by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
+            states: columns.iter().map(Column::begin).collect(),
+            events: 0,
+            first: event.ingest_ns,
+            last: event.ingest_ns,
+        });
+        match found {
+            Found::Known(slot) => slot,
+            Found::New(slot, evicted) => {
+                if let Some(group) = evicted {
+                    self.evictions.count("window", "raise `max_groups`");
+                    self.push_row(group, true);
+                }
+                slot
+            }
+        }
+    }
+
+    /// Ends the window of all groups.
+    fn close(&mut self, is_partial: bool) {
+        if self.groups.len() == 0 {
+            return;
+        }
+        while let Some(group) = self.groups.pop_oldest() {
+            self.push_row(group, is_partial);
+        }
+        if let Size::Time(length) = self.size {
+            self.begin = self.begin.saturating_add(length);
+        }
+    }
+
+    fn push_row(&mut self, group: Group, is_partial: bool) {
+        let (start, end) = match self.size {
+            Size::Time(length) => (self.begin, self.begin.saturating_add(length)),
+            Size::Events(_) => (group.first, group.last),
+        };
+        let mut window = Object::with_capacity(4);
+        window.insert("start", start);
+        window.insert("end", end);
+        window.insert("events", group.events);
+        if is_partial {
+            window.insert("partial", true);
+        }
+        let mut row = Object::with_capacity(2 + self.columns.len());
+        row.insert("window", Value::Object(window));
+        if !self.by.is_empty() {
+            let mut by = Object::with_capacity(self.by.len());
+            for (field, value) in self.by.iter().zip(group.by) {
+                by.insert(field.to_string(), value);
+            }
+            row.insert("group", Value::Object(by));
+        }
+        for (column, state) in self.columns.iter().zip(group.states) {
+            row.insert(column.name.clone(), column.function.end(state));
+        }
+        self.rows.push((end, Value::Object(row)));
+    }
+
+    fn emit(&mut self, batch: &mut Batch) -> Result<()> {
+        for (time, row) in self.rows.drain(..) {
+            batch.push_value(0, &row)?;
+            if let Some(event) = batch.events_mut().last_mut() {
+                event.ingest_ns = time;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Column {
+    /// What an event has for this aggregate.
+    fn value<'b>(&self, batch: &'b Batch, event: &Event) -> Option<tremor_pdk::ValueRef<'b>> {
+        match &self.field {
+            Some(field) => field.get(batch, event).filter(|value| !value.is_null()),
+            None => Some(tremor_pdk::ValueRef::NULL),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use tremor_pdk::{Operator as _, Output};
+
+use super::{Config, Windows};
+use crate::operator::{
+    BuiltIn,
+    testing::{Bench, Ran, batch, refused, timed},
+};
+
+const MS: u64 = 1_000_000;
+
+fn parsed(texts: &[String]) -> Vec<Json> {
+    texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
+}
+
+fn counting(config: Json) -> Bench {
+    let mut whole = json!({ "aggregates": { "n": { "function": "count" } } });
+    whole.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+    Bench::new("window", whole)
+}
+
+/// Times in ms, and a group each.
+fn at(window: &mut Bench, events: &[(u64, &str)]) -> Ran {
+    let events: Vec<_> = events.iter().map(|(ms, by)| (ms * MS, json!({ "by": by }))).collect();
+    window.process(timed(&events))
+}
+
+/// Start and end in ms, group and count of each row.
+fn rows(texts: &[String]) -> Vec<(u64, u64, String, u64)> {
+    let row = |row: Json| {
+        let time = |key: &str| row["window"][key].as_u64().unwrap() / MS;
+        let by = row["group"]["by"].as_str().unwrap_or("-").to_owned();
+        assert_eq!(row["window"]["events"], row["n"]);
+        (time("start"), time("end"), by, row["n"].as_u64().unwrap())
+    };
+    parsed(texts).into_iter().map(row).collect()
+}
+
+fn row(start: u64, end: u64, by: &str, n: u64) -> (u64, u64, String, u64) {
+    (start, end, by.to_owned(), n)
+}
+
+#[test]
+fn a_window_of_time_emits_one_event_a_group_when_the_next_begins() {
+    let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
+    let ran = at(&mut window, &[(12, "a"), (13, "b"), (19, "a")]);
+    assert_eq!((ran.out.len(), ran.discarded), (0, 3));
+    let ran = at(&mut window, &[(20, "b"), (55, "a")]);
+    let expected = [row(10, 20, "a", 2), row(10, 20, "b", 1), row(20, 30, "b", 1)];
+    assert_eq!(rows(&ran.out), expected, "an event on the edge belongs to the next window");
+    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 1)]);
+}
+
+#[test]
+fn without_events_a_window_ends_when_its_time_has_come() {
+    let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
+    assert_eq!(window.operator.due(), None);
+    at(&mut window, &[(12, "a")]);
+    assert_eq!(window.operator.due(), Some(20 * MS));
+    assert!(window.on_time(20 * MS - 1).out.is_empty());
+    assert_eq!(rows(&window.on_time(20 * MS).out), [row(10, 20, "a", 1)]);
+    assert_eq!(window.operator.due(), None);
+    let ran = at(&mut window, &[(19, "a"), (20, "a")]);
+    assert_eq!((ran.port("late").len(), ran.discarded), (1, 1), "the window was over");
+}
+
+#[test]
+fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late() {
+    let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
+    let ran = at(&mut window, &[(50, "a"), (49, "b"), (50, "a"), (0, "b"), (59, "a")]);
+    assert_eq!(ran.port("late"), [r#"{"by":"b"}"#, r#"{"by":"b"}"#]);
+    assert_eq!(ran.discarded, 3);
+    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 3)]);
+}
+
+#[test]
+fn the_last_window_that_there_can_be_does_not_overflow() {
+    let mut window = counting(json!({ "every": "10ms" }));
+    let ran = window.process(timed(&[(u64::MAX, json!(1)), (u64::MAX, json!(2))]));
+    assert_eq!(ran.discarded, 2);
+    assert_eq!(window.operator.due(), Some(u64::MAX));
+    assert_eq!(window.on_time(u64::MAX).out.len(), 1);
+}
+
+#[test]
+fn a_window_of_events_ends_group_by_group() {
+    let mut window = counting(json!({ "events": 2, "by": ["by"] }));
+    let ran = at(&mut window, &[(5, "a"), (7, "b"), (6, "a"), (1, "a"), (0, "b")]);
+    assert_eq!(rows(&ran.out), [row(5, 6, "a", 2), row(7, 0, "b", 2)]);
+    assert_eq!((ran.discarded, window.operator.due()), (5, None));
+    let rest = window.on_drain();
+    assert_eq!(rows(&rest.out), [row(1, 1, "a", 1)]);
+    assert_eq!(parsed(&rest.out)[0]["window"]["partial"], true);
+}
+
+#[test]
+fn groups_are_values_of_any_kind_and_missing_ones_too() {
+    let config = json!({
+        "events": 2,
+        "by": ["a.b", "%class"],
+        "aggregates": { "last": { "function": "last", "field": "n" } },
+    });
+    let mut window = Bench::new("window", config);
+    let events = [
+        json!({ "a": { "b": [1] }, "n": 1 }),
+        json!({ "n": 2 }),
+        json!({ "a": { "b": [1.0] }, "n": 3 }),
+        json!({ "a": "text", "n": 4 }),
+    ];
+    let ran = window.process(batch(&events));
+    let groups: Vec<_> =
+        parsed(&ran.out).iter().map(|row| (row["group"].clone(), row["last"].clone())).collect();
+    let expected = [
+        (json!({ "a.b": [1], "%class": null }), json!(3)),
+        (json!({ "a.b": null, "%class": null }), json!(4)),
+    ];
+    assert_eq!(groups, expected);
+}
+
+#[test]
+fn fields_that_are_missing_do_not_count_and_wrong_types_are_rejected_as_a_whole() {
+    let config = json!({
+        "events": 3,
+        "aggregates": {
+            "n": { "function": "count" },
+            "with_a": { "function": "count", "field": "a" },
+            "sum": { "function": "sum", "field": "a" },
+            "took": { "function": "percentiles", "field": "took", "at": [50, 99.9], "scale": 10 },
+        },
+    });
+    let mut window = Bench::new("window", config);
+    let events = [
+        json!({ "a": 1, "took": 0.5 }),
+        json!({ "a": "1", "took": 1 }),
+        json!({ "a": null }),
+        json!({ "a": 2, "took": -1 }),
+        json!({ "a": 2 }),
+    ];
+    let ran = window.process(batch(&events));
+    let expected = json!({
+        "window": { "start": 0, "end": 0, "events": 3 },
+        "n": 3, "with_a": 2, "sum": 3, "took": { "p50": 0.5, "p99.9": 0.5 },
+    });
+    assert_eq!(parsed(&ran.out), [expected]);
+    assert_eq!(ran.discarded, 3);
+    assert!(ran.rejected[0].contains("`sum` expected a finite number at `a`, found \"1\""));
+    assert!(ran.rejected[1].contains("`took` expected a number that is not negative"));
+}
+
+#[test]
+fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
+    let config = json!({
+        "every": "1s", "by": [""], "max_groups": 1_000,
+        "aggregates": { "n": { "function": "count" } },
+    });
+    let mut window = Windows::new(serde_json::from_value::<Config>(config).unwrap()).unwrap();
+    let mut emitted = 0;
+    for round in 0..100_u64 {
+        let events: Vec<_> = (0..1_000).map(|number| (0, round * 1_000 + number)).collect();
+        let mut batch = timed(&events);
+        window.process(&mut batch, &mut Output::new()).unwrap();
+        emitted += batch.len();
+    }
+    assert_eq!((emitted, window.groups.len()), (99_000, 1_000));
+    assert_eq!(window.evictions.total(), 99_000);
+}
+
+#[test]
+fn a_bad_configuration_says_what_is_wrong() {
+    let with = |aggregate: Json| json!({ "events": 1, "aggregates": { "x": aggregate } });
+    for (config, expected) in [
+        (json!({ "aggregates": {} }), "exactly one of `every` and `events`"),
+        (json!({ "every": "1s", "events": 1, "aggregates": {} }), "exactly one of"),
+        (json!({ "every": "1", "aggregates": {} }), "no length of time"),
+        (with(json!({ "function": "sum" })), "aggregates.x: expected the `field`"),
+        (with(json!({ "function": "median", "field": "a" })), "unknown variant `median`"),
+        (with(json!({ "function": "sum", "field": "a", "at": [1] })), "are for `percentiles`"),
+        (with(json!({ "function": "percentiles", "field": "a", "at": [101] })), "at most 100"),
+        (with(json!({ "function": "percentiles", "field": "a", "scale": 0 })), "above 0"),
+        (
+            json!({ "events": 1, "aggregates": { "group": { "function": "count" } } }),
+            "aggregates.group: the emitted event has a key of this name",
+        ),
+    ] {
+        let error = refused("window", &config);
+        assert!(error.contains(expected), "{config}: {error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn with_times_in_order_every_event_is_in_the_window_of_its_time(
+        steps in prop::collection::vec((0..15u64, 0..3u64), 0..100),
+        length in 1..20u64,
+        cut in 1..10usize,
+    ) {
+        let config = json!({
+            "every": format!("{length}ms"), "by": ["by"],
+            "aggregates": {
+                "n": { "function": "count" },
+                "sum": { "function": "sum", "field": "n" },
+                "first": { "function": "first", "field": "n" },
+                "last": { "function": "last", "field": "n" },
+            },
+        });
+        let mut window = Bench::new("window", config);
+        let (mut now, mut events) = (0, Vec::new());
+        let mut expected: BTreeMap<(u64, u64), Vec<u64>> = BTreeMap::new();
+        for (n, (step, by)) in (0_u64..).zip(steps) {
+            now += step;
+            expected.entry((now / length, by)).or_default().push(n);
+            events.push((now * MS, json!({ "by": by, "n": n })));
+        }
+        let mut found = BTreeMap::new();
+        let mut texts = Vec::new();
+        for events in events.chunks(cut) {
+            texts.extend(window.process(timed(events)).out);
+        }
+        texts.extend(window.on_drain().out);
+        for row in parsed(&texts) {
+            let number = |value: &Json| value.as_u64().unwrap();
+            let key = (number(&row["window"]["start"]) / MS / length, number(&row["group"]["by"]));
+            let values = ["n", "sum", "first", "last"].map(|name| number(&row[name]));
+            prop_assert!(found.insert(key, values).is_none(), "a window twice");
+        }
+        let expected: BTreeMap<_, _> = expected
+            .into_iter()
+            .map(|(key, n)| (key, [n.len() as u64, n.iter().sum(), n[0], n[n.len() - 1]]))
+            .collect();
+        prop_assert_eq!(found, expected);
+    }
+}

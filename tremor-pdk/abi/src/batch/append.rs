@@ -1,0 +1,298 @@
+//! Moving events from one batch to another.
+
+use std::ops::Range;
+
+use super::{Batch, Event, PayloadKind, Span, event::METADATA_IN_NODES, fill::narrow};
+use crate::{
+    ByteBuffer, NodeBuffer,
+    document::{Node, NodeKind},
+    value::Value,
+};
+
+impl Batch {
+    /// Adds the events of another batch behind those of this one, with all that belongs to them.
+    /// Only what they refer to is copied, not the whole of the other's buffers; edited values are
+    /// moved.
+    ///
+    /// Each event takes one pass over its nodes and one copy of its bytes, where its text lies
+    /// together as a codec leaves it.
+    ///
+    /// # Panics
+    /// Where the batch would reach 4 GiB.
+    pub fn append(&mut self, mut from: Self) {
+        let values = narrow(self.values.len());
+        self.values.extend(std::mem::take(&mut from.values));
+        let mut events = std::mem::take(&mut self.events);
+        let (bytes, nodes) = self.buffers_mut();
+        let mut copy = Copy { from: &from, bytes, nodes };
+        events.extend(from.events.iter().map(|event| copy.event(event, values)));
+        self.events = events;
+    }
+
+    /// How much of the batch's memory an event takes, in bytes: what it was decoded from, where
+    /// that is known, and otherwise its raw payload, or the text and data of its value and 16 for
+    /// each value in it.
+    pub fn size_of(&self, event: &Event) -> usize {
+        let original = self.original(event).len();
+        if original > 0 {
+            return original;
+        }
+        match event.kind {
+            PayloadKind::DOCUMENT => {
+                let nodes = subtree(self.nodes(), event.payload.start);
+                self.nodes()[nodes].iter().map(node_size).sum()
+            }
+            PayloadKind::VALUE => {
+                self.values.get(event.payload.start as usize).map_or(0, value_size)
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn node_size(node: &Node) -> usize {
+    size_of::<Node>() + data(node).map_or(0, |data| data.len())
+}
+
+fn value_size(value: &Value<'_>) -> usize {
+    size_of::<Node>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.as_slice().len(),
+            Value::Array(array) => array.iter().map(value_size).sum(),
+            Value::Object(object) => {
+                let pair = |(key, value): (&crate::value::Str<'_>, &Value<'_>)| {
+                    size_of::<Node>() + key.len() + value_size(value)
+                };
+                object.iter().map(pair).sum()
+            }
+            _ => 0,
+        }
+}
+
+/// The nodes of the value at `root`; what a forged one says of itself ends with the nodes there
+/// are.
+fn subtree(nodes: &[Node], root: u32) -> Range<usize> {
+    let root = (root as usize).min(nodes.len());
+    let span = nodes.get(root).map_or(0, |node| node.span().max(1));
+    let end = root.saturating_add(usize::try_from(span).unwrap_or(usize::MAX));
+    root..end.min(nodes.len())
+}
+
+/// The bytes that a node refers to.
+fn data(node: &Node) -> Option<Range<usize>> {
+    if !matches!(node.kind(), NodeKind::STRING | NodeKind::BYTES) {
+        return None;
+    }
+    let start = usize::try_from(node.payload()).ok()?;
+    Some(start..start.checked_add(node.len() as usize)?)
+}
+
+/// The same node, referring to bytes elsewhere.
+fn moved(node: Node, offset: usize) -> Node {
+    if node.kind() == NodeKind::STRING {
+        Node::key(offset as u64, node.len(), node.fingerprint())
+    } else {
+        Node::bytes(offset as u64, node.len())
+    }
+}
+
+/// Copies events into the buffers of another batch.
+struct Copy<'b> {
+    from: &'b Batch,
+    bytes: &'b mut ByteBuffer,
+    nodes: &'b mut NodeBuffer,
+}
+
+impl Copy<'_> {
+    fn event(&mut self, event: &Event, values: u32) -> Event {
+        let mut new = *event;
+        new.original = self.span(event.original);
+        match event.kind {
+            PayloadKind::RAW => new.payload = self.span(event.payload),
+            PayloadKind::DOCUMENT => {
+                let known = (event.original.range(), new.original.start as usize);
+                new.payload.start = self.document(event.payload.start, Some(known));
+            }
+            PayloadKind::VALUE => new.payload.start += values,
+            _ => {}
+        }
+        if let Some(root) = event.metadata_root() {
+            new.metadata = (self.document(root, None) + 1) | METADATA_IN_NODES;
+        } else if event.metadata != 0 {
+            new.metadata += values;
+        }
+        if event.origin != 0 {
+            new.origin += values;
+        }
+        new
+    }
+
+    fn span(&mut self, span: Span) -> Span {
+        let data = self.from.bytes().get(span.range()).unwrap_or_default();
+        let start = self.bytes.len();
+        self.bytes.extend_from_copy_slice(data);
+        Span { start: narrow(start), len: narrow(data.len()) }
+    }
+
+    /// Copies a value; `known` is a range of bytes that is already there, and where.
+    fn document(&mut self, root: u32, known: Option<(Range<usize>, usize)>) -> u32 {
+        let nodes = &self.from.nodes()[subtree(self.from.nodes(), root)];
+        let (mut start, mut end, mut total) = (usize::MAX, 0, 0);
+        for data in nodes.iter().filter_map(data) {
+            if !data.is_empty() {
+                total += data.len();
+                (start, end) = (start.min(data.start), end.max(data.end));
+            }
+        }
+        let hull = start.min(end)..end;
+        let new = self.nodes.len();
+        let known = known.filter(|(known, _)| known.start <= hull.start && hull.end <= known.end);
+        let known = known.or_else(|| self.hull(hull, total));
+        self.nodes.reserve(nodes.len());
+        for node in nodes {
+            let node = match (data(node), &known) {
+                (None, _) => *node,
+                (Some(data), _) if data.is_empty() => moved(*node, 0),
+                (Some(data), Some((from, to))) => moved(*node, data.start - from.start + to),
+                (Some(data), None) => {
+                    let start = self.bytes.len();
+                    // What is not there stays out of reach.
+                    match self.from.bytes().get(data) {
+                        Some(data) => {
+                            self.bytes.extend_from_copy_slice(data);
+                            moved(*node, start)
+                        }
+                        None => moved(*node, usize::MAX),
+                    }
+                }
+            };
+            self.nodes.push(node);
+        }
+        narrow(new)
+    }
+
+    /// Copies everything between a value's first and last byte, where most of that is its own.
+    fn hull(&mut self, hull: Range<usize>, total: usize) -> Option<(Range<usize>, usize)> {
+        let data = self.from.bytes().get(hull.clone())?;
+        let start = self.bytes.len();
+        (data.len() / 2 <= total).then(|| {
+            self.bytes.extend_from_copy_slice(data);
+            (hull, start)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Event, Node};
+    use crate::{document::Document, literal};
+
+    fn seen(batch: &Batch) -> Vec<String> {
+        let text = |event: &Event| {
+            let metadata = batch.metadata(event).map(|metadata| metadata.to_string());
+            let original = String::from_utf8_lossy(batch.original(event));
+            let value = batch.value(event).map(|value| value.to_string());
+            format!(
+                "{} {} {} {original} {}",
+                value.unwrap_or_default(),
+                metadata.unwrap_or_default(),
+                batch.origin(event).unwrap_or_default(),
+                event.stream,
+            )
+        };
+        batch.events().iter().map(text).collect()
+    }
+
+    /// Events of every kind, with all that may belong to them.
+    fn mixed(first: u64) -> Batch {
+        let mut batch = Batch::new();
+        batch.push_message(first, b"in place");
+        batch.decode_with(|bytes, nodes, span| {
+            // As a codec that leaves text where it was.
+            let root = u32::try_from(nodes.len()).unwrap();
+            nodes.push(Node::array(2, 3));
+            nodes.push(Node::string((span.start + 3).into(), 5));
+            nodes.push(Node::string(bytes.len() as u64, 0));
+            Ok(root)
+        });
+        batch.push_message(first + 1, b"raw");
+        batch.push_value(first + 2, &literal!({ "a": ["text", 1, { "b": "more" }] })).unwrap();
+        batch.set_metadata(literal!({ "kept": first }));
+        batch.push_value(first + 3, &literal!({ "key": "value" })).unwrap();
+        *batch.value_mut(3).unwrap() = literal!({ "edited": "text" });
+        batch.write_metadata(3, |writer| writer.str("written")).unwrap();
+        batch.end_stream(first + 4);
+        batch.set_origin(1, "here");
+        batch
+    }
+
+    #[test]
+    fn events_of_every_kind_arrive_with_all_that_belongs_to_them() {
+        let mut batch = mixed(0);
+        batch.append(mixed(10));
+        batch.append(mixed(20).part(2..4));
+        let mut expected = seen(&mixed(0));
+        expected.extend(seen(&mixed(10)));
+        expected.extend(seen(&mixed(20).part(2..4)));
+        assert_eq!(seen(&batch), expected);
+        batch.validate().unwrap();
+    }
+
+    #[test]
+    fn a_batch_that_shares_its_buffers_leaves_the_others_alone() {
+        let mut batch = mixed(0);
+        let other = batch.clone();
+        batch.append(mixed(10));
+        assert_eq!(seen(&other), seen(&mixed(0)));
+    }
+
+    #[test]
+    fn only_what_the_events_refer_to_is_copied() {
+        let mut from = Batch::new();
+        let large = "x".repeat(10_000);
+        from.push_value(0, &literal!({ "a": "first" })).unwrap();
+        from.push_value(0, &large).unwrap();
+        let mut batch = Batch::new();
+        batch.append(from.part(0..1));
+        assert_eq!((batch.bytes(), batch.nodes().len()), (&b"afirst"[..], 3));
+    }
+
+    #[test]
+    fn text_that_lies_far_apart_is_copied_piece_by_piece() {
+        let mut from = Batch::new();
+        from.push_message(0, &[b"ab", &[b'-'; 1_000][..], b"cd"].concat());
+        from.decode_with(|_, nodes, _| {
+            nodes.extend([Node::array(2, 3), Node::string(0, 2), Node::string(1_002, 2)]);
+            Ok(0)
+        });
+        from.events_mut()[0].original.len = 0;
+        let mut batch = Batch::new();
+        batch.append(from);
+        assert_eq!(batch.bytes(), b"abcd");
+        assert_eq!(seen(&batch), [r#"["ab","cd"]    0"#]);
+    }
+
+    #[test]
+    fn a_forged_batch_is_as_wrong_as_it_was_and_no_worse() {
+        let mut from = Batch::new();
+        from.push_value(0, &literal!(["a", "b"])).unwrap();
+        let (_, nodes) = from.buffers_mut();
+        nodes[1] = Node::string(u64::MAX - 1, 4);
+        nodes[0] = Node::array(9, u64::MAX);
+        from.events[0].original.start = u32::MAX;
+        from.events[0].original.len = u32::MAX;
+        let mut batch = Batch::new();
+        batch.append(from);
+        assert!(batch.validate().is_err());
+        assert_eq!(Document::new(batch.bytes(), batch.nodes()).root(7).to_string(), "null");
+    }
+
+    #[test]
+    fn the_size_of_an_event_is_what_it_was_decoded_from_or_what_it_holds() {
+        let batch = mixed(0);
+        let sizes: Vec<_> = batch.events().iter().map(|event| batch.size_of(event)).collect();
+        let (structured, edited) = (8 * 16 + 10, 3 * 16 + 10);
+        assert_eq!(sizes, [8, 3, structured, edited, 0]);
+    }
+}
