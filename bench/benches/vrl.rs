@@ -1,0 +1,3 @@
+//! x
+#![allow(unused_crate_dependencies)]
+fn main() {}

@@ -1,0 +1,117 @@
+//! The rules: those of Tremor's throughput benchmark for log events.
+
+use tremor_pdk::{ValueRef, abi::document::Key};
+
+const APPLICATION: Key<'_> = Key::new("application");
+const INDEX_TYPE: Key<'_> = Key::new("index_type");
+const LOGGER_NAME: Key<'_> = Key::new("logger_name");
+const SYSLOG_HOSTNAME: Key<'_> = Key::new("syslog_hostname");
+const TAGS: Key<'_> = Key::new("tags");
+
+/// What is said of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Classification<'a> {
+    /// What it belongs to.
+    pub class: &'static str,
+    /// How many of the class and the dimensions may pass, in events a second.
+    pub rate: i64,
+    /// The text that it is counted by, if it has it.
+    pub dimensions: Option<&'a str>,
+}
+
+/// Classifies an event: by `application`, else by `index_type`, else by a tag, else again by
+/// `index_type`.
+pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
+    let text = |key| event.get_key(key).and_then(ValueRef::as_str);
+    let by = |class, rate, key| Classification { class, rate, dimensions: text(key) };
+
+    let application = text(APPLICATION);
+    let rate = match application {
+        Some("app1") => 1250,
+        Some("app2") => 2500,
+        Some("app3" | "app5") => 18750,
+        Some("app4") => 750,
+        _ => 0,
+    };
+    if rate > 0 {
+        return Classification { class: "applog_app1", rate, dimensions: application };
+    }
+    let index_type = text(INDEX_TYPE);
+    match index_type {
+        Some("applog_app6") => return by("applog_app6", 4500, LOGGER_NAME),
+        Some("syslog_app1") => return by("syslog_app1", 2500, SYSLOG_HOSTNAME),
+        _ => {}
+    }
+    let tags = event.get_key(TAGS).and_then(ValueRef::as_array);
+    if tags.is_some_and(|tags| tags.iter().any(|tag| tag.as_str() == Some("tag1"))) {
+        return by("syslog_app2", 125, SYSLOG_HOSTNAME);
+    }
+    match index_type {
+        Some("syslog_app3") => by("syslog_app3", 1750, SYSLOG_HOSTNAME),
+        Some("syslog_app4") => by("syslog_app4", 7500, SYSLOG_HOSTNAME),
+        Some("syslog_app5") => by("syslog_app5", 125, SYSLOG_HOSTNAME),
+        Some("syslog_app6") => by("syslog_app6", 3750, SYSLOG_HOSTNAME),
+        _ => Classification { class: "default", rate: 250, dimensions: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::literal;
+
+    use super::{Classification, classify};
+
+    #[test]
+    fn every_rule_gives_its_class_rate_and_dimensions() {
+        let host = |index_type: &'static str, tags: &[&'static str]| {
+            let tags: Vec<_> = tags.iter().map(|&tag| literal!(tag)).collect();
+            literal!({ "index_type": index_type, "tags": tags, "syslog_hostname": "host" })
+        };
+        let cases = [
+            (literal!({ "application": "app1" }), "applog_app1", 1250, Some("app1")),
+            (literal!({ "application": "app2" }), "applog_app1", 2500, Some("app2")),
+            (literal!({ "application": "app3" }), "applog_app1", 18750, Some("app3")),
+            (literal!({ "application": "app4" }), "applog_app1", 750, Some("app4")),
+            (literal!({ "application": "app5" }), "applog_app1", 18750, Some("app5")),
+            (
+                literal!({ "application": "app6", "index_type": "applog_app6", "logger_name": "l" }),
+                "applog_app6",
+                4500,
+                Some("l"),
+            ),
+            (host("syslog_app1", &["tag1"]), "syslog_app1", 2500, Some("host")),
+            (host("syslog_app3", &["tag2", "tag1"]), "syslog_app2", 125, Some("host")),
+            (host("other", &["tag1"]), "syslog_app2", 125, Some("host")),
+            (host("syslog_app3", &["tag2"]), "syslog_app3", 1750, Some("host")),
+            (host("syslog_app4", &[]), "syslog_app4", 7500, Some("host")),
+            (host("syslog_app5", &["tag11"]), "syslog_app5", 125, Some("host")),
+            (host("syslog_app6", &[]), "syslog_app6", 3750, Some("host")),
+            (host("syslog_app2", &[]), "default", 250, None),
+            (
+                literal!({ "application": "app1", "index_type": "syslog_app1" }),
+                "applog_app1",
+                1250,
+                Some("app1"),
+            ),
+        ];
+        for (event, class, rate, dimensions) in cases {
+            let expected = Classification { class, rate, dimensions };
+            assert_eq!(classify(event.view()), expected, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_field_of_another_type_counts_as_missing() {
+        let default = Classification { class: "default", rate: 250, dimensions: None };
+        for event in [
+            literal!({ "application": 1, "index_type": ["syslog_app1"], "tags": "tag1" }),
+            literal!({ "application": null, "tags": { "tag1": "tag1" } }),
+            literal!(["app1"]),
+            literal!("app1"),
+        ] {
+            assert_eq!(classify(event.view()), default, "{event}");
+        }
+        let event = literal!({ "index_type": "applog_app6", "logger_name": 7 });
+        assert_eq!(classify(event.view()).dimensions, None);
+    }
+}

@@ -1,0 +1,121 @@
+//! Between our values and VRL's, each in one place.
+//!
+//! Integers that exceed 64 bits with a sign become floats, as VRL's own JSON does; what is not a
+//! number becomes `null`, since VRL's floats are numbers. The other way, text in UTF-8 is text
+//! whatever VRL took it for, other bytes are binary data, timestamps become text as RFC 3339 says,
+//! and regular expressions the text of their pattern.
+
+use bytes::BytesMut;
+use bytestring::ByteString;
+use tremor_pdk::{Value, ValueRef, Writer, abi::document::Shape};
+use vrl::value::{ObjectMap, Value as Vrl};
+
+/// Where the text of converted values lies: handed out in pieces, and used again once VRL has let
+/// go of them, so that text costs a copy and no allocation.
+#[derive(Debug, Default)]
+pub struct Arena(BytesMut);
+
+/// How much is allocated at a time, in bytes.
+const CHUNK: usize = 64 << 10;
+
+impl Arena {
+    fn copy(&mut self, data: &[u8]) -> bytes::Bytes {
+        if self.0.capacity() < data.len() {
+            self.0.reserve(data.len().max(CHUNK));
+        }
+        self.0.extend_from_slice(data);
+        self.0.split().freeze()
+    }
+
+    fn text(&mut self, text: &str) -> Vrl {
+        let bytes = self.copy(text.as_bytes());
+        // Fails for no text.
+        ByteString::try_from(bytes).map_or(Vrl::Null, Vrl::String)
+    }
+}
+
+/// VRL's form of a value.
+pub fn to_vrl(value: ValueRef<'_>, arena: &mut Arena) -> Vrl {
+    match value.shape() {
+        Shape::Null => Vrl::Null,
+        Shape::Bool(value) => Vrl::Boolean(value),
+        Shape::I64(value) => Vrl::Integer(value),
+        #[allow(clippy::cast_precision_loss)] // said in the documentation
+        Shape::U64(value) => {
+            i64::try_from(value).map_or_else(|_| float(value as f64), Vrl::Integer)
+        }
+        Shape::F64(value) => float(value),
+        Shape::String(text) => arena.text(text),
+        Shape::Bytes(data) => Vrl::Bytes(arena.copy(data)),
+        Shape::Array(array) => {
+            Vrl::Array(array.iter().map(|element| to_vrl(element, arena)).collect())
+        }
+        Shape::Object(object) => {
+            let entry = |(key, value): (&str, _)| (key.into(), to_vrl(value, arena));
+            Vrl::Object(object.iter().map(entry).collect::<ObjectMap>())
+        }
+    }
+}
+
+fn float(value: f64) -> Vrl {
+    if value.is_nan() { Vrl::Null } else { Vrl::from_f64_or_zero(value) }
+}
+
+/// Our form of a value of VRL's.
+pub(crate) fn from_vrl(value: &Vrl) -> Value<'static> {
+    match value {
+        Vrl::Null => Value::Null,
+        Vrl::Boolean(value) => Value::Bool(*value),
+        Vrl::Integer(value) => Value::I64(*value),
+        Vrl::Float(value) => Value::F64(value.into_inner()),
+        Vrl::String(text) => Value::from(text.to_string()),
+        Vrl::Bytes(data) => match std::str::from_utf8(data) {
+            Ok(text) => Value::from(text.to_owned()),
+            Err(_) => Value::from(data.to_vec()),
+        },
+        Vrl::Regex(regex) => Value::from(regex.as_str().to_owned()),
+        Vrl::Timestamp(_) => Value::from(rfc3339(value)),
+        Vrl::Array(array) => Value::Array(array.iter().map(from_vrl).collect()),
+        Vrl::Object(object) => {
+            let mut out = tremor_pdk::Object::with_capacity(object.len());
+            for (key, value) in object {
+                out.insert_nocheck(key.as_str().to_owned(), from_vrl(value));
+            }
+            Value::Object(out)
+        }
+    }
+}
+
+/// Writes a value of VRL's into a document, as [`from_vrl`] converts it.
+pub(crate) fn write_vrl(value: &Vrl, writer: &mut Writer<'_>) {
+    match value {
+        Vrl::Null => writer.null(),
+        Vrl::Boolean(value) => writer.bool(*value),
+        Vrl::Integer(value) => writer.i64(*value),
+        Vrl::Float(value) => writer.f64(value.into_inner()),
+        Vrl::String(text) => writer.str(text),
+        Vrl::Bytes(data) => match std::str::from_utf8(data) {
+            Ok(text) => writer.str(text),
+            Err(_) => writer.bytes(data),
+        },
+        Vrl::Regex(regex) => writer.str(regex.as_str()),
+        Vrl::Timestamp(_) => writer.str(&rfc3339(value)),
+        Vrl::Array(array) => {
+            writer.begin_array();
+            array.iter().for_each(|element| write_vrl(element, writer));
+            writer.end_array();
+        }
+        Vrl::Object(object) => {
+            writer.begin_object();
+            for (key, value) in object {
+                writer.key(key);
+                write_vrl(value, writer);
+            }
+            writer.end_object();
+        }
+    }
+}
+
+fn rfc3339(timestamp: &Vrl) -> String {
+    timestamp.to_string_lossy().into_owned()
+}

@@ -1,0 +1,65 @@
+//! Programs, compiled.
+
+use tremor_pdk::{Error, Host, Result};
+use vrl::{
+    compiler::{CompileConfig, Program, compile_with_external, state::ExternalEnv},
+    diagnostic::Formatter,
+    path::{OwnedTargetPath, OwnedValuePath, PathPrefix},
+};
+
+use crate::{
+    functions::{advice, functions},
+    layout::Layout,
+};
+
+/// A program and the places that it reaches.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) program: Program,
+    pub(crate) layout: Layout,
+    /// What VRL warns of, in its own words; empty where that is nothing.
+    pub(crate) warnings: String,
+    /// The place of `%port`, if the program sets it.
+    pub(crate) port: Option<usize>,
+}
+
+/// Compiles a program. Its calls of `log` go to `host`, where there is one.
+///
+/// # Errors
+/// Kind configuration, with VRL's diagnostics.
+pub(crate) fn compile(
+    source: &str,
+    allow_environment: bool,
+    host: Option<&Host>,
+) -> Result<Compiled> {
+    let mut config = CompileConfig::default();
+    if let Some(host) = host {
+        config.set_custom(host.clone());
+    }
+    let functions = functions(allow_environment);
+    let compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config)
+        .map_err(|diagnostics| {
+            let advice = advice(source, allow_environment);
+            let advice = advice.map(|advice| format!("\n{advice}")).unwrap_or_default();
+            let diagnostics = Formatter::new(source, diagnostics).to_string();
+            let diagnostics = diagnostics.trim_end();
+            Error::configuration(format!("the program does not compile:{diagnostics}{advice}"))
+        })?;
+    let info = compiled.program.info();
+    let port = OwnedTargetPath {
+        prefix: PathPrefix::Metadata,
+        path: OwnedValuePath::single_field("port"),
+    };
+    let sets_port = info.target_assignments.iter().any(|path| {
+        path.prefix == PathPrefix::Metadata && port.path.segments.starts_with(&path.path.segments)
+    });
+    // What `unnest` takes for its argument it does not name: all of the event.
+    let event = OwnedTargetPath::root(PathPrefix::Event);
+    let metadata = OwnedTargetPath::root(PathPrefix::Metadata);
+    let unnamed = if source.contains("unnest") { vec![&event, &metadata] } else { Vec::new() };
+    let named = info.target_queries.iter().chain(&info.target_assignments).chain(unnamed);
+    let layout = Layout::new(named.chain(sets_port.then_some(&port)));
+    let port = layout.find(&port).filter(|_| sets_port);
+    let warnings = Formatter::new(source, compiled.warnings).to_string();
+    Ok(Compiled { program: compiled.program, layout, warnings, port })
+}
