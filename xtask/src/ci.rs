@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{demo, tidy};
+use crate::{boundary, demo, nightly, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,12 +26,13 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
+    Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
     Step { name: "demo", check: demo },
 ];
@@ -109,6 +110,18 @@ fn clippy() -> Result<Outcome> {
 fn test() -> Result<Outcome> {
     passes(cargo(["test", "--workspace"]))
 }
+
+/// AddressSanitizer and randomised layouts, in one build.
+fn boundary() -> Result<Outcome> {
+    if !nightly::is_installed() {
+        return Ok(Outcome::Partly { skipped: BOUNDARY_SKIPPED });
+    }
+    boundary::both()?;
+    Ok(Outcome::Passed)
+}
+
+const BOUNDARY_SKIPPED: &str = "AddressSanitizer and randomised layouts (no nightly toolchain; \
+    `rustup toolchain install nightly` provides it)";
 
 fn doc() -> Result<Outcome> {
     let mut command = cargo(["doc", "--workspace", "--no-deps"]);

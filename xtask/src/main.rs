@@ -2,9 +2,12 @@
 //!
 //! One module a command; [`project`] knows where things lie and how a program is run.
 
+mod boundary;
 mod ci;
 mod demo;
+mod fuzz;
 mod generate_logs;
+mod nightly;
 mod project;
 mod tidy;
 
@@ -27,6 +30,12 @@ enum Command {
     Ci,
     /// Checks the habits that no compiler and no linter knows
     Tidy,
+    /// Runs the tests of the boundary with AddressSanitizer, plugins included (nightly)
+    Sanitize(boundary::Arguments),
+    /// Runs the tests of the boundary with other layouts in the host than in plugins (nightly)
+    RandomizeLayout,
+    /// Feeds decoders and documents with whatever may break them (nightly, cargo-fuzz)
+    Fuzz(fuzz::Arguments),
     /// Writes log events as JSON lines; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
 }
@@ -36,6 +45,9 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
+        Command::Sanitize(arguments) => boundary::sanitize(&arguments),
+        Command::RandomizeLayout => boundary::randomize_layout(),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
     };
     match result {

@@ -6,9 +6,6 @@ use anyhow::{Result, bail};
 
 use crate::project::root;
 
-/// What to do about a missing toolchain.
-pub(crate) const INSTALL: &str = "`rustup toolchain install nightly` provides it";
-
 /// Whether there is one.
 pub(crate) fn is_installed() -> bool {
     cargo(["--version"]).output().is_ok_and(|output| output.status.success())
@@ -17,7 +14,7 @@ pub(crate) fn is_installed() -> bool {
 /// Fails with what to do where there is none.
 pub(crate) fn required() -> Result<()> {
     if !is_installed() {
-        bail!("no nightly toolchain: {INSTALL}");
+        bail!("no nightly toolchain; `rustup toolchain install nightly` provides it");
     }
     Ok(())
 }

@@ -73,6 +73,10 @@ pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
 /// Where the build fails: the compiler's messages are on stderr.
 pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // So that plugins can be built otherwise than the test that loads them.
+    if let Some(flags) = env::var_os("TREMOR_TEST_PLUGIN_RUSTFLAGS") {
+        cargo.env("RUSTFLAGS", flags);
+    }
     cargo
         .arg(arguments[0])
         .arg("--target-dir")

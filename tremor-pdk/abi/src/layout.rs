@@ -13,7 +13,8 @@ use std::{
 use abi_stable::{StableAbi, abi_stability::abi_checking::check_layout_compatibility};
 
 use crate::{
-    batch::{Batch, Event, EventFlags, Limit, PayloadKind, Span},
+    batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
+    component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
         CodecNeed, CodecRequirement, DeliverReply, Outcome, OutcomeRange, PullKind, PullReply,
         RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
@@ -22,7 +23,10 @@ use crate::{
     error::{ErrorKind, PluginError},
     host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
     metadata::Record,
-    module::{Artefact, ArtefactKind, ArtefactRef, PluginModule, PluginModuleRef},
+    module::{
+        Artefact, ArtefactKind, ArtefactRef, Constructors, ConstructorsRef, PluginModule,
+        PluginModuleRef,
+    },
     value::{Array, Bytes, Object, Str, Value},
     version::AbiVersion,
 };
@@ -51,7 +55,10 @@ fn sizes_and_alignments_are_fixed() {
         Event => 56, 8;
         EventFlags => 1, 1;
         Limit => 8, 4;
+        Output => 104, 8;
         PayloadKind => 1, 1;
+        PortBatch => 88, 8;
+        Rejected => 128, 8;
         Span => 8, 4;
         // Connectors.
         CodecNeed => 1, 1;
@@ -65,6 +72,11 @@ fn sizes_and_alignments_are_fixed() {
         RawSinkBox => 24, 8;
         RawSourceBox => 24, 8;
         Signal => 1, 1;
+        // Operators, codecs and processors.
+        RawCodecBox => 24, 8;
+        RawOperatorBox => 24, 8;
+        RawPostprocessorBox => 24, 8;
+        RawPreprocessorBox => 24, 8;
         // Errors.
         ErrorKind => 2, 2;
         PluginError => 72, 8;
@@ -79,9 +91,11 @@ fn sizes_and_alignments_are_fixed() {
         MetricKind => 1, 1;
         // The module and what is told of it.
         AbiVersion => 4, 2;
-        Artefact => 48, 8;
+        Artefact => 56, 8;
         ArtefactKind => 2, 2;
         ArtefactRef => 8, 8;
+        Constructors => 40, 8;
+        ConstructorsRef => 8, 8;
         PluginModule => 16, 8;
         PluginModuleRef => 8, 8;
         Record => 4096, 1;
