@@ -11,7 +11,10 @@
 //!
 //! Without a preprocessor, a file is one message. Writing puts one message behind the other, as
 //! the codec and the postprocessors made them, and nothing in between.
+//!
+//! Files that end in `.gz`, `.zst` or `.xz` are decompressed and compressed on the way.
 
+mod compression;
 mod open;
 mod read;
 mod write;
@@ -20,7 +23,7 @@ use std::{fs::File, path::PathBuf, sync::Arc};
 
 use tremor_pdk::prelude::*;
 
-pub use self::{read::Reader, write::Writer};
+pub use self::{compression::Compression, read::Reader, write::Writer};
 
 /// The largest chunk to read at once, in bytes.
 const LARGEST_CHUNK: u32 = 64 << 20;
@@ -34,7 +37,10 @@ pub struct Config {
     pub path: PathBuf,
     /// What to do with it.
     pub mode: Mode,
-    /// How much to read at once, in bytes.
+    /// How the file is compressed.
+    #[serde(default)]
+    pub compression: Compression,
+    /// How much to read at once, in bytes; of a compressed file, decompressed bytes.
     #[serde(default = "default_chunk_bytes")]
     #[schemars(range(min = 1, max = 67_108_864))]
     pub chunk_bytes: u32,

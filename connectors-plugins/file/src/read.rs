@@ -9,7 +9,7 @@ use std::{
 
 use tremor_pdk::{Blocking, prelude::*};
 
-use crate::Config;
+use crate::{Config, compression::Input};
 
 /// Reads a file a chunk at a time. While the flow works on one chunk, the next is being read.
 pub struct Reader {
@@ -17,20 +17,21 @@ pub struct Reader {
     path: String,
     chunk_bytes: usize,
     file: Arc<File>,
-    progress: Progress,
+    /// How long the file was at first, in bytes. Zero for what has no length, such as a pipe.
+    expected: u64,
+    /// What is read from; none while somebody does.
+    input: Option<Input>,
     /// The chunk that is being read, in the batch that it is to be delivered in. It stays here
     /// when a pull is given up, so that nothing is lost.
-    reading: Option<Blocking<(Batch, io::Result<usize>)>>,
+    reading: Option<Blocking<Chunk>>,
     finished: bool,
 }
 
-/// What is known of the file's length, in bytes.
-#[derive(Clone, Copy)]
-struct Progress {
-    /// How much has been read.
-    read: u64,
-    /// How long the file was at first. Zero for what has no length, such as a pipe.
-    expected: u64,
+/// A chunk, and how many bytes it has.
+struct Chunk {
+    batch: Batch,
+    input: Input,
+    result: io::Result<usize>,
 }
 
 impl Reader {
@@ -40,18 +41,21 @@ impl Reader {
             host,
             path: config.path.to_string_lossy().into_owned(),
             chunk_bytes: config.chunk_bytes as usize,
+            input: Some(Input::new(file.clone(), config.compression.of(&config.path))),
             file,
-            progress: Progress { read: 0, expected },
+            expected,
             reading: None,
             finished: false,
         })
     }
 
-    fn read_into(&self, mut batch: Batch) -> Blocking<(Batch, io::Result<usize>)> {
-        let (file, space, progress) = (self.file.clone(), self.chunk_bytes, self.progress);
+    fn read_into(&self, mut batch: Batch, mut input: Input) -> Blocking<Chunk> {
+        let (file, space, expected) = (self.file.clone(), self.chunk_bytes, self.expected);
         self.host.blocking(move || {
-            let result = read_chunk(&file, &mut batch, space, progress);
-            (batch, result)
+            let result = read_chunk(&mut input, &mut batch, space).and_then(|count| {
+                if count == 0 { check_end(&file, &input, expected) } else { Ok(count) }
+            });
+            Chunk { batch, input, result }
         })
     }
 }
@@ -61,11 +65,17 @@ impl Source for Reader {
         if self.finished {
             return Ok(Pull::Finished);
         }
-        let reading = match self.reading.take() {
-            Some(reading) => reading,
-            None => self.read_into(mem::take(batch)),
+        let reading = match (self.reading.take(), self.input.take()) {
+            (Some(reading), _) => reading,
+            (None, Some(input)) => self.read_into(mem::take(batch), input),
+            (None, None) => {
+                return Err(Error::unsupported(format!(
+                    "cannot read `{}`: an earlier attempt failed",
+                    self.path
+                )));
+            }
         };
-        let (mut chunk, result) = self.reading.insert(reading).await?;
+        let Chunk { batch: mut chunk, input, result } = self.reading.insert(reading).await?;
         self.reading = None;
         // Trying again would read the file from its start once more, and double what has been
         // delivered by now: so this kind, which is final.
@@ -75,25 +85,18 @@ impl Source for Reader {
             self.finished = true;
             return Ok(Pull::Finished);
         }
-        self.progress.read += count as u64;
         chunk.set_origin(0, &self.path);
         chunk.set_limit(batch.limit());
         mem::swap(batch, &mut chunk);
-        self.reading = Some(self.read_into(chunk));
+        self.reading = Some(self.read_into(chunk, input));
         Ok(Pull::Events)
     }
 }
 
 /// Reads the next chunk into the batch's own buffer. Zero bytes are the end of the file.
-fn read_chunk(
-    mut file: &File,
-    batch: &mut Batch,
-    space: usize,
-    progress: Progress,
-) -> io::Result<usize> {
+fn read_chunk(input: &mut Input, batch: &mut Batch, space: usize) -> io::Result<usize> {
     loop {
-        match batch.read_fragment(0, space, |buffer| file.read(buffer)) {
-            Ok(0) => return check_end(file, progress).map(|()| 0),
+        match batch.read_fragment(0, space, |buffer| input.read(buffer)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
@@ -101,15 +104,15 @@ fn read_chunk(
 }
 
 /// An end that comes too early is a file that somebody has cut, not one that has been read.
-fn check_end(file: &File, progress: Progress) -> io::Result<()> {
-    let length = file.metadata()?.len();
-    if progress.expected > 0 && length < progress.expected.max(progress.read) {
+fn check_end(file: &File, input: &Input, expected: u64) -> io::Result<usize> {
+    let (length, read) = (file.metadata()?.len(), input.position());
+    if expected > 0 && length < expected.max(read) {
         return Err(io::Error::other(format!(
-            "it was cut to {length} bytes while it was read; {} of {} bytes had been read by then",
-            progress.read, progress.expected
+            "it was cut to {length} bytes while it was read; {read} of {expected} bytes had been \
+             read by then"
         )));
     }
-    Ok(())
+    Ok(0)
 }
 
 #[cfg(test)]

@@ -9,21 +9,26 @@ use std::{
 
 use tremor_pdk::{ErrorKind, prelude::*, raw_runs};
 
-use crate::Config;
+use crate::{Config, compression::Format};
 
 /// Writes messages to a file: a batch, usually, with one write.
 ///
 /// Where the disk is full, the file ends with a whole message, and the rest is asked for again:
 /// no message is ever in the file in part or twice.
+///
+/// A compressed file gets every batch as a member of its own. So what was delivered is in the file
+/// and can be read, and what could not be written in whole can be taken off again.
 pub struct Writer {
     host: Host,
     path: String,
     file: Arc<File>,
+    format: Option<Format>,
 }
 
 impl Writer {
     pub(crate) fn new(config: &Config, file: Arc<File>, host: Host) -> Self {
-        Self { host, path: config.path.display().to_string(), file }
+        let format = config.compression.of(&config.path);
+        Self { host, path: config.path.display().to_string(), file, format }
     }
 
     /// Full disks are waited for. Everything else is final: a restart would open the file anew,
@@ -39,7 +44,10 @@ impl Writer {
     /// What to answer when writing the batch has stopped after so many bytes.
     async fn stopped(&self, batch: &Batch, stopped: Stopped) -> Result<Delivery> {
         let error = self.error(&stopped.error);
-        let (messages, torn) = whole_messages(batch, stopped.written);
+        let (messages, torn) = match self.format {
+            None => whole_messages(batch, stopped.written),
+            Some(_) => (0, stopped.written),
+        };
         if torn > 0 {
             let file = self.file.clone();
             self.host.blocking(move || cut_off(&file, torn)).await?.map_err(|cause| {
@@ -61,7 +69,8 @@ impl Sink for Writer {
         let runs = raw_runs(batch);
         // Shares the bytes with the thread that writes, and copies no events.
         let (file, buffers) = (self.file.clone(), batch.part(0..0));
-        let write = move || write_runs(&*file, buffers.bytes(), &runs);
+        let format = self.format;
+        let write = move || write_batch(&*file, format, buffers.bytes(), &runs);
         match self.host.blocking(write).await? {
             Ok(()) => Ok(Delivery::done()),
             Err(stopped) => self.stopped(batch, stopped).await,
@@ -72,8 +81,8 @@ impl Sink for Writer {
         if signal != Signal::Drain {
             return Ok(());
         }
-        let file = self.file.clone();
-        match self.host.blocking(move || file.sync_data()).await? {
+        let (file, format) = (self.file.clone(), self.format);
+        match self.host.blocking(move || finish(&file, format)).await? {
             // A pipe or a device has nothing to be synchronised with.
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(self.error(&error)),
             _ => Ok(()),
@@ -87,6 +96,33 @@ struct Stopped {
     /// How many bytes were written by then.
     written: usize,
     error: io::Error,
+}
+
+fn write_batch(
+    out: impl Write,
+    format: Option<Format>,
+    bytes: &[u8],
+    runs: &[Range<usize>],
+) -> Result<(), Stopped> {
+    match format {
+        Some(format) if !runs.is_empty() => {
+            let member = format.member(bytes, runs);
+            let member = member.map_err(|error| Stopped { written: 0, error })?;
+            write_runs(out, &member, std::slice::from_ref(&(0..member.len())))
+        }
+        _ => write_runs(out, bytes, runs),
+    }
+}
+
+/// Has all that was written put on the disk. A compressed file that nothing was written to gets a
+/// member without contents: others do not take an empty file for one.
+fn finish(mut file: &File, format: Option<Format>) -> io::Result<()> {
+    if let Some(format) = format
+        && file.metadata()?.len() == 0
+    {
+        file.write_all(&format.member(b"", &[])?)?;
+    }
+    file.sync_data()
 }
 
 fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Result<(), Stopped> {

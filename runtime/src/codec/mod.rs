@@ -26,12 +26,15 @@
 //! | `msgpack` | any value | any value |
 //! | `string` | text | text; binary data that is UTF-8; anything else as JSON |
 //! | `binary` | binary data | text and binary data |
+//! | [`influx`] | an object | such objects |
 //! | `null` | `null`, whatever the message | anything, and writes nothing |
 
 mod batch;
 mod buffer;
+mod copied;
 mod duplicates;
 mod error;
+pub mod influx;
 pub mod json;
 pub mod msgpack;
 mod options;
@@ -43,11 +46,12 @@ use tremor_abi::document::{Node, ValueRef};
 
 pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
+pub use copied::Copied;
 pub use error::{Error, ErrorKind};
 
 /// The names of all codecs.
 pub const fn names() -> &'static [&'static str] {
-    &["json", "msgpack", "string", "binary", "null"]
+    &["json", "msgpack", "string", "binary", "influx", "null"]
 }
 
 /// The codec of a name, with options as they stand in a flow; `null` for none.
@@ -61,6 +65,7 @@ pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
         "msgpack" => options::msgpack(config).map(|decode| Codec::Msgpack { decode }),
         "string" => options::none(name, config).map(|()| Codec::String),
         "binary" => options::none(name, config).map(|()| Codec::Binary),
+        "influx" => options::none(name, config).map(|()| Codec::Influx),
         "null" => options::none(name, config).map(|()| Codec::Null),
         _ => {
             let help = match options::near(name, names()) {
@@ -92,6 +97,8 @@ pub enum Codec {
     String,
     /// The message is binary data.
     Binary,
+    /// See [`influx`].
+    Influx,
     /// The message is thrown away.
     Null,
 }
@@ -104,6 +111,7 @@ impl Codec {
             Self::Msgpack { decode } => Decoder::Msgpack(msgpack::Decoder::new(decode)),
             Self::String => Decoder::String,
             Self::Binary => Decoder::Binary,
+            Self::Influx => Decoder::Influx(Copied::default()),
             Self::Null => Decoder::Null,
         }
     }
@@ -115,6 +123,7 @@ impl Codec {
             Self::Msgpack { .. } => Encoder::Msgpack(msgpack::Encoder),
             Self::String => Encoder::String(json::Encoder::default()),
             Self::Binary => Encoder::Binary,
+            Self::Influx => Encoder::Influx,
             Self::Null => Encoder::Null,
         }
     }
@@ -131,6 +140,8 @@ pub enum Decoder {
     String,
     /// Binary data.
     Binary,
+    /// See [`influx`].
+    Influx(Copied),
     /// `null`.
     Null,
 }
@@ -152,6 +163,7 @@ impl Decoder {
             Self::Msgpack(msgpack) => msgpack.decode(bytes, span, nodes),
             Self::String => raw::decode_string(bytes, span, nodes),
             Self::Binary => raw::decode_binary(bytes, span, nodes),
+            Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
             Self::Null => raw::decode_null(nodes),
         }
     }
@@ -168,6 +180,8 @@ pub enum Encoder {
     String(json::Encoder),
     /// Binary data.
     Binary,
+    /// See [`influx`].
+    Influx,
     /// Nothing.
     Null,
 }
@@ -188,7 +202,9 @@ impl Encoder {
         match self {
             Self::Json(json) => json.document(bytes, nodes, root, out),
             Self::Msgpack(msgpack) => msgpack.document(bytes, nodes, root, out),
-            Self::String(_) | Self::Binary => self.value(raw::view(bytes, nodes, root), out),
+            Self::String(_) | Self::Binary | Self::Influx => {
+                self.value(raw::view(bytes, nodes, root), out)
+            }
             Self::Null => Ok(()),
         }
     }
@@ -203,9 +219,23 @@ impl Encoder {
             Self::Msgpack(msgpack) => msgpack.value(value, out),
             Self::String(json) => raw::encode_string(json, value, out),
             Self::Binary => raw::encode_binary(value, out),
+            Self::Influx => whole(out, |out| influx::encode(value, out)),
             Self::Null => Ok(()),
         }
     }
+}
+
+/// What `encode` appends, or nothing.
+fn whole(
+    out: &mut Bytes,
+    encode: impl FnOnce(&mut Bytes) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let before = out.len();
+    let result = encode(out);
+    if result.is_err() {
+        out.truncate(before);
+    }
+    result
 }
 
 #[cfg(test)]

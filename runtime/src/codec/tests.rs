@@ -9,7 +9,7 @@ fn codec(name: &str) -> Codec {
 }
 
 /// What a codec makes of a message, as JSON.
-fn decode(name: &str, message: &[u8]) -> Result<String, String> {
+pub(super) fn decode(name: &str, message: &[u8]) -> Result<String, String> {
     let mut bytes = Bytes::from_slice(b"..");
     bytes.extend_from_copy_slice(message);
     let span = Span { start: 2, len: u32::try_from(message.len()).expect("a short message") };
@@ -20,7 +20,7 @@ fn decode(name: &str, message: &[u8]) -> Result<String, String> {
 }
 
 /// What a codec writes for a value, which is the same for a tree and a document.
-fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
+pub(super) fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
     let mut encoder = codec(name).encoder();
     let (mut tree, mut flat) = (Bytes::new(), Bytes::new());
     let written = encoder.value(value.into(), &mut tree);
@@ -31,6 +31,12 @@ fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
     assert_eq!(encoder.document(&bytes, &nodes, root, &mut flat), written);
     assert_eq!(flat, tree);
     written.map(|()| tree.into()).map_err(|error| error.to_string())
+}
+
+/// As [`encode`], of JSON, to text.
+pub(super) fn encode_json(name: &str, value: &serde_json::Value) -> Result<String, String> {
+    let value: Value<'_> = serde_json::from_value(value.clone()).expect("a value");
+    encode(name, &value).map(|message| String::from_utf8(message).expect("text"))
 }
 
 #[test]
@@ -45,7 +51,7 @@ fn an_unknown_name_is_answered_with_a_near_one() {
     for (name, expected) in [
         ("jsn", "unknown codec `jsn`: did you mean `json`?"),
         ("msgpak", "unknown codec `msgpak`: did you mean `msgpack`?"),
-        ("xyz", "unknown codec `xyz`: there are json, msgpack, string, binary, null"),
+        ("xyz", "unknown codec `xyz`: there are json, msgpack, string, binary, influx, null"),
     ] {
         let error = lookup(name, &json!(null)).expect_err(name);
         assert_eq!(error.kind(), ErrorKind::UnknownCodec);

@@ -9,8 +9,8 @@ use tremor_pdk::{
     testing::{Connection, TestHost},
 };
 
-use super::{cut_off, whole_messages, write_runs};
-use crate::FileConnector;
+use super::{cut_off, whole_messages, write_batch, write_runs};
+use crate::{FileConnector, compression::Format};
 
 fn open(path: &Path, mode: &str) -> Result<Connection> {
     let config = format!(r#"{{ "path": "{}", "mode": "{mode}" }}"#, path.display());
@@ -106,6 +106,21 @@ fn a_write_goes_on_where_it_stopped_until_the_disk_is_full() {
     assert_eq!(disk.content, b"one\nthree\nfo");
     assert_eq!(stopped.error.kind(), io::ErrorKind::StorageFull);
     assert_eq!(whole_messages(&thinned, stopped.written), (2, 2), "two messages and two bytes");
+}
+
+#[test]
+fn of_a_compressed_batch_all_that_was_written_is_to_be_taken_off() {
+    let whole = batch(&["one\n", "two\n"]);
+    let mut disk = Disk { space: 7, content: Vec::new() };
+    let format = Some(Format::Gzip);
+    let stopped = write_batch(&mut disk, format, whole.bytes(), &raw_runs(&whole)).unwrap_err();
+    assert_eq!((stopped.written, disk.content.len()), (7, 7));
+    let mut sink = TestHost::new()
+        .connect::<FileConnector>(
+            r#"{ "path": "/dev/full", "mode": "append", "compression": "gzip" }"#,
+        )
+        .unwrap();
+    assert_eq!(sink.deliver(&whole).unwrap_err().kind(), ErrorKind::FULL, "it is asked for again");
 }
 
 #[test]

@@ -1,0 +1,203 @@
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
+
+use tremor_pdk::{
+    Batch, Delivery, ErrorKind, Result, Signal,
+    testing::{Connection, TestHost},
+};
+
+use super::{Compression, Format, Input};
+use crate::FileConnector;
+
+const FORMATS: [(Format, &str); 3] =
+    [(Format::Gzip, "gz"), (Format::Zstd, "zst"), (Format::Xz, "xz")];
+
+fn open(path: &Path, more: &str) -> Result<Connection> {
+    let config = format!(r#"{{ "path": "{}", {more} }}"#, path.display());
+    TestHost::new().connect::<FileConnector>(&config)
+}
+
+fn batch(messages: &[&str]) -> Batch {
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(0, message.as_bytes()));
+    batch
+}
+
+fn member(format: Format, bytes: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = bytes.as_ref();
+    format.member(bytes, std::slice::from_ref(&(0..bytes.len()))).unwrap()
+}
+
+/// What a connector reads from a file with these bytes.
+fn read(name: &str, bytes: &[u8], chunk_bytes: usize) -> (String, Option<tremor_pdk::Error>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    let more = format!(r#""mode": "read", "chunk_bytes": {chunk_bytes}"#);
+    let mut source = open(&path, &more).unwrap();
+    let mut text = Vec::new();
+    let error = loop {
+        match source.pull() {
+            Ok((pull, batch)) => {
+                for event in batch.events() {
+                    assert!(event.is_fragment() && event.stream == 0);
+                    text.extend_from_slice(batch.raw(event).unwrap());
+                }
+                if pull == tremor_pdk::Pull::Finished {
+                    break None;
+                }
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    (String::from_utf8(text).unwrap(), error)
+}
+
+#[test]
+fn a_format_is_told_by_the_ending_of_the_name_or_by_the_configuration() {
+    for (compression, name, expected) in [
+        (Compression::Auto, "a.gz", Some(Format::Gzip)),
+        (Compression::Auto, "b.json.zst", Some(Format::Zstd)),
+        (Compression::Auto, "c.xz", Some(Format::Xz)),
+        (Compression::Auto, "gz", None),
+        (Compression::Auto, "d.json", None),
+        (Compression::None, "a.gz", None),
+        (Compression::Zstd, "a.gz", Some(Format::Zstd)),
+    ] {
+        assert_eq!(compression.of(Path::new(name)), expected, "{compression:?} {name}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again_in_chunks_of_any_size() {
+    for (_, ending) in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").with_extension(ending);
+        for mode in ["write", "append", "append"] {
+            let mut sink = open(&path, &format!(r#""mode": "{mode}""#)).unwrap();
+            for messages in [&["one\n", "two\n"][..], &[], &["three\n"]] {
+                assert_eq!(sink.deliver(&batch(messages)).unwrap(), Delivery::done());
+            }
+            sink.signal(Signal::Drain).unwrap();
+            sink.stop().unwrap();
+        }
+        let bytes = fs::read(&path).unwrap();
+        for chunk_bytes in [1, 5, 1_000] {
+            let (text, error) = read(&format!("in.{ending}"), &bytes, chunk_bytes);
+            assert_eq!(text, "one\ntwo\nthree\n".repeat(3), "{ending}");
+            assert!(error.is_none(), "{ending}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn what_was_delivered_can_be_read_though_the_file_was_never_closed() {
+    for (_, ending) in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").with_extension(ending);
+        let mut sink = open(&path, r#""mode": "write""#).unwrap();
+        sink.deliver(&batch(&["one\n"])).unwrap();
+        let (text, error) = read(&format!("in.{ending}"), &fs::read(&path).unwrap(), 100);
+        assert_eq!((text.as_str(), error.is_none()), ("one\n", true), "{ending}");
+    }
+}
+
+#[test]
+fn a_file_that_nothing_was_written_to_is_a_compressed_file_all_the_same() {
+    for (_, ending) in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file").with_extension(ending);
+        let mut sink = open(&path, r#""mode": "write""#).unwrap();
+        sink.signal(Signal::Drain).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        assert!(!bytes.is_empty(), "{ending}");
+        for bytes in [&bytes[..], b""] {
+            let (text, error) = read(&format!("in.{ending}"), bytes, 100);
+            assert!(text.is_empty() && error.is_none(), "{ending}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_was_cut_off_gives_what_there_is_and_an_error_that_names_it() {
+    for (format, ending) in FORMATS {
+        let whole = member(format, "a first member\n");
+        let bytes = [whole.clone(), member(format, "a second one\n")].concat();
+        for length in [3, whole.len() - 1, whole.len() + 3, bytes.len() - 1] {
+            let name = format!("in.{ending}");
+            let (text, error) = read(&name, &bytes[..length], 4);
+            assert!("a first member\na second one\n".starts_with(&text), "{ending}: {text}");
+            assert!(length < whole.len() || text.starts_with("a first member\n"), "{ending}");
+            let error = error.expect("an error");
+            assert_eq!(error.kind(), ErrorKind::UNSUPPORTED, "final: no second try");
+            let error = error.to_string();
+            for part in [
+                &*name,
+                "it ends in the middle of its",
+                &format!("in its first {length} bytes"),
+                "it was cut",
+            ] {
+                assert!(error.contains(part), "{ending}, {length}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_not_what_its_name_says_is_an_error() {
+    for (format, ending) in FORMATS {
+        let name = format!("in.{ending}");
+        let (text, error) = read(&name, b"{\"this\": \"is no compressed data\"}\n", 100);
+        assert_eq!(text, "", "{ending}");
+        let error = error.expect("an error").to_string();
+        assert!(error.contains(&format!("it has corrupt {} data", format.name())), "{error}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_is_found() {
+    for (format, ending) in FORMATS {
+        let text = "some text that is longer than its header\n".repeat(100);
+        let mut bytes = member(format, text);
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        let (_, error) = read(&format!("in.{ending}"), &bytes, 1_000);
+        assert!(error.is_some(), "{ending}");
+    }
+}
+
+#[test]
+fn memory_is_bounded_whatever_a_file_decompresses_to() {
+    for (format, ending) in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bomb").with_extension(ending);
+        let zeros = vec![0; 16 << 20];
+        fs::write(&path, member(format, &zeros)).unwrap();
+        let mut source = open(&path, r#""mode": "read", "chunk_bytes": 65536"#).unwrap();
+        let mut length = 0;
+        loop {
+            let (pull, batch) = source.pull().unwrap();
+            assert!(batch.bytes().len() <= 65_536, "{ending}");
+            length += batch.bytes().len();
+            if pull == tremor_pdk::Pull::Finished {
+                break;
+            }
+        }
+        assert_eq!(length, zeros.len(), "{ending}");
+    }
+}
+
+#[test]
+fn the_position_is_that_in_the_file() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let bytes = member(Format::Gzip, "text");
+    io::Write::write_all(&mut file, &bytes).unwrap();
+    let file = File::open(file.path()).unwrap();
+    let mut input = Input::new(file.into(), Some(Format::Gzip));
+    let mut text = String::new();
+    input.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), input.position()), ("text", bytes.len() as u64));
+}

@@ -1,0 +1,217 @@
+//! A line to a value.
+
+use tremor_abi::document::Writer;
+
+use crate::codec::Error;
+
+/// A name or tag, as it stands in the line.
+struct Name<'l> {
+    text: &'l str,
+    /// What a backslash is followed by where it is none.
+    escapes: &'static [u8],
+}
+
+struct Line<'l> {
+    text: &'l str,
+    at: usize,
+}
+
+/// Writes the value of a line.
+pub(in crate::codec) fn decode(text: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+    let mut line = Line { text, at: 0 };
+    let mut unescaped = String::new();
+    writer.begin_object();
+    if text.starts_with('#') {
+        return Err(line.error("expected a measurement, found a comment"));
+    }
+    let measurement = line.name(b", ", b", ", "a measurement")?;
+    writer.key("measurement");
+    writer.str(measurement.unescape(&mut unescaped));
+    writer.key("tags");
+    writer.begin_object();
+    while line.take(b',') {
+        let key = line.name(b",= ", b",= ", "the name of a tag")?;
+        line.expect(b'=')?;
+        writer.key(key.unescape(&mut unescaped));
+        let value = line.name(b",= ", b",= ", "the value of a tag")?;
+        writer.str(value.unescape(&mut unescaped));
+    }
+    writer.end_object();
+    line.expect(b' ')?;
+    line.skip_spaces();
+    writer.key("fields");
+    writer.begin_object();
+    loop {
+        let key = line.name(b",= ", b",= ", "the name of a field")?;
+        line.expect(b'=')?;
+        writer.key(key.unescape(&mut unescaped));
+        line.field(writer, &mut unescaped)?;
+        if !line.take(b',') {
+            break;
+        }
+    }
+    writer.end_object();
+    if line.take(b' ') {
+        line.skip_spaces();
+        line.timestamp(writer)?;
+    }
+    if line.at < text.len() {
+        return Err(line.error("expected the end of the line"));
+    }
+    writer.end_object();
+    Ok(())
+}
+
+impl<'l> Line<'l> {
+    fn bytes(&self) -> &'l [u8] {
+        self.text.as_bytes()
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes().get(self.at).copied()
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn skip_spaces(&mut self) {
+        while self.take(b' ') {}
+    }
+
+    fn expect(&mut self, byte: u8) -> Result<(), Error> {
+        if self.take(byte) {
+            return Ok(());
+        }
+        let what = if byte == b' ' { "a space" } else { "`=`" };
+        Err(self.error(format!("expected {what}")))
+    }
+
+    #[cold]
+    fn error(&self, what: impl Into<Box<str>>) -> Error {
+        Error::bad_data_at(self.at, what)
+    }
+
+    /// What comes before one of these bytes that no backslash stands in front of.
+    fn name(&mut self, ends: &[u8], escapes: &'static [u8], what: &str) -> Result<Name<'l>, Error> {
+        let start = self.at;
+        while let Some(byte) = self.peek() {
+            let is_escape = byte == b'\\'
+                && self.bytes().get(self.at + 1).is_some_and(|next| escapes.contains(next));
+            if is_escape {
+                self.at += 2;
+            } else if ends.contains(&byte) || byte == b'\n' {
+                break;
+            } else {
+                self.at += 1;
+            }
+        }
+        if self.at == start {
+            return Err(self.error(format!("expected {what}")));
+        }
+        Ok(Name { text: &self.text[start..self.at], escapes })
+    }
+
+    fn field(&mut self, writer: &mut Writer<'_>, unescaped: &mut String) -> Result<(), Error> {
+        if self.take(b'"') {
+            let start = self.at;
+            loop {
+                match self.peek() {
+                    Some(b'"') => break,
+                    Some(b'\\') => self.at += 2,
+                    Some(_) => self.at += 1,
+                    None => {
+                        self.at = start - 1;
+                        return Err(self.error("the text that begins here does not end"));
+                    }
+                }
+            }
+            let text = Name { text: &self.text[start..self.at], escapes: b"\"\\" };
+            writer.str(text.unescape(unescaped));
+            self.at += 1;
+            return Ok(());
+        }
+        let length = self.bytes()[self.at..].iter().take_while(|byte| !b", \n".contains(byte));
+        let end = self.at + length.count();
+        if !scalar(&self.text[self.at..end], writer) {
+            return Err(self.error(
+                "expected a number, an integer with `i` or `u`, a truth value or text in quotes",
+            ));
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn timestamp(&mut self, writer: &mut Writer<'_>) -> Result<(), Error> {
+        let rest = self.text[self.at..].trim_end_matches(' ');
+        if !rest.is_empty() {
+            let Some(timestamp) = integer(rest).and_then(|rest| rest.parse().ok()) else {
+                return Err(self.error("expected a timestamp in ns of at most 64 bits"));
+            };
+            writer.key("timestamp");
+            writer.i64(timestamp);
+        }
+        self.at = self.text.len();
+        Ok(())
+    }
+}
+
+impl Name<'_> {
+    /// The text without its escapes; `out` is for where there are any.
+    fn unescape<'t>(&'t self, out: &'t mut String) -> &'t str {
+        if !self.text.contains('\\') {
+            return self.text;
+        }
+        out.clear();
+        let mut rest = self.text;
+        while let Some(at) = rest.find('\\') {
+            out.push_str(&rest[..at]);
+            let next = rest.as_bytes().get(at + 1).filter(|next| self.escapes.contains(next));
+            match next {
+                Some(next) => out.push(char::from(*next)),
+                None => out.push('\\'),
+            }
+            rest = &rest[at + 1 + usize::from(next.is_some())..];
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+/// The text, if nothing but digits comes behind a minus.
+fn integer(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}
+
+/// Writes a value that is no text; false where it is none.
+fn scalar(text: &str, writer: &mut Writer<'_>) -> bool {
+    let is_float = |text: &str| {
+        let known = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+        text.bytes().all(known)
+    };
+    match text {
+        "t" | "T" | "true" | "True" | "TRUE" => writer.bool(true),
+        "f" | "F" | "false" | "False" | "FALSE" => writer.bool(false),
+        _ => {
+            if let Some(text) = text.strip_suffix('i') {
+                let Some(number) = integer(text).and_then(|text| text.parse().ok()) else {
+                    return false;
+                };
+                writer.i64(number);
+            } else if let Some(text) = text.strip_suffix('u') {
+                let Some(number) = integer(text).and_then(|text| text.parse().ok()) else {
+                    return false;
+                };
+                writer.u64(number);
+            } else {
+                let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+                let Some(number) = number.filter(|_| is_float(text)) else { return false };
+                writer.f64(number);
+            }
+        }
+    }
+    true
+}
