@@ -13,6 +13,7 @@ use super::{BuiltIn, period::Period};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(title = "batch")]
+#[expect(clippy::struct_field_names, reason = "as the bounds of queues are called in flow files")]
 pub(super) struct Config {
     /// How many events a batch has at most.
     max_events: NonZeroU32,

@@ -121,7 +121,7 @@ impl KeyBuffer {
         // 2^63 and 2^64; the integers below them are exact as floats.
         const I64_END: f64 = 9_223_372_036_854_775_808.0;
         const U64_END: f64 = 18_446_744_073_709_551_616.0;
-        if float.trunc() != float || float.is_infinite() {
+        if !float.is_finite() || float.fract().abs() > 0.0 {
             let bits = if float.is_nan() { f64::NAN } else { float }.to_bits();
             self.number(FLOAT, bits);
         } else if (-I64_END..I64_END).contains(&float) {

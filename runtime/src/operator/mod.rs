@@ -96,7 +96,7 @@ fn entry(name: &str) -> Option<&'static Entry> {
 ///
 /// # Errors
 /// What is wrong with the name or the configuration, in a sentence.
-pub(crate) fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>, String> {
+pub fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>, String> {
     match entry(name) {
         Some(entry) => (entry.make)(config),
         None => Err(format!("there is no operator `{name}`; there are {OPERATORS:?}")),

@@ -62,6 +62,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
+    #[expect(clippy::needless_pass_by_value, reason = "written in place")]
     pub(super) fn new(name: &str, config: Json) -> Self {
         let operator = operator(name, &config).unwrap();
         Self { operator, ports: ports(name, &config).unwrap(), output: Output::new() }

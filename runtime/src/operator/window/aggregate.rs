@@ -13,7 +13,7 @@ pub(super) enum Function {
     Mean,
     First,
     Last,
-    Percentiles { at: Box<[f64]>, scale: f64 },
+    Percentiles { at: Box<[f64]>, scale: Option<f64> },
 }
 
 /// The significant decimal digits that a histogram keeps apart: its values are at most 0.1 % above
@@ -112,10 +112,9 @@ impl Function {
                 let mut percentiles = Object::with_capacity(at.len());
                 for percentile in at {
                     let value = histogram.value_at_quantile(percentile / 100.0);
-                    let value = if *scale == 1.0 {
-                        Value::from(value)
-                    } else {
-                        Value::from(value as f64 / scale)
+                    let value = match scale {
+                        None => Value::from(value),
+                        Some(scale) => Value::from(value as f64 / scale),
                     };
                     percentiles.insert(format!("p{percentile}"), value);
                 }
@@ -127,10 +126,10 @@ impl Function {
 
 /// What a histogram counts a number as.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-fn recorded(number: f64, scale: f64) -> Option<u64> {
+fn recorded(number: f64, scale: Option<f64>) -> Option<u64> {
     // 2^63
     const END: f64 = 9_223_372_036_854_775_808.0;
-    let scaled = (number * scale).round();
+    let scaled = (number * scale.unwrap_or(1.0)).round();
     (0.0..END).contains(&scaled).then_some(scaled as u64)
 }
 
@@ -208,16 +207,16 @@ mod tests {
             (Function::Last, literal!(["a", ["b"]]), literal!(["b"])),
             (Function::Last, literal!([]), literal!(null)),
             (
-                percentiles(1.0),
+                percentiles(None),
                 literal!([3, 1, 2.4]),
                 literal!({ "p50": 2, "p99.9": 3, "p100": 3 }),
             ),
             (
-                percentiles(1000.0),
+                percentiles(Some(1000.0)),
                 literal!([0.0125, 0.5]),
                 literal!({ "p50": 0.013, "p99.9": 0.5, "p100": 0.5 }),
             ),
-            (percentiles(1.0), literal!([]), literal!(null)),
+            (percentiles(None), literal!([]), literal!(null)),
         ] {
             assert_eq!(of(&function, &values), expected, "{function:?} of {values}");
         }
@@ -225,7 +224,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_at_most_a_thousandth_above_what_was_recorded() {
-        let function = Function::Percentiles { at: [100.0].into(), scale: 1.0 };
+        let function = Function::Percentiles { at: [100.0].into(), scale: None };
         for value in [0_u64, 1, 2_047, 2_048, 123_456_789, 1 << 62] {
             let found = of(&function, &literal!([value]));
             let found = found.get("p100").and_then(Value::as_u64).unwrap();
@@ -235,7 +234,7 @@ mod tests {
 
     #[test]
     fn values_that_cannot_be_computed_with_are_named() {
-        let percentiles = Function::Percentiles { at: [50.0].into(), scale: 10.0 };
+        let percentiles = Function::Percentiles { at: [50.0].into(), scale: Some(10.0) };
         for (function, value) in [
             (&Function::Sum, literal!("1")),
             (&Function::Min, literal!(f64::NAN)),

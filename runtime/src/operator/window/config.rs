@@ -47,7 +47,7 @@ pub(super) struct Aggregate {
     /// For `percentiles`: which ones, above 0 and at most 100.
     at: Option<Vec<f64>>,
     /// For `percentiles`: values are multiplied by this and rounded before they are counted. With
-    /// 1000, 0.0125 is counted as 13, so as 0.013. One unless set.
+    /// 1000, 0.0125 is counted as 13, so as 0.013. Unless set, values are rounded to integers.
     scale: Option<f64>,
 }
 
@@ -110,11 +110,10 @@ impl Aggregate {
                 if at.is_empty() || !at.iter().all(|p| *p > 0.0 && *p <= 100.0) {
                     return error("at: expected percentiles above 0 and at most 100");
                 }
-                let scale = self.scale.unwrap_or(1.0);
-                if !(scale.is_normal() && scale > 0.0) {
+                if self.scale.is_some_and(|scale| !scale.is_normal() || scale < 0.0) {
                     return error("scale: expected a number above 0");
                 }
-                Function::Percentiles { at: at.into(), scale }
+                Function::Percentiles { at: at.into(), scale: self.scale }
             }
         };
         Ok(Column { name, field: self.field, function })

@@ -3,7 +3,7 @@
 mod aggregate;
 mod config;
 
-use tremor_pdk::{Batch, Error, Event, Object, Operator, Output, Result, Value, Verdict};
+use tremor_pdk::{Batch, Error, Event, Object, Operator, Output, Result, Value, ValueRef, Verdict};
 
 use self::{
     aggregate::State,
@@ -131,9 +131,8 @@ impl Windows {
         group.events += 1;
         group.last = event.ingest_ns;
         for (column, state) in self.columns.iter().zip(&mut group.states) {
-            match column.value(batch, event) {
-                Some(value) => column.function.add(state, value),
-                None => {}
+            if let Some(value) = column.value(batch, event) {
+                column.function.add(state, value);
             }
         }
         if matches!(self.size, Size::Events(events) if group.events >= events) {
@@ -164,7 +163,7 @@ impl Windows {
         self.key.clear();
         self.by.iter().for_each(|field| self.key.push(field.get(batch, event)));
         let (by, columns) = (&self.by, &self.columns);
-        let value = |field: &Field| field.get(batch, event).map(|value| value.to_value());
+        let value = |field: &Field| field.get(batch, event).map(ValueRef::to_value);
         let found = self.groups.find_or_insert(self.key.key(), || Group {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(Column::begin).collect(),
@@ -237,10 +236,10 @@ impl Windows {
 
 impl Column {
     /// What an event has for this aggregate.
-    fn value<'b>(&self, batch: &'b Batch, event: &Event) -> Option<tremor_pdk::ValueRef<'b>> {
+    fn value<'b>(&self, batch: &'b Batch, event: &Event) -> Option<ValueRef<'b>> {
         match &self.field {
             Some(field) => field.get(batch, event).filter(|value| !value.is_null()),
-            None => Some(tremor_pdk::ValueRef::NULL),
+            None => Some(ValueRef::NULL),
         }
     }
 }

@@ -16,6 +16,7 @@ fn parsed(texts: &[String]) -> Vec<Json> {
     texts.iter().map(|text| serde_json::from_str(text).unwrap()).collect()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "written in place")]
 fn counting(config: Json) -> Bench {
     let mut whole = json!({ "aggregates": { "n": { "function": "count" } } });
     whole.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());

@@ -88,15 +88,6 @@ fn data(node: &Node) -> Option<Range<usize>> {
     Some(start..start.checked_add(node.len() as usize)?)
 }
 
-/// The same node, referring to bytes elsewhere.
-fn moved(node: Node, offset: usize) -> Node {
-    if node.kind() == NodeKind::STRING {
-        Node::key(offset as u64, node.len(), node.fingerprint())
-    } else {
-        Node::bytes(offset as u64, node.len())
-    }
-}
-
 /// Copies events into the buffers of another batch.
 struct Copy<'b> {
     from: &'b Batch,
@@ -146,29 +137,19 @@ impl Copy<'_> {
             }
         }
         let hull = start.min(end)..end;
+        let known = known.filter(|(known, _)| known.start <= start && end <= known.end);
+        let Some((from, to)) = known.or_else(|| self.hull(hull, total)) else {
+            let copy = self.from.document(root).copy_to(self.bytes, self.nodes);
+            return copy.expect("a batch holds less than 4 GiB");
+        };
         let new = self.nodes.len();
-        let known = known.filter(|(known, _)| known.start <= hull.start && hull.end <= known.end);
-        let known = known.or_else(|| self.hull(hull, total));
-        self.nodes.reserve(nodes.len());
-        for node in nodes {
-            let node = match (data(node), &known) {
-                (None, _) => *node,
-                (Some(data), _) if data.is_empty() => moved(*node, 0),
-                (Some(data), Some((from, to))) => moved(*node, data.start - from.start + to),
-                (Some(data), None) => {
-                    let start = self.bytes.len();
-                    // What is not there stays out of reach.
-                    match self.from.bytes().get(data) {
-                        Some(data) => {
-                            self.bytes.extend_from_copy_slice(data);
-                            moved(*node, start)
-                        }
-                        None => moved(*node, usize::MAX),
-                    }
-                }
-            };
-            self.nodes.push(node);
-        }
+        let moved = nodes.iter().map(|node| match data(node) {
+            // It may lie anywhere, even where this batch has nothing.
+            Some(data) if data.is_empty() => node.moved_to(0),
+            Some(data) => node.moved_to((data.start - from.start + to) as u64),
+            None => *node,
+        });
+        self.nodes.extend(moved);
         narrow(new)
     }
 

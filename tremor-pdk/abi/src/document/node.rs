@@ -121,7 +121,7 @@ impl Node {
 
     /// The same text or binary data at another offset.
     #[inline]
-    pub(super) const fn moved_to(mut self, offset: u64) -> Self {
+    pub(crate) const fn moved_to(mut self, offset: u64) -> Self {
         self.payload = offset;
         self
     }
