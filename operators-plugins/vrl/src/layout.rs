@@ -127,12 +127,16 @@ fn way(path: &OwnedValuePath) -> Path {
 
 #[cfg(test)]
 mod tests {
-    use vrl::path::parse_target_path;
+    use vrl::path::{OwnedTargetPath, parse_target_path};
 
     use super::Layout;
 
     fn slots(paths: &[&str]) -> Vec<String> {
-        let paths: Vec<_> = paths.iter().map(|path| parse_target_path(path).unwrap()).collect();
+        let parse = |path: &&str| match *path {
+            "%" => OwnedTargetPath::metadata_root(),
+            path => parse_target_path(path).unwrap(),
+        };
+        let paths: Vec<_> = paths.iter().map(parse).collect();
         let layout = Layout::new(&paths);
         for path in &paths {
             let place = layout.place(layout.find(path).unwrap());

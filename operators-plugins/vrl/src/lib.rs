@@ -185,5 +185,7 @@ impl OperatorPlugin for Vrl {
     }
 }
 
+tremor_pdk::export! { operators: [Vrl] }
+
 #[cfg(test)]
 mod tests;

@@ -1,1 +1,334 @@
+use tremor_pdk::{
+    Batch, Error, ErrorKind, Operator, OperatorPlugin, Output, Value, literal, testing::TestHost,
+};
 
+use super::{Config, Vrl};
+
+fn config(source: &str) -> Config {
+    Config { source: Some(source.to_owned()), ..Config::default() }
+}
+
+fn operator(config: Config) -> Vrl {
+    Vrl::validate(&config).unwrap();
+    Vrl::new("test", config, TestHost::new().host()).unwrap()
+}
+
+fn batch(events: &[Value<'static>]) -> Batch {
+    let mut batch = Batch::new();
+    events.iter().for_each(|event| batch.push_value(0, event).unwrap());
+    batch
+}
+
+/// The events and their metadata, as text.
+fn seen(batch: &Batch) -> Vec<String> {
+    let text = |event| {
+        let metadata = batch.metadata(event).map(|found| format!(" {found}")).unwrap_or_default();
+        format!("{}{metadata}", batch.value(event).unwrap())
+    };
+    batch.events().iter().map(text).collect()
+}
+
+/// What becomes of an event, with the metadata if it has any.
+fn run(source: &str, event: Value<'static>) -> Result<String, Error> {
+    run_with(config(source), batch(&[event]))
+}
+
+fn run_with(config: Config, mut batch: Batch) -> Result<String, Error> {
+    let mut output = Output::new();
+    // Twice, since what is kept from event to event must not be seen.
+    let mut again = batch.clone();
+    let mut operator = operator(config);
+    operator.process(&mut again, &mut Output::new()).unwrap();
+    operator.process(&mut batch, &mut output).unwrap();
+    assert_eq!(seen(&batch), seen(&again));
+    batch.validate().unwrap();
+    match output.take_rejected().pop() {
+        Some(rejected) => Err(rejected.error),
+        None => Ok(seen(&batch).remove(0)),
+    }
+}
+
+#[test]
+fn a_program_edits_the_event_as_vrl_says() {
+    let event = || literal!({ "a": { "b": 1, "c": [1, { "d": 2 }] }, "s": "Text", "n": null });
+    for (source, expected) in [
+        // Nothing done, nothing changed.
+        ("true", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null}"#),
+        (".s = downcase!(.s)", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"text","n":null}"#),
+        (
+            ".a.b = 2; .x.y = .a.b",
+            r#"{"a":{"b":2,"c":[1,{"d":2}]},"s":"Text","n":null,"x":{"y":2}}"#,
+        ),
+        (".a = .a.b", r#"{"a":1,"s":"Text","n":null}"#),
+        // A place within one that is no object replaces it.
+        (".s.t.u = true", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":{"t":{"u":true}},"n":null}"#),
+        ("del(.a); del(.absent)", r#"{"s":"Text","n":null}"#),
+        ("del(.a.b); .a.gone = 1; del(.a.gone)", r#"{"a":{"c":[1,{"d":2}]},"s":"Text","n":null}"#),
+        (".e.x = 1; del(.e.x)", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"e":{}}"#),
+        (
+            ".e.x = 1; del(.e.x, compact: true)",
+            r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null}"#,
+        ),
+        ("del(.a.b, compact: true); del(.a.c, compact: true)", r#"{"s":"Text","n":null}"#),
+        // Arrays.
+        (
+            ".x = .a.c[1].d; .y = .a.c[-2]; .z = .a.c[5]",
+            r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"x":2,"y":1,"z":null}"#,
+        ),
+        (
+            ".a.c[0] = 5; .a.c[3] = true",
+            r#"{"a":{"b":1,"c":[5,{"d":2},null,true]},"s":"Text","n":null}"#,
+        ),
+        ("del(.a.c[0])", r#"{"a":{"b":1,"c":[{"d":2}]},"s":"Text","n":null}"#),
+        (
+            "del(.a.b); del(.a.c[0], compact: true); del(.a.c[0].d, compact: true)",
+            r#"{"s":"Text","n":null}"#,
+        ),
+        (
+            ".l = push!(.a.c, .s)",
+            r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"l":[1,{"d":2},"Text"]}"#,
+        ),
+        // Absent is not null.
+        (
+            ". = [exists(.n), exists(.m), exists(.a.b), exists(.a.c[1].d), exists(.s.t)]",
+            "[true,false,true,true,false]",
+        ),
+        // All of the event.
+        (r#". = { "only": .s }"#, r#"{"only":"Text"}"#),
+        (".count = length(.)", r#"{"a":{"b":1,"c":[1,{"d":2}]},"s":"Text","n":null,"count":3}"#),
+        (". = merge(., { \"s\": 1 }); .t = .s; del(.a)", r#"{"n":null,"s":1,"t":1}"#),
+        (". = compact(.); .a.b = .a.b + 1 ?? 0", r#"{"a":{"b":2,"c":[1,{"d":2}]},"s":"Text"}"#),
+        ("del(.)", "{}"),
+        (
+            ". = map_keys(.) -> |key| { upcase(key) }",
+            r#"{"A":{"b":1,"c":[1,{"d":2}]},"N":null,"S":"Text"}"#,
+        ),
+        ("x = 0; for_each(.) -> |_key, _value| { x = x + 1 }; . = x", "3"),
+        (r#". = { "k": get!(., ["a", "b"]) }"#, r#"{"k":1}"#),
+        (
+            ". = unnest!(.a.c)",
+            r#"[{"a":{"b":1,"c":1},"n":null,"s":"Text"},{"a":{"b":1,"c":{"d":2}},"n":null,"s":"Text"}]"#,
+        ),
+    ] {
+        assert_eq!(run(source, event()).as_deref(), Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn the_event_may_be_of_any_type() {
+    for (source, event, expected) in [
+        (". = parse_json!(string!(.))", literal!(r#"{ "a": 1 }"#), r#"{"a":1}"#),
+        (".a = 1", literal!([1]), r#"{"a":1}"#),
+        ("x = .a", literal!(7), "7"),
+    ] {
+        assert_eq!(run(source, event).as_deref(), Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn values_are_converted_as_the_book_says() {
+    for (source, event, expected) in [
+        // Untouched, an integer beyond 63 bits stays one; touched, it is a float as for VRL's JSON.
+        (".x = 1", literal!({ "big": u64::MAX }), r#"{"big":18446744073709551615,"x":1}"#),
+        (
+            ".x = is_float(.big)",
+            literal!({ "big": u64::MAX }),
+            r#"{"big":18446744073709551615,"x":true}"#,
+        ),
+        (
+            ".x = .min",
+            literal!({ "min": i64::MIN }),
+            r#"{"min":-9223372036854775808,"x":-9223372036854775808}"#,
+        ),
+        (
+            ". = [is_null(.nan), .inf == 1.0]",
+            literal!({ "nan": f64::NAN, "inf": f64::INFINITY }),
+            "[true,false]",
+        ),
+        (r#". = t'2021-02-03T04:05:06.789+01:00'"#, literal!(0), r#""2021-02-03T03:05:06.789Z""#),
+        (". = r'a+'", literal!(0), r#""a+""#),
+        (r#". = encode_base64(string!(.b))"#, literal!({ "b": "ä" }), r#""w6Q=""#),
+        (r#". = decode_base64!("w6Q=")"#, literal!(0), r#""ä""#),
+    ] {
+        assert_eq!(run(source, event).as_deref(), Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_stay_bytes() {
+    let mut events = batch(&[
+        literal!({ "data": Value::from(vec![0xff, 0x00]), "text": Value::from(b"ab".to_vec()) }),
+    ]);
+    operator(config(".copy = .data; .word = .text; %copy = .data"))
+        .process(&mut events, &mut Output::new())
+        .unwrap();
+    let event = events.events()[0];
+    let value = events.value(&event).unwrap();
+    assert_eq!(value.get("copy").unwrap().as_bytes(), Some(&[0xff, 0x00][..]));
+    assert_eq!(value.get("text").unwrap().as_bytes(), Some(&b"ab"[..]));
+    assert_eq!(value.get("word").unwrap().as_str(), Some("ab"));
+    assert_eq!(
+        events.metadata(&event).unwrap().get("copy").unwrap().as_bytes(),
+        Some(&[0xff, 0x00][..])
+    );
+}
+
+#[test]
+fn metadata_is_read_and_written() {
+    let with = |metadata: Option<Value<'static>>| {
+        let mut batch = batch(&[literal!({ "a": 1 })]);
+        metadata.into_iter().for_each(|metadata| batch.set_metadata(metadata));
+        batch
+    };
+    let known = || Some(literal!({ "k": "v", "n": { "m": 1 } }));
+    for (source, metadata, expected) in [
+        ("%x = .a; %y = [%x]; %x = %none", None, r#"{"a":1} {"x":null,"y":[1]}"#),
+        ("%x.y = 1", None, r#"{"a":1} {"x":{"y":1}}"#),
+        ("%x = 1; del(%x)", None, r#"{"a":1} {}"#),
+        ("del(%x)", None, r#"{"a":1}"#),
+        (".m = %", None, r#"{"a":1,"m":{}}"#),
+        (".m = %", known(), r#"{"a":1,"m":{"k":"v","n":{"m":1}}} {"k":"v","n":{"m":1}}"#),
+        (".m = %k", known(), r#"{"a":1,"m":"v"} {"k":"v","n":{"m":1}}"#),
+        ("%n.m = 2; %z = %k", known(), r#"{"a":1} {"k":"v","n":{"m":2},"z":"v"}"#),
+        ("del(%n.m, compact: true)", known(), r#"{"a":1} {"k":"v"}"#),
+        (r#"% = { "new": %k }"#, known(), r#"{"a":1} {"new":"v"}"#),
+        (r#"% = { "new": 1 }"#, None, r#"{"a":1} {"new":1}"#),
+    ] {
+        assert_eq!(run_with(config(source), with(metadata)).as_deref(), Ok(expected), "{source}");
+    }
+}
+
+#[test]
+fn an_event_on_which_the_program_fails_is_rejected_unchanged_with_the_cause() {
+    for (source, cause) in [
+        (".x = 1; abort", "the program aborted: aborted"),
+        (r#".x = 1; abort "not today""#, "the program aborted: not today"),
+        (".x = 1; .y = downcase!(.a)", "the program failed: function call error for \"downcase\""),
+        (
+            "%x = 1; .y = parse_json!(\"{\")",
+            "the program failed: function call error for \"parse_json\"",
+        ),
+        (".y = to_int!(.a) + 1; assert!(.y == 3, \"it is three\")", "it is three"),
+    ] {
+        let mut events = batch(&[literal!({ "a": 1 })]);
+        let mut output = Output::new();
+        operator(config(source)).process(&mut events, &mut output).unwrap();
+        assert!(events.is_empty());
+        let rejected = output.take_rejected().remove(0);
+        assert_eq!(rejected.error.kind(), ErrorKind::BAD_DATA);
+        assert!(rejected.error.to_string().contains(cause), "{}", rejected.error);
+        assert_eq!(events.value(&rejected.event).unwrap(), literal!({ "a": 1 }).view());
+        assert!(events.metadata(&rejected.event).is_none());
+    }
+}
+
+#[test]
+fn an_abort_can_discard_but_an_error_never_does() {
+    let config = Config {
+        drop_on_abort: true,
+        ..config(
+            "if .a == 1 { abort } else if .a == 2 { .b = to_int!(.s) } else { return . }; .x = 1",
+        )
+    };
+    let mut events =
+        batch(&[literal!({ "a": 1 }), literal!({ "a": 2, "s": "x" }), literal!({ "a": 3 })]);
+    let mut output = Output::new();
+    operator(config).process(&mut events, &mut output).unwrap();
+    assert_eq!(seen(&events), [r#"{"a":3}"#]);
+    assert_eq!((output.take_discarded(), output.rejected().len()), (1, 1));
+}
+
+#[test]
+fn an_event_leaves_by_the_port_that_the_program_names() {
+    let config = Config {
+        ports: vec!["a".into(), "b".into()],
+        ..config("if exists(.to) { %port = .to }; .seen = true")
+    };
+    assert_eq!(Vrl::ports(&config), ["a", "b"]);
+    let event = |to: &'static str| literal!({ "to": to });
+    let mut events = batch(&[
+        event("b"),
+        literal!({}),
+        event("a"),
+        event("c"),
+        event("b"),
+        literal!({ "to": null }),
+        event("out"),
+        literal!({ "to": 1 }),
+    ]);
+    // What was there before is not what the program says.
+    events.replace_metadata(1, literal!({ "port": "a" }));
+    let mut output = Output::new();
+    operator(config).process(&mut events, &mut output).unwrap();
+    assert_eq!(
+        seen(&events),
+        [
+            r#"{"seen":true} {"port":"a"}"#,
+            r#"{"to":null,"seen":true} {"port":null}"#,
+            r#"{"to":"out","seen":true} {"port":"out"}"#,
+        ]
+    );
+    let ports: Vec<_> = output.take_ports().map(|out| (out.port, seen(&out.batch))).collect();
+    let b = r#"{"to":"b","seen":true} {"port":"b"}"#.to_owned();
+    assert_eq!(
+        ports,
+        [(1, vec![b.clone(), b]), (0, vec![r#"{"to":"a","seen":true} {"port":"a"}"#.to_owned()])]
+    );
+    let causes: Vec<_> = output.take_rejected().iter().map(|gone| gone.error.to_string()).collect();
+    assert!(causes[0].contains(r#"`%port` to "c"; `ports` has: a, b"#), "{causes:?}");
+    assert_eq!(causes.len(), 2);
+}
+
+#[test]
+fn an_event_that_nobody_decoded_is_rejected() {
+    let mut events = Batch::new();
+    events.push_message(0, b"{}");
+    let mut output = Output::new();
+    operator(config(".x = 1")).process(&mut events, &mut output).unwrap();
+    assert!(output.rejected()[0].error.to_string().contains("`codec`"));
+}
+
+#[test]
+fn what_cannot_work_is_refused_and_says_what_to_do() {
+    let cases = [
+        (Config::default(), "set `source`"),
+        (Config { file: Some("x".into()), ..config(".") }, "both `source` and `file`"),
+        (
+            Config { file: Some("/nowhere/program.vrl".into()), ..Config::default() },
+            "/nowhere/program.vrl",
+        ),
+        (config(".a = downcase(.b)"), "error[E103]: unhandled fallible assignment"),
+        (config(".a = "), "syntax error"),
+        (config(".a = nothing(.b)"), "call to undefined function"),
+        (config(".a = get_env_var!(\"HOME\")"), "set `allow_environment: true`"),
+        (config(".a = get_hostname!()"), "set `allow_environment: true`"),
+        (config(".a = dns_lookup!(\"localhost\")"), "`allow_environment: true`"),
+        (Config { timezone: Some("Nowhere".into()), ..config("true") }, "`timezone` is `Nowhere`"),
+        (Config { ports: vec!["a".into()], ..config("true") }, "never sets `%port`"),
+        (Config { ports: vec!["err".into()], ..config("%port = .a") }, "`err`"),
+        (Config { ports: vec!["a".into(), "a".into()], ..config("%port = .a") }, "`a` twice"),
+    ];
+    for (config, place) in cases {
+        let error = Vrl::validate(&config).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains(place), "{place}: {error}");
+        assert!(!error.to_string().contains('\u{1b}'), "colours: {error}");
+        assert!(Vrl::new("test", config, TestHost::new().host()).is_err());
+    }
+}
+
+#[test]
+fn the_environment_can_be_switched_on() {
+    let config = Config { allow_environment: true, ..config(". = is_string(get_hostname!())") };
+    assert_eq!(run_with(config, batch(&[literal!(0)])).as_deref(), Ok("true"));
+}
+
+#[test]
+fn times_without_a_zone_are_in_the_one_that_is_set() {
+    let source = r#". = parse_timestamp!("2021-07-01 12:00:00", "%F %T")"#;
+    for (timezone, expected) in [(None, "12"), (Some("Europe/Berlin".to_owned()), "10")] {
+        let config = Config { timezone, ..config(source) };
+        let seen = run_with(config, batch(&[literal!(0)])).unwrap();
+        assert_eq!(seen, format!("\"2021-07-01T{expected}:00:00Z\""));
+    }
+}

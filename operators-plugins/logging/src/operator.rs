@@ -1,0 +1,142 @@
+//! The operator around the rules.
+
+use tremor_pdk::prelude::*;
+
+use super::classify::{Classification, classify};
+
+/// There is nothing to configure.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {}
+
+/// The operator.
+#[derive(Debug, Default)]
+pub struct Logging {
+    /// The text of the event in hand that it is counted by; kept for its capacity.
+    dimensions: String,
+}
+
+impl Logging {
+    fn annotate(&mut self, batch: &mut Batch, position: usize) -> Verdict {
+        let event = &batch.events()[position];
+        let Some(value) = batch.value(event) else {
+            return match batch.raw(event) {
+                Some(_) => Verdict::Reject(Error::bad_data(
+                    "the event is bytes that no codec has decoded: give its connector a `codec`",
+                )),
+                None => Verdict::Keep,
+            };
+        };
+        let Classification { class, rate, dimensions } = classify(value);
+        // The text lies in the buffers that the metadata is written to.
+        self.dimensions.clear();
+        self.dimensions.push_str(dimensions.unwrap_or_default());
+        let dimensions = dimensions.is_some().then_some(self.dimensions.as_str());
+        if batch.metadata(event).is_some() {
+            let metadata = batch.metadata_mut(position);
+            if metadata.as_object().is_none() {
+                *metadata = Value::object();
+            }
+            if let Some(object) = metadata.as_object_mut() {
+                object.insert("class", class);
+                object.insert("rate", rate);
+                object.insert(
+                    "dimensions",
+                    dimensions.map(str::to_owned).map_or(Value::Null, Value::from),
+                );
+            }
+            return Verdict::Keep;
+        }
+        let written = batch.write_metadata(position, |writer| {
+            writer.begin_object();
+            writer.key("class");
+            writer.str(class);
+            writer.key("rate");
+            writer.i64(rate);
+            writer.key("dimensions");
+            match dimensions {
+                Some(text) => writer.str(text),
+                None => writer.null(),
+            }
+            writer.end_object();
+        });
+        written.map_or_else(Verdict::Reject, |()| Verdict::Keep)
+    }
+}
+
+impl Operator for Logging {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.divert(batch, |batch, position| self.annotate(batch, position));
+        Ok(())
+    }
+}
+
+impl OperatorPlugin for Logging {
+    const NAME: &'static str = "logging";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+        Ok(Self::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{Batch, Operator, Output, literal};
+
+    use super::Logging;
+
+    fn metadata(batch: &mut Batch) -> Vec<String> {
+        let mut output = Output::new();
+        Logging::default().process(batch, &mut output).unwrap();
+        assert!(output.rejected().is_empty());
+        batch.validate().unwrap();
+        let text =
+            |event| batch.metadata(event).map_or_else(String::new, |found| found.to_string());
+        batch.events().iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_answer_is_the_metadata_and_the_event_stays_as_it_is() {
+        let mut batch = Batch::new();
+        let event = literal!({ "index_type": "applog_app6", "logger_name": "log\"ger" });
+        batch.push_value(0, &event).unwrap();
+        batch.push_value(0, &1).unwrap();
+        assert_eq!(
+            metadata(&mut batch),
+            [
+                r#"{"class":"applog_app6","rate":4500,"dimensions":"log\"ger"}"#,
+                r#"{"class":"default","rate":250,"dimensions":null}"#,
+            ]
+        );
+        assert_eq!(batch.value(&batch.events()[0]).unwrap().to_value(), event);
+    }
+
+    #[test]
+    fn other_metadata_stays() {
+        let mut batch = Batch::new();
+        batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
+        batch.set_metadata(literal!({ "from": "here", "class": "none" }));
+        batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
+        batch.set_metadata(literal!("no object"));
+        assert_eq!(
+            metadata(&mut batch),
+            [
+                r#"{"from":"here","class":"applog_app1","rate":750,"dimensions":"app4"}"#,
+                r#"{"class":"applog_app1","rate":750,"dimensions":"app4"}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn an_event_that_nobody_decoded_is_rejected() {
+        let mut batch = Batch::new();
+        batch.push_message(0, b"{}");
+        let mut output = Output::new();
+        Logging::default().process(&mut batch, &mut output).unwrap();
+        assert!(batch.is_empty());
+        assert!(output.rejected()[0].error.to_string().contains("`codec`"));
+    }
+}
