@@ -11,6 +11,8 @@
 //! CI has both in one build, which takes half the time of two. A failure there is found again by one
 //! of the two commands.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::nightly;
@@ -58,10 +60,20 @@ pub(crate) fn both() -> Result<()> {
 
 fn run(flags: &[&str]) -> Result<()> {
     nightly::required()?;
+    let mut tests = cargo_test(flags);
+    tests.args(TESTS).args(SKIPPED.map(|tests| format!("--skip={tests}")));
+    run_command(tests)?;
+    // Only this compiler compares the errors of examples that must not compile with those expected.
+    let mut examples = cargo_test(flags);
+    examples.args(["--package=tremor-abi", "--doc"]);
+    run_command(examples)
+}
+
+fn cargo_test(flags: &[&str]) -> Command {
     let mut command = nightly::cargo(["test", "--target-dir=target/boundary"]);
-    command.args(TESTS).args(SKIPPED.map(|tests| format!("--skip={tests}")));
     let flags = |seed: u8| format!("{} -Zlayout-seed={seed}", flags.join(" "));
-    command.env("RUSTFLAGS", flags(1)).env("TREMOR_TEST_PLUGIN_RUSTFLAGS", flags(2));
+    command.env("RUSTFLAGS", flags(1)).env("RUSTDOCFLAGS", flags(1));
+    command.env("TREMOR_TEST_PLUGIN_RUSTFLAGS", flags(2));
     // The flags are for what is tested, and not for the build scripts and macros that the compiler
     // runs. `--target` would do that as well, and put the plugins where the tests do not look.
     command.env("CARGO_UNSTABLE_TARGET_APPLIES_TO_HOST", "true");
@@ -69,5 +81,5 @@ fn run(flags: &[&str]) -> Result<()> {
     command.env("ASAN_OPTIONS", "detect_leaks=0");
     // Frames are several times as large with the sanitizer.
     command.env("RUST_MIN_STACK", (8 << 20).to_string());
-    run_command(command)
+    command
 }
