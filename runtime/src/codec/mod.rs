@@ -28,6 +28,7 @@
 //! | `binary` | binary data | text and binary data |
 //! | [`csv`] | an array of text, or an object | such arrays and objects |
 //! | [`influx`] | an object | such objects |
+//! | [`syslog`] | an object | such objects |
 //! | `null` | `null`, whatever the message | anything, and writes nothing |
 
 mod batch;
@@ -42,6 +43,7 @@ pub mod msgpack;
 mod options;
 mod output;
 mod raw;
+pub mod syslog;
 
 use std::sync::Arc;
 
@@ -55,7 +57,7 @@ pub use error::{Error, ErrorKind};
 
 /// The names of all codecs.
 pub const fn names() -> &'static [&'static str] {
-    &["json", "msgpack", "string", "binary", "csv", "influx", "null"]
+    &["json", "msgpack", "string", "binary", "csv", "influx", "syslog", "null"]
 }
 
 /// The codec of a name, with options as they stand in a flow; `null` for none.
@@ -71,6 +73,7 @@ pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
         "binary" => options::none(name, config).map(|()| Codec::Binary),
         "csv" => options::csv(config).map(|options| Codec::Csv { options: options.into() }),
         "influx" => options::none(name, config).map(|()| Codec::Influx),
+        "syslog" => options::none(name, config).map(|()| Codec::Syslog),
         "null" => options::none(name, config).map(|()| Codec::Null),
         _ => {
             let help = match options::near(name, names()) {
@@ -109,6 +112,8 @@ pub enum Codec {
     },
     /// See [`influx`].
     Influx,
+    /// See [`syslog`].
+    Syslog,
     /// The message is thrown away.
     Null,
 }
@@ -123,6 +128,7 @@ impl Codec {
             Self::Binary => Decoder::Binary,
             Self::Csv { options } => Decoder::Csv(options.clone(), Copied::default()),
             Self::Influx => Decoder::Influx(Copied::default()),
+            Self::Syslog => Decoder::Syslog(Copied::default()),
             Self::Null => Decoder::Null,
         }
     }
@@ -136,6 +142,7 @@ impl Codec {
             Self::Binary => Encoder::Binary,
             Self::Csv { options } => Encoder::Csv(options.clone()),
             Self::Influx => Encoder::Influx,
+            Self::Syslog => Encoder::Syslog,
             Self::Null => Encoder::Null,
         }
     }
@@ -156,6 +163,8 @@ pub enum Decoder {
     Csv(Arc<csv::Options>, Copied),
     /// See [`influx`].
     Influx(Copied),
+    /// See [`syslog`].
+    Syslog(Copied),
     /// `null`.
     Null,
 }
@@ -177,10 +186,11 @@ impl Decoder {
             Self::Msgpack(msgpack) => msgpack.decode(bytes, span, nodes),
             Self::String => raw::decode_string(bytes, span, nodes),
             Self::Binary => raw::decode_binary(bytes, span, nodes),
-            Self::Csv(options, copied) => {
-                copied.decode(bytes, span, nodes, |text, writer| csv::decode(options, text, writer))
-            }
+            Self::Csv(options, copied) => copied.decode(bytes, span, nodes, |message, writer| {
+                csv::decode(options, message, writer)
+            }),
             Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
+            Self::Syslog(copied) => copied.decode(bytes, span, nodes, syslog::decode),
             Self::Null => raw::decode_null(nodes),
         }
     }
@@ -201,6 +211,8 @@ pub enum Encoder {
     Csv(Arc<csv::Options>),
     /// See [`influx`].
     Influx,
+    /// See [`syslog`].
+    Syslog,
     /// Nothing.
     Null,
 }
@@ -221,7 +233,7 @@ impl Encoder {
         match self {
             Self::Json(json) => json.document(bytes, nodes, root, out),
             Self::Msgpack(msgpack) => msgpack.document(bytes, nodes, root, out),
-            Self::String(_) | Self::Binary | Self::Csv(_) | Self::Influx => {
+            Self::String(_) | Self::Binary | Self::Csv(_) | Self::Influx | Self::Syslog => {
                 self.value(raw::view(bytes, nodes, root), out)
             }
             Self::Null => Ok(()),
@@ -239,6 +251,7 @@ impl Encoder {
             Self::String(json) => raw::encode_string(json, value, out),
             Self::Binary => raw::encode_binary(value, out),
             Self::Csv(options) => whole(out, |out| csv::encode(options, value, out)),
+            Self::Syslog => whole(out, |out| syslog::encode(value, out)),
             Self::Influx => whole(out, |out| influx::encode(value, out)),
             Self::Null => Ok(()),
         }

@@ -75,7 +75,10 @@ fn an_unknown_name_is_answered_with_a_near_one() {
     for (name, expected) in [
         ("jsn", "unknown codec `jsn`: did you mean `json`?"),
         ("msgpak", "unknown codec `msgpak`: did you mean `msgpack`?"),
-        ("xyz", "unknown codec `xyz`: there are json, msgpack, string, binary, csv, influx, null"),
+        (
+            "xyz",
+            "unknown codec `xyz`: there are json, msgpack, string, binary, csv, influx, syslog, null",
+        ),
     ] {
         let error = lookup(name, &json!(null)).expect_err(name);
         assert_eq!(error.kind(), ErrorKind::UnknownCodec);

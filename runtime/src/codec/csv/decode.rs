@@ -3,14 +3,15 @@
 use tremor_abi::document::Writer;
 
 use super::{Options, is_number};
-use crate::codec::Error;
+use crate::codec::{Error, copied::text};
 
 /// Writes the value of a record.
 pub(in crate::codec) fn decode(
     options: &Options,
-    text: &str,
+    message: &[u8],
     writer: &mut Writer<'_>,
 ) -> Result<(), Error> {
+    let text = text(message)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     let mut record = Record { options, text, at: 0, ended: false };
