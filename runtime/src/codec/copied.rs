@@ -8,32 +8,38 @@ use super::{
     buffer::{self, Bytes, Nodes, Span},
 };
 
-/// Copies messages of text for a decoder; kept from one to the next.
+/// Copies messages for a decoder; kept from one to the next.
 #[derive(Debug, Default)]
-pub struct Copied(String);
+pub struct Copied(Vec<u8>);
 
 impl Copied {
     /// Gives a copy of the message at `span` to `decode`, which writes one value.
     ///
     /// # Errors
-    /// Bad data where the message is no text, and those of `decode`; both buffers are then as they
-    /// were.
+    /// Those of `decode`; both buffers are then as they were.
     pub(super) fn decode(
         &mut self,
         bytes: &mut Bytes,
         span: Span,
         nodes: &mut Nodes,
-        decode: impl FnOnce(&str, &mut Writer<'_>) -> Result<(), Error>,
+        decode: impl FnOnce(&[u8], &mut Writer<'_>) -> Result<(), Error>,
     ) -> Result<u32, Error> {
         let message = &bytes[buffer::range(span, bytes.len())?];
-        let text = std::str::from_utf8(message)
-            .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))?;
         self.0.clear();
-        self.0.push_str(text);
+        self.0.extend_from_slice(message);
         let mut writer = Writer::new(bytes, nodes);
         decode(&self.0, &mut writer)?;
         writer.finish().map_err(|error| Error::new(ErrorKind::TooLarge, error.to_string()))
     }
+}
+
+/// The message as text.
+///
+/// # Errors
+/// Bad data, where it is none.
+pub(super) fn text(message: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(message)
+        .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))
 }
 
 /// What a value is, for an error.

@@ -26,12 +26,15 @@
 //! | `msgpack` | any value | any value |
 //! | `string` | text | text; binary data that is UTF-8; anything else as JSON |
 //! | `binary` | binary data | text and binary data |
+//! | [`csv`] | an array of text, or an object | such arrays and objects |
 //! | [`influx`] | an object | such objects |
+//! | [`syslog`] | an object | such objects |
 //! | `null` | `null`, whatever the message | anything, and writes nothing |
 
 mod batch;
 mod buffer;
 mod copied;
+pub mod csv;
 mod duplicates;
 mod error;
 pub mod influx;
@@ -40,6 +43,9 @@ pub mod msgpack;
 mod options;
 mod output;
 mod raw;
+pub mod syslog;
+
+use std::sync::Arc;
 
 use serde_json::Value;
 use tremor_abi::document::{Node, ValueRef};
@@ -51,7 +57,7 @@ pub use error::{Error, ErrorKind};
 
 /// The names of all codecs.
 pub const fn names() -> &'static [&'static str] {
-    &["json", "msgpack", "string", "binary", "influx", "null"]
+    &["json", "msgpack", "string", "binary", "csv", "influx", "syslog", "null"]
 }
 
 /// The codec of a name, with options as they stand in a flow; `null` for none.
@@ -65,7 +71,9 @@ pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
         "msgpack" => options::msgpack(config).map(|decode| Codec::Msgpack { decode }),
         "string" => options::none(name, config).map(|()| Codec::String),
         "binary" => options::none(name, config).map(|()| Codec::Binary),
+        "csv" => options::csv(config).map(|options| Codec::Csv { options: options.into() }),
         "influx" => options::none(name, config).map(|()| Codec::Influx),
+        "syslog" => options::none(name, config).map(|()| Codec::Syslog),
         "null" => options::none(name, config).map(|()| Codec::Null),
         _ => {
             let help = match options::near(name, names()) {
@@ -78,7 +86,7 @@ pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
 }
 
 /// A codec and its options; what works is a [`Decoder`] or an [`Encoder`] made from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Codec {
     /// See [`json`].
@@ -97,8 +105,15 @@ pub enum Codec {
     String,
     /// The message is binary data.
     Binary,
+    /// See [`csv`].
+    Csv {
+        /// How records are read and written.
+        options: Arc<csv::Options>,
+    },
     /// See [`influx`].
     Influx,
+    /// See [`syslog`].
+    Syslog,
     /// The message is thrown away.
     Null,
 }
@@ -106,24 +121,28 @@ pub enum Codec {
 impl Codec {
     /// A decoder, to be kept from batch to batch.
     pub fn decoder(&self) -> Decoder {
-        match *self {
-            Self::Json { decode, .. } => Decoder::Json(json::Decoder::new(decode)),
-            Self::Msgpack { decode } => Decoder::Msgpack(msgpack::Decoder::new(decode)),
+        match self {
+            Self::Json { decode, .. } => Decoder::Json(json::Decoder::new(*decode)),
+            Self::Msgpack { decode } => Decoder::Msgpack(msgpack::Decoder::new(*decode)),
             Self::String => Decoder::String,
             Self::Binary => Decoder::Binary,
+            Self::Csv { options } => Decoder::Csv(options.clone(), Copied::default()),
             Self::Influx => Decoder::Influx(Copied::default()),
+            Self::Syslog => Decoder::Syslog(Copied::default()),
             Self::Null => Decoder::Null,
         }
     }
 
     /// An encoder, to be kept from batch to batch.
     pub fn encoder(&self) -> Encoder {
-        match *self {
-            Self::Json { encode, .. } => Encoder::Json(json::Encoder::new(encode)),
+        match self {
+            Self::Json { encode, .. } => Encoder::Json(json::Encoder::new(*encode)),
             Self::Msgpack { .. } => Encoder::Msgpack(msgpack::Encoder),
             Self::String => Encoder::String(json::Encoder::default()),
             Self::Binary => Encoder::Binary,
+            Self::Csv { options } => Encoder::Csv(options.clone()),
             Self::Influx => Encoder::Influx,
+            Self::Syslog => Encoder::Syslog,
             Self::Null => Encoder::Null,
         }
     }
@@ -140,8 +159,12 @@ pub enum Decoder {
     String,
     /// Binary data.
     Binary,
+    /// See [`csv`].
+    Csv(Arc<csv::Options>, Copied),
     /// See [`influx`].
     Influx(Copied),
+    /// See [`syslog`].
+    Syslog(Copied),
     /// `null`.
     Null,
 }
@@ -163,7 +186,11 @@ impl Decoder {
             Self::Msgpack(msgpack) => msgpack.decode(bytes, span, nodes),
             Self::String => raw::decode_string(bytes, span, nodes),
             Self::Binary => raw::decode_binary(bytes, span, nodes),
+            Self::Csv(options, copied) => copied.decode(bytes, span, nodes, |message, writer| {
+                csv::decode(options, message, writer)
+            }),
             Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
+            Self::Syslog(copied) => copied.decode(bytes, span, nodes, syslog::decode),
             Self::Null => raw::decode_null(nodes),
         }
     }
@@ -180,8 +207,12 @@ pub enum Encoder {
     String(json::Encoder),
     /// Binary data.
     Binary,
+    /// See [`csv`].
+    Csv(Arc<csv::Options>),
     /// See [`influx`].
     Influx,
+    /// See [`syslog`].
+    Syslog,
     /// Nothing.
     Null,
 }
@@ -202,7 +233,7 @@ impl Encoder {
         match self {
             Self::Json(json) => json.document(bytes, nodes, root, out),
             Self::Msgpack(msgpack) => msgpack.document(bytes, nodes, root, out),
-            Self::String(_) | Self::Binary | Self::Influx => {
+            Self::String(_) | Self::Binary | Self::Csv(_) | Self::Influx | Self::Syslog => {
                 self.value(raw::view(bytes, nodes, root), out)
             }
             Self::Null => Ok(()),
@@ -219,6 +250,8 @@ impl Encoder {
             Self::Msgpack(msgpack) => msgpack.value(value, out),
             Self::String(json) => raw::encode_string(json, value, out),
             Self::Binary => raw::encode_binary(value, out),
+            Self::Csv(options) => whole(out, |out| csv::encode(options, value, out)),
+            Self::Syslog => whole(out, |out| syslog::encode(value, out)),
             Self::Influx => whole(out, |out| influx::encode(value, out)),
             Self::Null => Ok(()),
         }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tremor_abi::document::MAX_DEPTH;
 
-use super::{Error, ErrorKind, json, msgpack};
+use super::{Error, ErrorKind, csv, json, msgpack};
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -40,6 +40,21 @@ impl Default for MsgpackOptions {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct CsvOptions {
+    delimiter: String,
+    quote: Option<String>,
+    headers: Option<Vec<String>>,
+    numbers: bool,
+}
+
+impl Default for CsvOptions {
+    fn default() -> Self {
+        Self { delimiter: ",".into(), quote: Some("\"".into()), headers: None, numbers: false }
+    }
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct NoOptions {}
@@ -57,6 +72,22 @@ pub(super) fn json(config: &Value) -> Result<(json::DecodeOptions, json::EncodeO
 pub(super) fn msgpack(config: &Value) -> Result<msgpack::DecodeOptions, Error> {
     let options: MsgpackOptions = parse("msgpack", &["max_depth"], config)?;
     Ok(msgpack::DecodeOptions { max_depth: depth("msgpack", options.max_depth)? })
+}
+
+pub(super) fn csv(config: &Value) -> Result<csv::Options, Error> {
+    let given: CsvOptions = parse("csv", &["delimiter", "quote", "headers", "numbers"], config)?;
+    let one = |name: &str, text: &str| match *text.as_bytes() {
+        [byte] => Ok(byte),
+        _ => Err(wrong("csv", &format!("`{name}` must be one ASCII character, not {text:?}"))),
+    };
+    let options = csv::Options {
+        delimiter: one("delimiter", &given.delimiter)?,
+        quote: given.quote.map(|quote| one("quote", &quote)).transpose()?,
+        headers: given.headers,
+        numbers: given.numbers,
+    };
+    options.check().map_err(|error| wrong("csv", &error))?;
+    Ok(options)
 }
 
 pub(super) fn none(codec: &str, config: &Value) -> Result<(), Error> {

@@ -10,18 +10,32 @@ fn codec(name: &str) -> Codec {
 
 /// What a codec makes of a message, as JSON.
 pub(super) fn decode(name: &str, message: &[u8]) -> Result<String, String> {
+    decode_with(name, &json!(null), message)
+}
+
+/// As [`decode`], with options.
+pub(super) fn decode_with(
+    name: &str,
+    config: &serde_json::Value,
+    message: &[u8],
+) -> Result<String, String> {
     let mut bytes = Bytes::from_slice(b"..");
     bytes.extend_from_copy_slice(message);
     let span = Span { start: 2, len: u32::try_from(message.len()).expect("a short message") };
     let mut nodes = Nodes::new();
-    let root = codec(name).decoder().decode(&mut bytes, span, &mut nodes);
+    let codec = lookup(name, config).expect("a codec");
+    let root = codec.decoder().decode(&mut bytes, span, &mut nodes);
     let root = root.map_err(|error| error.to_string())?;
     Ok(Document::new(&bytes, &nodes).root(root).to_string())
 }
 
 /// What a codec writes for a value, which is the same for a tree and a document.
-pub(super) fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
-    let mut encoder = codec(name).encoder();
+fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
+    encode_with(&codec(name), value)
+}
+
+fn encode_with(codec: &Codec, value: &Value<'_>) -> Result<Vec<u8>, String> {
+    let mut encoder = codec.encoder();
     let (mut tree, mut flat) = (Bytes::new(), Bytes::new());
     let written = encoder.value(value.into(), &mut tree);
     let (mut bytes, mut nodes) = (Bytes::new(), Nodes::new());
@@ -35,8 +49,18 @@ pub(super) fn encode(name: &str, value: &Value<'_>) -> Result<Vec<u8>, String> {
 
 /// As [`encode`], of JSON, to text.
 pub(super) fn encode_json(name: &str, value: &serde_json::Value) -> Result<String, String> {
+    encode_json_with(name, &json!(null), value)
+}
+
+/// As [`encode_json`], with options.
+pub(super) fn encode_json_with(
+    name: &str,
+    config: &serde_json::Value,
+    value: &serde_json::Value,
+) -> Result<String, String> {
     let value: Value<'_> = serde_json::from_value(value.clone()).expect("a value");
-    encode(name, &value).map(|message| String::from_utf8(message).expect("text"))
+    let codec = lookup(name, config).expect("a codec");
+    encode_with(&codec, &value).map(|message| String::from_utf8(message).expect("text"))
 }
 
 #[test]
@@ -51,7 +75,10 @@ fn an_unknown_name_is_answered_with_a_near_one() {
     for (name, expected) in [
         ("jsn", "unknown codec `jsn`: did you mean `json`?"),
         ("msgpak", "unknown codec `msgpak`: did you mean `msgpack`?"),
-        ("xyz", "unknown codec `xyz`: there are json, msgpack, string, binary, influx, null"),
+        (
+            "xyz",
+            "unknown codec `xyz`: there are json, msgpack, string, binary, csv, influx, syslog, null",
+        ),
     ] {
         let error = lookup(name, &json!(null)).expect_err(name);
         assert_eq!(error.kind(), ErrorKind::UnknownCodec);

@@ -2,7 +2,7 @@
 
 use tremor_abi::document::Writer;
 
-use crate::codec::Error;
+use crate::codec::{Error, copied::text};
 
 /// A name or tag, as it stands in the line.
 struct Name<'l> {
@@ -17,7 +17,8 @@ struct Line<'l> {
 }
 
 /// Writes the value of a line.
-pub(in crate::codec) fn decode(text: &str, writer: &mut Writer<'_>) -> Result<(), Error> {
+pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
+    let text = text(message)?;
     let mut line = Line { text, at: 0 };
     let mut unescaped = String::new();
     writer.begin_object();

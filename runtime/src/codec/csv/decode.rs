@@ -1,0 +1,149 @@
+//! A record to a value.
+
+use tremor_abi::document::Writer;
+
+use super::{Options, is_number};
+use crate::codec::{Error, copied::text};
+
+/// Writes the value of a record.
+pub(in crate::codec) fn decode(
+    options: &Options,
+    message: &[u8],
+    writer: &mut Writer<'_>,
+) -> Result<(), Error> {
+    let text = text(message)?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    let mut record = Record { options, text, at: 0, ended: false };
+    let mut unescaped = String::new();
+    let Some(headers) = &options.headers else {
+        writer.begin_array();
+        while let Some(field) = record.next()? {
+            field.write(options, &mut unescaped, writer);
+        }
+        writer.end_array();
+        return Ok(());
+    };
+    writer.begin_object();
+    let mut count = 0;
+    while let Some(field) = record.next()? {
+        if let Some(header) = headers.get(count) {
+            writer.key(header);
+            field.write(options, &mut unescaped, writer);
+        }
+        count += 1;
+    }
+    if count != headers.len() {
+        let message = format!("expected {} fields, found {count}", headers.len());
+        return Err(Error::bad_data_at(record.at, message));
+    }
+    writer.end_object();
+    Ok(())
+}
+
+struct Record<'r> {
+    options: &'r Options,
+    text: &'r str,
+    at: usize,
+    ended: bool,
+}
+
+/// A field as it stands in the record, its quotes taken off.
+struct Field<'r> {
+    text: &'r str,
+    quoted: bool,
+}
+
+impl<'r> Record<'r> {
+    fn next(&mut self) -> Result<Option<Field<'r>>, Error> {
+        if self.ended {
+            return Ok(None);
+        }
+        let rest = &self.text.as_bytes()[self.at..];
+        let quote = self.options.quote.filter(|quote| rest.first() == Some(quote));
+        let field = match quote {
+            Some(quote) => self.quoted(quote)?,
+            None => {
+                let ends = |byte: &u8| *byte == self.options.delimiter || b"\r\n".contains(byte);
+                let length = rest.iter().position(ends).unwrap_or(rest.len());
+                let text = &self.text[self.at..self.at + length];
+                self.at += length;
+                Field { text, quoted: false }
+            }
+        };
+        match self.text.as_bytes().get(self.at) {
+            None => self.ended = true,
+            Some(byte) if *byte == self.options.delimiter => self.at += 1,
+            Some(b'\r' | b'\n') if !field.quoted => {
+                return Err(Error::bad_data_at(
+                    self.at,
+                    "expected one record, found a second line",
+                ));
+            }
+            Some(_) => {
+                return Err(Error::bad_data_at(
+                    self.at,
+                    "expected a delimiter or the end behind a field in quotes",
+                ));
+            }
+        }
+        Ok(Some(field))
+    }
+
+    fn quoted(&mut self, quote: u8) -> Result<Field<'r>, Error> {
+        let (bytes, start) = (self.text.as_bytes(), self.at + 1);
+        let mut at = start;
+        loop {
+            match memchr::memchr(quote, &bytes[at..]) {
+                None => {
+                    let message = "the quote that begins here does not end";
+                    return Err(Error::bad_data_at(self.at, message));
+                }
+                Some(length) if bytes.get(at + length + 1) == Some(&quote) => at += length + 2,
+                Some(length) => {
+                    self.at = at + length + 1;
+                    return Ok(Field { text: &self.text[start..at + length], quoted: true });
+                }
+            }
+        }
+    }
+}
+
+impl Field<'_> {
+    fn write(&self, options: &Options, unescaped: &mut String, writer: &mut Writer<'_>) {
+        if !self.quoted {
+            return if options.numbers { number(self.text, writer) } else { writer.str(self.text) };
+        }
+        let quote = options.quote.map_or('"', char::from);
+        if !self.text.contains(quote) {
+            return writer.str(self.text);
+        }
+        // Quotes are in here by twos.
+        unescaped.clear();
+        for (index, part) in self.text.split(quote).enumerate() {
+            if index % 2 == 1 {
+                unescaped.push(quote);
+            }
+            unescaped.push_str(part);
+        }
+        writer.str(unescaped);
+    }
+}
+
+/// Writes a number, or text that is none or that 64 bits do not hold.
+fn number(text: &str, writer: &mut Writer<'_>) {
+    if !is_number(text) {
+        return writer.str(text);
+    }
+    if let Ok(number) = text.parse() {
+        writer.i64(number);
+    } else if let Ok(number) = text.parse() {
+        writer.u64(number);
+    } else {
+        let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() && !is_integer => writer.f64(number),
+            _ => writer.str(text),
+        }
+    }
+}

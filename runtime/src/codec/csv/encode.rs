@@ -1,0 +1,116 @@
+//! A value to a record.
+
+use tremor_abi::document::{Shape, ValueRef};
+
+use super::{Options, is_number};
+use crate::codec::{Error, buffer::Bytes, copied::kind};
+
+/// Appends the record of a value; where that fails, what was appended means nothing.
+pub(in crate::codec) fn encode(
+    options: &Options,
+    value: ValueRef<'_>,
+    out: &mut Bytes,
+) -> Result<(), Error> {
+    let start = out.len();
+    let count = match (value.shape(), &options.headers) {
+        (Shape::Array(array), None) => {
+            for (index, element) in array.into_iter().enumerate() {
+                field(options, index, Some(element), out)?;
+            }
+            array.len()
+        }
+        (Shape::Array(array), Some(headers)) if array.len() == headers.len() => {
+            for (index, element) in array.into_iter().enumerate() {
+                field(options, index, Some(element), out)?;
+            }
+            array.len()
+        }
+        (Shape::Object(object), Some(headers)) => {
+            let mut known = 0;
+            for (index, header) in headers.iter().enumerate() {
+                let element = object.get(header);
+                known += usize::from(element.is_some());
+                field(options, index, element, out)?;
+            }
+            if known < object.len() {
+                let unknown = object.iter().find(|(key, _)| !headers.iter().any(|it| it == key));
+                let key = unknown.map_or("", |(key, _)| key);
+                return Err(Error::bad_data(format!("the key `{key}` is not among the headers")));
+            }
+            headers.len()
+        }
+        (Shape::Array(array), Some(headers)) => {
+            let (expected, found) = (headers.len(), array.len());
+            return Err(Error::bad_data(format!("expected {expected} fields, found {found}")));
+        }
+        (_, headers) => {
+            let what = if headers.is_some() { "an object" } else { "an array" };
+            return Err(Error::bad_data(format!("expected {what}, found {}", kind(value))));
+        }
+    };
+    if count == 0 {
+        return Err(Error::bad_data("a record has at least one field, and this array has none"));
+    }
+    // One empty field alone would be an empty line, which others take for no record.
+    if let Some(quote) = options.quote
+        && out.len() == start
+    {
+        out.push(quote);
+        out.push(quote);
+    }
+    Ok(())
+}
+
+fn field(
+    options: &Options,
+    index: usize,
+    value: Option<ValueRef<'_>>,
+    out: &mut Bytes,
+) -> Result<(), Error> {
+    if index > 0 {
+        out.push(options.delimiter);
+    }
+    let Some(value) = value else { return Ok(()) };
+    match value.shape() {
+        Shape::Null => Ok(()),
+        Shape::Bool(value) => plain(options, if value { "true" } else { "false" }, out),
+        Shape::I64(number) => plain(options, itoa::Buffer::new().format(number), out),
+        Shape::U64(number) => plain(options, itoa::Buffer::new().format(number), out),
+        Shape::F64(number) if number.is_finite() => {
+            plain(options, zmij::Buffer::new().format_finite(number), out)
+        }
+        Shape::F64(number) => Err(Error::bad_data(format!("field {index} is {number}"))),
+        Shape::String(text) if options.numbers && is_number(text) => quoted(options, text, out),
+        Shape::String(text) => plain(options, text, out),
+        Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_) => {
+            let found = kind(value);
+            Err(Error::bad_data(format!("expected a scalar as field {index}, found {found}")))
+        }
+    }
+}
+
+/// Appends a field, in quotes where it has to be.
+fn plain(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
+    let special =
+        |byte| byte == options.delimiter || Some(byte) == options.quote || b"\r\n".contains(&byte);
+    if text.bytes().any(special) {
+        return quoted(options, text, out);
+    }
+    out.extend_from_copy_slice(text.as_bytes());
+    Ok(())
+}
+
+fn quoted(options: &Options, text: &str, out: &mut Bytes) -> Result<(), Error> {
+    let Some(quote) = options.quote else {
+        return Err(Error::bad_data(format!("{text:?} has to be quoted, and `quote` is null")));
+    };
+    out.push(quote);
+    for byte in text.bytes() {
+        if byte == quote {
+            out.push(quote);
+        }
+        out.push(byte);
+    }
+    out.push(quote);
+    Ok(())
+}

@@ -1,0 +1,172 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::is_number;
+use crate::codec::{
+    Bytes, Nodes, Span, lookup,
+    tests::{decode_with, encode_json_with},
+};
+
+fn decode(config: &Value, record: &str) -> Result<Value, String> {
+    let text = decode_with("csv", config, record.as_bytes())?;
+    Ok(serde_json::from_str(&text).unwrap())
+}
+
+fn encode(config: &Value, value: &Value) -> Result<String, String> {
+    encode_json_with("csv", config, value)
+}
+
+#[test]
+fn a_record_becomes_its_fields_and_those_become_the_record() {
+    let headers = json!({ "headers": ["a", "b"] });
+    let numbers = json!({ "numbers": true });
+    let other = json!({ "delimiter": "\t", "quote": "'" });
+    for (config, record, expected) in [
+        (&json!(null), "a,b,c", json!(["a", "b", "c"])),
+        (&json!(null), ",,", json!(["", "", ""])),
+        (&json!(null), "\"a,b\",\"say \"\"hi\"\"\",\"\"\"\"", json!(["a,b", "say \"hi\"", "\""])),
+        (&json!(null), "\"two\nlines\",é", json!(["two\nlines", "é"])),
+        (&json!(null), "1,true", json!(["1", "true"])),
+        (&headers, "1,x", json!({ "a": "1", "b": "x" })),
+        (&numbers, "1,-2.5,1e3,18446744073709551615", json!([1, -2.5, 1000.0, u64::MAX])),
+        (&numbers, "\"1\",007,+1,1.,.5,0x1", json!(["1", "007", "+1", "1.", ".5", "0x1"])),
+        (&other, "a,b\t'c\td'\t\"", json!(["a,b", "c\td", "\""])),
+        (&json!({ "quote": null }), "\"a\",b", json!(["\"a\"", "b"])),
+    ] {
+        assert_eq!(decode(config, record), Ok(expected.clone()), "{config}");
+        let record = record.replace("1e3", "1000.0");
+        assert_eq!(encode(config, &expected), Ok(record), "{config}");
+    }
+}
+
+#[test]
+fn the_end_of_a_line_is_no_part_of_a_record() {
+    for end in ["", "\n", "\r\n"] {
+        assert_eq!(decode(&json!(null), &format!("a,\"b\"{end}")), Ok(json!(["a", "b"])));
+    }
+}
+
+#[test]
+fn numbers_that_64_bits_do_not_hold_stay_text() {
+    for text in ["18446744073709551616", "-9223372036854775809", "1e999"] {
+        assert_eq!(decode(&json!({ "numbers": true }), text), Ok(json!([text])));
+    }
+}
+
+#[test]
+fn one_empty_field_is_no_empty_line() {
+    assert_eq!(decode(&json!(null), ""), Ok(json!([""])));
+    assert_eq!(encode(&json!(null), &json!([""])).as_deref(), Ok("\"\""));
+    assert_eq!(encode(&json!({ "headers": ["a"] }), &json!({})).as_deref(), Ok("\"\""));
+}
+
+#[test]
+fn what_is_no_record_is_an_error_that_says_where() {
+    let headers = json!({ "headers": ["a", "b"] });
+    for (config, record, expected) in [
+        (&json!(null), "a,\"b", "the quote that begins here does not end at byte 2"),
+        (
+            &json!(null),
+            "\"a\"b",
+            "expected a delimiter or the end behind a field in quotes at byte 3",
+        ),
+        (&json!(null), "a\nb", "expected one record, found a second line at byte 1"),
+        (&headers, "a", "expected 2 fields, found 1 at byte 1"),
+        (&headers, "a,b,c", "expected 2 fields, found 3 at byte 5"),
+    ] {
+        assert_eq!(decode(config, record), Err(expected.to_owned()));
+    }
+}
+
+#[test]
+fn what_is_no_record_is_not_written() {
+    let headers = json!({ "headers": ["a", "b"] });
+    let bare = json!({ "quote": null });
+    for (config, value, expected) in [
+        (&json!(null), json!("a"), "expected an array, found text"),
+        (&json!(null), json!({ "a": 1 }), "expected an array, found an object"),
+        (&json!(null), json!([]), "a record has at least one field, and this array has none"),
+        (&json!(null), json!(["a", [1]]), "expected a scalar as field 1, found an array"),
+        (&headers, json!({ "a": 1, "c": 2 }), "the key `c` is not among the headers"),
+        (&headers, json!(1), "expected an object, found a number"),
+        (&headers, json!([1]), "expected 2 fields, found 1"),
+        (&bare, json!(["a,b"]), "\"a,b\" has to be quoted, and `quote` is null"),
+    ] {
+        assert_eq!(encode(config, &value), Err(expected.to_owned()));
+    }
+}
+
+#[test]
+fn what_is_missing_or_null_is_empty() {
+    let headers = json!({ "headers": ["a", "b", "c"] });
+    assert_eq!(encode(&headers, &json!({ "c": true, "a": null })).as_deref(), Ok(",,true"));
+    assert_eq!(encode(&headers, &json!([1, 2, 3])).as_deref(), Ok("1,2,3"));
+}
+
+#[test]
+fn options_that_are_wrong_are_refused() {
+    for (config, expected) in [
+        (json!({ "delimiter": "" }), "`delimiter` must be one ASCII character, not \"\""),
+        (json!({ "delimiter": "é" }), "`delimiter` must be one ASCII character, not \"é\""),
+        (json!({ "quote": "ab" }), "`quote` must be one ASCII character, not \"ab\""),
+        (json!({ "delimiter": "\n" }), "`delimiter` must not be '\\n', which ends a line"),
+        (json!({ "delimiter": "\"" }), "`delimiter` and `quote` must differ"),
+        (
+            json!({ "headers": [] }),
+            "`headers` is empty: name the fields, or leave it out for arrays",
+        ),
+        (json!({ "headers": ["a", "a"] }), "`headers` has \"a\" twice"),
+        (json!({ "header": ["a"] }), "unknown option `header`: did you mean `headers`?"),
+    ] {
+        let error = lookup("csv", &config).unwrap_err().to_string();
+        assert_eq!(error, format!("codec `csv`: {expected}"));
+    }
+}
+
+#[test]
+fn a_record_that_is_wrong_leaves_the_batch_as_it_was() {
+    let mut bytes = Bytes::from_slice(b"a,\"b");
+    let mut nodes = Nodes::new();
+    let mut decoder = lookup("csv", &json!(null)).unwrap().decoder();
+    assert!(decoder.decode(&mut bytes, Span { start: 0, len: 4 }, &mut nodes).is_err());
+    assert_eq!((bytes.as_slice(), nodes.len()), (&b"a,\"b"[..], 0));
+}
+
+#[test]
+fn numbers_are_those_of_json() {
+    for text in ["0", "-0", "10", "1.5", "1e5", "1E+5", "1.25e-07", "1e10"] {
+        assert!(is_number(text), "{text}");
+    }
+    for text in ["", "-", "01", "1.", ".1", "1e", "1e+", "+1", "1a", "0x1", "1 ", "NaN"] {
+        assert!(!is_number(text), "{text}");
+    }
+}
+
+fn scalar() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_filter("finite", |number| number.is_finite()).prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        "[0-9.,\"'\r\n;e-]{0,6}".prop_map(Value::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn text_comes_back_as_it_was(fields in prop::collection::vec(any::<String>(), 1..6)) {
+        let record = encode(&json!(null), &json!(fields)).unwrap();
+        prop_assert_eq!(decode(&json!(null), &record), Ok(json!(fields)), "{}", record);
+    }
+
+    #[test]
+    fn so_do_numbers_where_there_are_some(fields in prop::collection::vec(scalar(), 1..6)) {
+        let config = json!({ "numbers": true, "delimiter": ";", "quote": "'" });
+        let record = encode(&config, &json!(fields)).unwrap();
+        prop_assert_eq!(decode(&config, &record), Ok(json!(fields)), "{}", record);
+    }
+
+    #[test]
+    fn no_record_makes_it_panic(record in "[a,\"\r\n1é]{0,20}", numbers in any::<bool>()) {
+        let _ = decode(&json!({ "numbers": numbers }), &record);
+    }
+}

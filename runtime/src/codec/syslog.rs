@@ -1,0 +1,162 @@
+//! syslog, [RFC 5424](https://www.rfc-editor.org/rfc/rfc5424) and
+//! [RFC 3164](https://www.rfc-editor.org/rfc/rfc3164): a message is one of syslog's.
+//!
+//! ```text
+//! <165>1 2003-10-11T22:14:15.003Z mymachine evntslog - ID47 [exampleSDID@32473 iut="3"] It works
+//! ```
+//! ```json
+//! {"protocol":"RFC5424","facility":"local4","severity":"notice","timestamp":1065910455003000000,
+//!  "hostname":"mymachine","appname":"evntslog","msgid":"ID47",
+//!  "structured_data":{"exampleSDID@32473":{"iut":"3"}},"msg":"It works"}
+//! ```
+//!
+//! | key | value |
+//! |---|---|
+//! | `protocol` | `RFC5424` or `RFC3164`; to encode, the first if it is left out |
+//! | `facility` | `kern`, `user`, `mail`, `daemon`, `auth`, `syslog`, `lpr`, `news`, `uucp`, `cron`, `authpriv`, `ftp`, `ntp`, `audit`, `alert`, `clock`, `local0` … `local7`; to encode, also its number; `user` if it is left out |
+//! | `severity` | `emerg`, `alert`, `crit`, `err`, `warning`, `notice`, `info`, `debug`; to encode, also its number; `notice` if it is left out |
+//! | `timestamp` | ns since the Unix epoch |
+//! | `hostname`, `appname`, `procid`, `msgid` | text; to encode, also integers |
+//! | `structured_data` | an object of objects of text; a name that occurs several times in one element has an array of text |
+//! | `msg` | text, or binary data where it is not UTF-8 |
+//!
+//! What a message does not have, or has as `-`, the value does not have, and the other way around.
+//!
+//! RFC 3164 says what was found in use rather than what is right, so much is read: a time as in RFC
+//! 3339 is taken as well, a message without a time is all `msg`, a word behind the time that ends
+//! with a colon or has a bracket is no host but the program. It has neither a year nor a time zone:
+//! the year is the latest in which the time is no more than a day ahead of the clock, and the zone
+//! is UTC.
+//!
+//! What does not come back as it was: times are written in UTC, in RFC 5424 with µs, in RFC 3164
+//! with seconds and without the year; the mark in front of UTF-8 (a byte order mark) is taken off
+//! and not written; a `msg` of RFC 3164 without `appname` whose first words look like a program is
+//! read as one.
+
+mod civil;
+mod encode;
+mod names;
+mod rfc3164;
+mod rfc5424;
+
+use tremor_abi::document::Writer;
+
+pub(super) use self::encode::encode;
+use super::Error;
+use crate::time;
+
+/// Writes the value of a message.
+pub(super) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
+    decode_at(message, time::now_ns(), writer)
+}
+
+/// As [`decode`], at a time in ns since the Unix epoch.
+fn decode_at(message: &[u8], now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
+    let mut reader = Reader { message, at: 0 };
+    let priority = reader.priority()?;
+    let is_5424 = reader.rest().starts_with(b"1 ");
+    writer.begin_object();
+    writer.key("protocol");
+    writer.str(if is_5424 { RFC5424 } else { RFC3164 });
+    writer.key("facility");
+    writer.str(names::FACILITIES[usize::from(priority / 8)]);
+    writer.key("severity");
+    writer.str(names::SEVERITIES[usize::from(priority % 8)]);
+    if is_5424 {
+        rfc5424::decode(reader, writer)?;
+    } else {
+        rfc3164::decode(reader, now, writer)?;
+    }
+    writer.end_object();
+    Ok(())
+}
+
+const RFC5424: &str = "RFC5424";
+const RFC3164: &str = "RFC3164";
+
+/// A message as far as it has been read.
+#[derive(Clone, Copy)]
+struct Reader<'m> {
+    message: &'m [u8],
+    at: usize,
+}
+
+impl<'m> Reader<'m> {
+    fn rest(&self) -> &'m [u8] {
+        &self.message[self.at..]
+    }
+
+    #[cold]
+    fn error(&self, what: impl Into<Box<str>>) -> Error {
+        Error::bad_data_at(self.at, what)
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.rest().first() == Some(&byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// What comes before the next space, which is left.
+    fn word(&mut self) -> &'m [u8] {
+        let rest = self.rest();
+        let length = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+        self.at += length;
+        &rest[..length]
+    }
+
+    /// A word of printable ASCII characters, no more than `longest` of them; none for `-`.
+    fn name(&mut self, what: &str, longest: usize) -> Result<Option<&'m str>, Error> {
+        let start = *self;
+        let word = self.word();
+        match std::str::from_utf8(word) {
+            Ok("-") => Ok(None),
+            Ok(text) if is_name(text, longest) => Ok(Some(text)),
+            _ => Err(start.error(format!(
+                "expected {what}: 1 to {longest} printable ASCII characters or `-`"
+            ))),
+        }
+    }
+
+    fn priority(&mut self) -> Result<u8, Error> {
+        let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let rest = self.rest();
+        let count = rest.strip_prefix(b"<").map_or(0, digits);
+        let number = rest.get(1..1 + count).and_then(|digits| std::str::from_utf8(digits).ok());
+        let number = number.filter(|_| (1..=3).contains(&count)).and_then(|it| it.parse().ok());
+        match number {
+            Some(priority @ 0..=191) if rest.get(1 + count) == Some(&b'>') => {
+                self.at += count + 2;
+                Ok(priority)
+            }
+            _ => Err(self.error("expected a priority from `<0>` to `<191>`")),
+        }
+    }
+}
+
+fn is_name(text: &str, longest: usize) -> bool {
+    (1..=longest).contains(&text.len()) && text.bytes().all(|byte| (33..=126).contains(&byte))
+}
+
+/// Writes a key with text, if there is some.
+fn optional(key: &str, text: Option<&str>, writer: &mut Writer<'_>) {
+    if let Some(text) = text {
+        writer.key(key);
+        writer.str(text);
+    }
+}
+
+/// Writes what a message has to say, if it has.
+fn msg(msg: &[u8], writer: &mut Writer<'_>) {
+    if msg.is_empty() {
+        return;
+    }
+    writer.key("msg");
+    match std::str::from_utf8(msg) {
+        Ok(text) => writer.str(text),
+        Err(_) => writer.bytes(msg),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! Dates of the Gregorian calendar, and times in UTC.
+
+const NS: i64 = 1_000_000_000;
+const DAY: i64 = 86_400;
+
+/// A date and a time of day in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Civil {
+    pub(super) year: i64,
+    /// From 1.
+    pub(super) month: i64,
+    /// From 1.
+    pub(super) day: i64,
+    /// Within the day.
+    pub(super) seconds: i64,
+    /// Within the second.
+    pub(super) nanoseconds: i64,
+}
+
+impl Civil {
+    /// ns since the Unix epoch; none where there is no such day or 64 bits do not hold it.
+    ///
+    /// The days are counted as in <https://howardhinnant.github.io/date_algorithms.html>.
+    pub(super) fn timestamp(self) -> Option<i64> {
+        let Self { year, month, day, seconds, nanoseconds } = self;
+        let lengths = [31, 28 + i64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let length = *lengths.get(usize::try_from(month - 1).ok()?)?;
+        if !(1..=length).contains(&day) {
+            return None;
+        }
+        let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let era = year.div_euclid(400);
+        let of_era = year.rem_euclid(400);
+        let of_year = (153 * month + 2) / 5 + day - 1;
+        let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+        (days * DAY + seconds).checked_mul(NS)?.checked_add(nanoseconds)
+    }
+
+    /// The date and time of a timestamp in ns since the Unix epoch.
+    pub(super) fn of(timestamp: i64) -> Self {
+        let seconds = timestamp.div_euclid(NS);
+        let days = seconds.div_euclid(DAY) + 719_468;
+        let era = days.div_euclid(146_097);
+        let of_era = days.rem_euclid(146_097);
+        let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+        let of_year = of_era - (365 * year + year / 4 - year / 100);
+        let month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * month + 2) / 5 + 1;
+        let year = year + era * 400;
+        let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+        Self {
+            year,
+            month,
+            day,
+            seconds: seconds.rem_euclid(DAY),
+            nanoseconds: timestamp.rem_euclid(NS),
+        }
+    }
+}
+
+fn is_leap(year: i64) -> bool {
+    year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
+}
+
+/// Reads `hh:mm:ss` as seconds of a day, and gives what is behind it.
+pub(super) fn time_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (hours, text) = number(text, 2)?;
+    let (minutes, text) = number(text.strip_prefix(b":")?, 2)?;
+    let (seconds, text) = number(text.strip_prefix(b":")?, 2)?;
+    (hours < 24 && minutes < 60 && seconds < 60)
+        .then_some((hours * 3_600 + minutes * 60 + seconds, text))
+}
+
+/// Reads so many digits, and gives what is behind them.
+pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
+    let (number, rest) = text.split_at_checked(digits)?;
+    let mut sum = 0;
+    for byte in number {
+        sum = sum * 10 + i64::from(byte.is_ascii_digit().then(|| byte - b'0')?);
+    }
+    Some((sum, rest))
+}
+
+/// Reads a time of RFC 3339 as RFC 5424 has it, with up to nine digits behind the point.
+pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
+    let (year, text) = number(text, 4)?;
+    let (month, text) = number(text.strip_prefix(b"-")?, 2)?;
+    let (day, text) = number(text.strip_prefix(b"-")?, 2)?;
+    let (seconds, mut text) = time_of_day(text.strip_prefix(b"T")?)?;
+    let mut nanoseconds = 0;
+    if let Some(fraction) = text.strip_prefix(b".") {
+        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if !(1..=9).contains(&digits) {
+            return None;
+        }
+        let (number, rest) = number(fraction, digits)?;
+        nanoseconds = number * 10_i64.pow(9 - u32::try_from(digits).ok()?);
+        text = rest;
+    }
+    let offset = match text {
+        b"Z" => 0,
+        [sign @ (b'+' | b'-'), rest @ ..] => {
+            let (hours, rest) = number(rest, 2)?;
+            let (minutes, rest) = number(rest.strip_prefix(b":")?, 2)?;
+            if !rest.is_empty() || hours > 23 || minutes > 59 {
+                return None;
+            }
+            let offset = hours * 3_600 + minutes * 60;
+            if *sign == b'-' { -offset } else { offset }
+        }
+        _ => return None,
+    };
+    Civil { year, month, day, seconds: seconds - offset, nanoseconds }.timestamp()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Civil, rfc3339};
+
+    #[test]
+    fn times_are_read_with_their_offsets_and_refused_where_there_are_none() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("1985-04-12T23:20:50.52Z", Some(482_196_050_520_000_000)),
+            ("1985-04-12T19:20:50.52-04:00", Some(482_196_050_520_000_000)),
+            ("2003-08-24T05:14:15.000003-07:00", Some(1_061_727_255_000_003_000)),
+            ("2000-02-29T00:00:00+00:30", Some(951_780_600_000_000_000)),
+            ("1969-12-31T23:59:59.999999999Z", Some(-1)),
+            ("1900-02-29T00:00:00Z", None),
+            ("2001-13-01T00:00:00Z", None),
+            ("2001-04-31T00:00:00Z", None),
+            ("2001-04-30T24:00:00Z", None),
+            ("2001-04-30T23:59:60Z", None),
+            ("2001-04-30T23:59:59", None),
+            ("2001-04-30T23:59:59.Z", None),
+            ("2001-04-30 23:59:59Z", None),
+            ("2001-04-30T23:59:59+1:00", None),
+            ("9999-12-31T23:59:59Z", None),
+        ] {
+            assert_eq!(rfc3339(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_the_date_of_itself(timestamp in any::<i64>()) {
+            prop_assert_eq!(Civil::of(timestamp).timestamp(), Some(timestamp));
+        }
+    }
+}

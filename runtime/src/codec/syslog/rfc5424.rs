@@ -1,0 +1,176 @@
+//! Behind the priority, as RFC 5424 has it.
+
+use tremor_abi::document::Writer;
+
+use super::{Reader, civil, is_name, msg, optional};
+use crate::codec::Error;
+
+/// Elements of a message, and parameters of one element, that are taken at most.
+const MOST: usize = 1_024;
+
+/// The mark in front of a text in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
+pub(super) fn decode(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error> {
+    // The version, which the caller has seen.
+    reader.at += 1;
+    space(&mut reader)?;
+    let start = reader;
+    match reader.word() {
+        b"-" => {}
+        word => {
+            let Some(timestamp) = civil::rfc3339(word) else {
+                return Err(start.error("expected a time as in RFC 3339, or `-`"));
+            };
+            writer.key("timestamp");
+            writer.i64(timestamp);
+        }
+    }
+    for (key, what, longest) in [
+        ("hostname", "the name of a host", 255),
+        ("appname", "the name of a program", 48),
+        ("procid", "the id of a process", 128),
+        ("msgid", "the id of a message", 32),
+    ] {
+        space(&mut reader)?;
+        optional(key, reader.name(what, longest)?, writer);
+    }
+    space(&mut reader)?;
+    structured_data(&mut reader, writer)?;
+    if reader.rest().is_empty() {
+        return Ok(());
+    }
+    space(&mut reader)?;
+    let text = reader.rest();
+    msg(text.strip_prefix(MARK).unwrap_or(text), writer);
+    Ok(())
+}
+
+fn space(reader: &mut Reader<'_>) -> Result<(), Error> {
+    if reader.take(b' ') { Ok(()) } else { Err(reader.error("expected a space")) }
+}
+
+fn structured_data<'m>(reader: &mut Reader<'m>, writer: &mut Writer<'_>) -> Result<(), Error> {
+    if reader.take(b'-') {
+        return Ok(());
+    }
+    if reader.rest().first() != Some(&b'[') {
+        return Err(reader.error("expected structured data, which starts with `[`, or `-`"));
+    }
+    writer.key("structured_data");
+    writer.begin_object();
+    let mut elements: Vec<&str> = Vec::new();
+    let mut parameters: Vec<(&'m str, &'m str)> = Vec::new();
+    let mut unescaped = String::new();
+    while reader.take(b'[') {
+        let start = *reader;
+        let element = name(reader, b" ]", "the id of an element")?;
+        if elements.contains(&element) {
+            return Err(start.error(format!("the element `{element}` is there twice")));
+        }
+        if elements.len() == MOST {
+            return Err(start.error(format!("more than {MOST} elements")));
+        }
+        elements.push(element);
+        parameters.clear();
+        while reader.take(b' ') {
+            if parameters.len() == MOST {
+                return Err(reader.error(format!("more than {MOST} parameters in an element")));
+            }
+            parameters.push(parameter(reader)?);
+        }
+        if !reader.take(b']') {
+            return Err(reader.error("expected `]` or a space and another parameter"));
+        }
+        writer.key(element);
+        write(&parameters, &mut unescaped, writer);
+    }
+    writer.end_object();
+    Ok(())
+}
+
+/// What comes before one of these bytes, if it is a name.
+fn name<'m>(reader: &mut Reader<'m>, ends: &[u8], what: &str) -> Result<&'m str, Error> {
+    let rest = reader.rest();
+    let length = rest.iter().position(|byte| ends.contains(byte)).unwrap_or(rest.len());
+    let name = std::str::from_utf8(&rest[..length]).ok();
+    match name.filter(|name| is_id(name)) {
+        Some(name) => {
+            reader.at += length;
+            Ok(name)
+        }
+        None => Err(reader.error(format!(
+            "expected {what}: 1 to 32 printable ASCII characters without `=`, `]` and `\"`"
+        ))),
+    }
+}
+
+/// Whether text can stand for an element or a parameter.
+pub(super) fn is_id(text: &str) -> bool {
+    is_name(text, 32) && !text.contains(['=', ']', '"'])
+}
+
+/// A parameter: its name, and its value with the escapes.
+fn parameter<'m>(reader: &mut Reader<'m>) -> Result<(&'m str, &'m str), Error> {
+    let name = name(reader, b"=", "the name of a parameter")?;
+    if !reader.take(b'=') || !reader.take(b'"') {
+        return Err(reader.error("expected `=` and a value in quotes"));
+    }
+    let (start, rest) = (*reader, reader.rest());
+    let mut length = 0;
+    loop {
+        match rest.get(length) {
+            Some(b'"') => break,
+            Some(b'\\') if rest.get(length + 1).is_some_and(|next| b"\"\\]".contains(next)) => {
+                length += 2;
+            }
+            Some(b']') => {
+                reader.at += length;
+                return Err(reader.error("expected a backslash before `]` within a value"));
+            }
+            Some(_) => length += 1,
+            None => return Err(start.error("the value that begins here does not end")),
+        }
+    }
+    let value = std::str::from_utf8(&rest[..length])
+        .map_err(|error| Error::bad_data_at(reader.at + error.valid_up_to(), "invalid UTF-8"))?;
+    reader.at += length + 1;
+    Ok((name, value))
+}
+
+/// Writes the parameters of an element: those of one name, where there are several, as an array.
+fn write(parameters: &[(&str, &str)], unescaped: &mut String, writer: &mut Writer<'_>) {
+    writer.begin_object();
+    for (at, (name, value)) in parameters.iter().enumerate() {
+        let same = |(other, _): &&(&str, &str)| other == name;
+        if parameters[..at].iter().any(|parameter| same(&parameter)) {
+            continue;
+        }
+        writer.key(name);
+        if parameters[at + 1..].iter().any(|parameter| same(&parameter)) {
+            writer.begin_array();
+            for (_, value) in parameters[at..].iter().filter(same) {
+                writer.str(unescape(value, unescaped));
+            }
+            writer.end_array();
+        } else {
+            writer.str(unescape(value, unescaped));
+        }
+    }
+    writer.end_object();
+}
+
+fn unescape<'t>(text: &'t str, out: &'t mut String) -> &'t str {
+    if !text.contains('\\') {
+        return text;
+    }
+    out.clear();
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        let escaped = (character == '\\')
+            .then(|| characters.next_if(|next| ['"', '\\', ']'].contains(next)))
+            .flatten();
+        out.push(escaped.unwrap_or(character));
+    }
+    out
+}

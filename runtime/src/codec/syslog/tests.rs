@@ -1,0 +1,276 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tremor_abi::document::Document;
+
+use super::decode_at;
+use crate::codec::{Bytes, Nodes, Span, copied::Copied, tests::encode_json};
+
+/// 2024-03-01T12:00:00Z, in ns.
+const NOW: u64 = 1_709_294_400_000_000_000;
+const DAY: u64 = 86_400_000_000_000;
+
+fn decoded_at(message: &[u8], now: u64) -> Result<Value, String> {
+    let (mut bytes, mut nodes) = (Bytes::from_slice(message), Nodes::new());
+    let span = Span { start: 0, len: u32::try_from(message.len()).unwrap() };
+    let root = Copied::default()
+        .decode(&mut bytes, span, &mut nodes, |message, writer| decode_at(message, now, writer))
+        .map_err(|error| error.to_string())?;
+    let text = Document::new(&bytes, &nodes).root(root).to_string();
+    Ok(serde_json::from_str(&text).unwrap())
+}
+
+fn decoded(message: &str) -> Result<Value, String> {
+    decoded_at(message.as_bytes(), NOW)
+}
+
+#[test]
+fn rfc_5424_is_read_and_written() {
+    for (message, expected) in [
+        (
+            "<34>1 2003-10-11T22:14:15.003000Z mymachine.example.com su - ID47 - 'su root' failed",
+            json!({
+                "facility": "auth", "severity": "crit", "timestamp": 1_065_910_455_003_000_000_i64,
+                "hostname": "mymachine.example.com", "appname": "su", "msgid": "ID47",
+                "msg": "'su root' failed",
+            }),
+        ),
+        (
+            r#"<165>1 2003-08-24T12:14:15.000003Z 192.0.2.1 myproc 8710 - [a@1 iut="3" x="\"\\\] \é"][b@1]"#,
+            json!({
+                "facility": "local4", "severity": "notice",
+                "timestamp": 1_061_727_255_000_003_000_i64,
+                "hostname": "192.0.2.1", "appname": "myproc", "procid": "8710",
+                "structured_data": { "a@1": { "iut": "3", "x": "\"\\] \\é" }, "b@1": {} },
+            }),
+        ),
+        (
+            r#"<0>1 - - - - - [ip ip="192.0.2.1" ip="192.0.2.129"] text"#,
+            json!({
+                "facility": "kern", "severity": "emerg",
+                "structured_data": { "ip": { "ip": ["192.0.2.1", "192.0.2.129"] } },
+                "msg": "text",
+            }),
+        ),
+        ("<191>1 - - - - - -", json!({ "facility": "local7", "severity": "debug" })),
+    ] {
+        let mut expected = expected;
+        expected["protocol"] = json!("RFC5424");
+        assert_eq!(decoded(message), Ok(expected.clone()));
+        // A backslash before what needs none is written as two.
+        let written = message.replace(r"\é", r"\\é");
+        assert_eq!(encode_json("syslog", &expected), Ok(written));
+    }
+}
+
+#[test]
+fn rfc_3164_is_read_and_written() {
+    for (message, expected) in [
+        (
+            "<34>Oct 11 22:14:15 mymachine su: 'su root' failed",
+            json!({
+                "facility": "auth", "severity": "crit", "timestamp": 1_697_062_455_000_000_000_i64,
+                "hostname": "mymachine", "appname": "su", "msg": "'su root' failed",
+            }),
+        ),
+        (
+            "<13>Feb  5 17:32:18 10.0.0.99 prog[42]: text: more",
+            json!({
+                "facility": "user", "severity": "notice",
+                "timestamp": 1_707_154_338_000_000_000_i64,
+                "hostname": "10.0.0.99", "appname": "prog", "procid": "42", "msg": "text: more",
+            }),
+        ),
+        (
+            "<13>Feb 29 00:00:00 - a:",
+            json!({
+                "facility": "user", "severity": "notice",
+                "timestamp": 1_709_164_800_000_000_000_i64, "appname": "a",
+            }),
+        ),
+        (
+            "<13>use the BFG!",
+            json!({ "facility": "user", "severity": "notice", "msg": "use the BFG!" }),
+        ),
+    ] {
+        let mut expected = expected;
+        expected["protocol"] = json!("RFC3164");
+        assert_eq!(decoded(message), Ok(expected.clone()));
+        assert_eq!(encode_json("syslog", &expected).as_deref(), Ok(message));
+    }
+}
+
+#[test]
+fn what_is_found_in_use_is_read_as_well() {
+    for (message, key, expected) in [
+        ("<13>Feb 05 17:32:18 host a: b", "timestamp", json!(1_707_154_338_000_000_000_i64)),
+        (
+            "<13>2024-02-05T17:32:18+00:00 host a: b",
+            "timestamp",
+            json!(1_707_154_338_000_000_000_i64),
+        ),
+        ("<13>2024-02-05T17:32:18Z host a: b", "hostname", json!("host")),
+        ("<13>Feb  5 17:32:18 prog[42]: text", "hostname", json!(null)),
+        ("<13>Feb  5 17:32:18 prog[42]: text", "procid", json!("42")),
+        ("<13>Feb  5 17:32:18 prog: text", "appname", json!("prog")),
+        ("<13>Feb  5 17:32:18 host prog[42] text", "msg", json!("text")),
+        ("<13>Feb  5 17:32:18 host some text", "msg", json!("some text")),
+        ("<13>Feb  5 17:32:18 host some text", "appname", json!(null)),
+        ("<13>Feb 30 17:32:18 host a: b", "msg", json!("Feb 30 17:32:18 host a: b")),
+        ("<13>1 2", "error", json!(null)),
+        ("<13>2 text", "msg", json!("2 text")),
+    ] {
+        match decoded(message) {
+            Ok(value) => assert_eq!(value[key], expected, "{message}"),
+            Err(error) => assert_eq!(key, "error", "{message}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn the_year_is_the_latest_that_is_no_more_than_a_day_ahead() {
+    let year = |message: &str, now| {
+        let value = decoded_at(message.as_bytes(), now).unwrap();
+        let timestamp = value["timestamp"].as_i64().unwrap();
+        super::civil::Civil::of(timestamp).year
+    };
+    for (message, now, expected) in [
+        ("<13>Mar  1 12:00:00 h a: b", NOW, 2024),
+        ("<13>Mar  2 12:00:00 h a: b", NOW, 2024),
+        ("<13>Mar  2 12:00:01 h a: b", NOW, 2023),
+        ("<13>Dec 31 23:59:59 h a: b", NOW, 2023),
+        ("<13>Jan  1 00:00:00 h a: b", NOW - 61 * DAY + DAY / 2, 2024),
+        ("<13>Feb 29 00:00:00 h a: b", NOW + 1_000 * DAY, 2024),
+    ] {
+        assert_eq!(year(message, now), expected, "{message}");
+    }
+}
+
+#[test]
+fn a_text_loses_its_mark_and_what_is_no_text_stays_as_it_is() {
+    let value = decoded("<0>1 - - - - - - \u{feff}text").unwrap();
+    assert_eq!(value["msg"], "text");
+    let value = decoded_at(b"<0>1 - - - - - - \xff", NOW).unwrap();
+    assert_eq!(value["msg"], "/w==", "as JSON has binary data");
+}
+
+#[test]
+fn what_is_no_message_is_an_error_that_says_where() {
+    for (message, expected) in [
+        ("", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("text", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("<192>1 - - - - - -", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("<>1 - - - - - -", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("<1", "expected a priority from `<0>` to `<191>` at byte 0"),
+        ("<1>1 now", "expected a time as in RFC 3339, or `-` at byte 5"),
+        ("<1>1 -", "expected a space at byte 6"),
+        (
+            "<1>1 - é",
+            "expected the name of a host: 1 to 255 printable ASCII characters or `-` at byte 7",
+        ),
+        (
+            "<1>1 - - - - 12345678901234567890123456789012- -",
+            "expected the id of a message: 1 to 32 printable ASCII characters or `-` at byte 13",
+        ),
+        ("<1>1 - - - - - x", "expected structured data, which starts with `[`, or `-` at byte 15"),
+        (
+            "<1>1 - - - - - []",
+            "expected the id of an element: 1 to 32 printable ASCII characters without `=`, `]` \
+             and `\"` at byte 16",
+        ),
+        ("<1>1 - - - - - [a][a]", "the element `a` is there twice at byte 19"),
+        (
+            "<1>1 - - - - - [a b]",
+            "expected the name of a parameter: 1 to 32 printable ASCII \
+          characters without `=`, `]` and `\"` at byte 18",
+        ),
+        ("<1>1 - - - - - [a b=c]", "expected `=` and a value in quotes at byte 20"),
+        ("<1>1 - - - - - [a b=\"c", "the value that begins here does not end at byte 21"),
+        (
+            "<1>1 - - - - - [a b=\"c]\"]",
+            "expected a backslash before `]` within a value at byte 22",
+        ),
+        ("<1>1 - - - - - [a b=\"c\"x", "expected `]` or a space and another parameter at byte 23"),
+        ("<1>1 - - - - - -x", "expected a space at byte 16"),
+        ("<1>Feb  5 17:32:18x", "expected a space behind the time at byte 18"),
+    ] {
+        assert_eq!(decoded(message), Err(expected.to_owned()), "{message}");
+    }
+}
+
+#[test]
+fn what_syslog_cannot_write_is_an_error() {
+    for (value, expected) in [
+        (json!("text"), "expected an object, found text"),
+        (json!({ "protocol": "RFC1" }), "expected `RFC5424` or `RFC3164` as `protocol`"),
+        (json!({ "facility": "no" }), "expected a name or a number from 0 to 23 as `facility`"),
+        (json!({ "severity": 8 }), "expected a name or a number from 0 to 7 as `severity`"),
+        (json!({ "hostname": "two words" }), "`hostname` is \"two words\""),
+        (json!({ "hostname": "-" }), "`hostname` is \"-\""),
+        (json!({ "appname": "é" }), "`appname` is \"é\""),
+        (json!({ "procid": 1.5 }), "expected text or an integer as `procid`, found a number"),
+        (json!({ "timestamp": "now" }), "expected ns since the Unix epoch as `timestamp`"),
+        (json!({ "structured_data": { "a": 1 } }), "expected an object as the structured data"),
+        (json!({ "structured_data": { "a=": {} } }), "\"a=\" names no structured data"),
+        (json!({ "structured_data": { "a": { "b": {} } } }), "expected text as the parameter `b`"),
+        (json!({ "msg": 1 }), "expected text or binary data as `msg`"),
+        (json!({ "message": "m" }), "unknown key `message`"),
+        (json!({ "protocol": "RFC3164", "hostname": "h" }), "RFC 3164 needs a `timestamp`"),
+        (json!({ "protocol": "RFC3164", "msgid": "m" }), "RFC 3164 has neither `msgid` nor"),
+        (
+            json!({ "protocol": "RFC3164", "timestamp": 0, "hostname": "h:" }),
+            "RFC 3164 cannot write the `hostname` \"h:\"",
+        ),
+        (
+            json!({ "protocol": "RFC3164", "timestamp": 0, "appname": "a:b" }),
+            "RFC 3164 cannot write the `appname` \"a:b\"",
+        ),
+    ] {
+        let error = encode_json("syslog", &value).unwrap_err();
+        assert!(error.contains(expected), "{value}: {error}");
+    }
+}
+
+#[test]
+fn what_is_left_out_has_a_meaning() {
+    let encode = |value| encode_json("syslog", &value).unwrap();
+    assert_eq!(encode(json!({})), "<13>1 - - - - - -");
+    assert_eq!(encode(json!({ "severity": 0, "facility": 3, "procid": 7 })), "<24>1 - - - 7 - -");
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(
+        severity in 0..8_usize,
+        facility in 0..24_usize,
+        // Whole µs, in years of four digits.
+        timestamp in -2_000_000_000_000_000..9_000_000_000_000_000_i64,
+        hostname in "[!-~]{2,20}",
+        procid in "[!-~]{2,20}",
+        data in prop::collection::btree_map(
+            "[a-z@0-9]{1,32}",
+            prop::collection::btree_map("[a-z]{1,3}", any::<String>(), 0..3),
+            1..3,
+        ),
+        msg in "[^\u{feff}].*",
+    ) {
+        let value = json!({
+            "protocol": "RFC5424",
+            "facility": super::names::FACILITIES[facility],
+            "severity": super::names::SEVERITIES[severity],
+            "timestamp": timestamp * 1_000,
+            "hostname": hostname,
+            "procid": procid,
+            "structured_data": data,
+            "msg": msg,
+        });
+        let message = encode_json("syslog", &value).unwrap();
+        prop_assert_eq!(decoded(&message), Ok(value), "{}", message);
+    }
+
+    #[test]
+    fn no_message_makes_it_panic(
+        message in "<[0-9]{1,3}>(1 - - - - - )?[a\\-\\[\\]\"=\\\\ 1:é]{0,30}",
+    ) {
+        let _ = decoded(&message);
+    }
+}
