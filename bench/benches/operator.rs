@@ -1,0 +1,245 @@
+//! The built-in operators on a batch of 256 log events, decoding excluded.
+//!
+//! Every iteration has a batch that was decoded just before it, as in a pipeline; what is measured
+//! is the operator's call alone. Times are for the whole batch; the throughput is in events. The
+//! events come from the project's generator; the environment variable `OPERATOR_DATA` names a file
+//! with one JSON value a line that replaces them.
+
+use std::{env, fs};
+
+use criterion::{
+    BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main,
+    measurement::WallTime,
+};
+use serde_json::{Value as Json, json};
+use tremor_abi::{
+    batch::{Batch, Output, Pool},
+    document::ValueRef,
+    error::PluginError,
+    value::Path,
+};
+use tremor_runtime::{codec, operator};
+
+type Group<'c> = BenchmarkGroup<'c, WallTime>;
+
+const EVENTS: u64 = 256;
+/// A time between two events, in ns: the windows of a second end in every hundredth batch or so.
+const STEP: u64 = 40_000;
+
+struct Input {
+    lines: Vec<Vec<u8>>,
+    pool: Pool,
+    decoder: codec::json::Decoder,
+    now: u64,
+}
+
+impl Input {
+    fn new() -> Self {
+        let text = env::var_os("OPERATOR_DATA").map_or_else(
+            || {
+                let mut lines = Vec::new();
+                sample_logs::write_lines(EVENTS, 42, &mut lines).expect("memory takes any lines");
+                lines
+            },
+            |path| fs::read(path).expect("the file in OPERATOR_DATA"),
+        );
+        let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        Self {
+            lines: lines.map(<[u8]>::to_vec).collect(),
+            pool: Pool::new(4),
+            decoder: codec::json::Decoder::new(codec::json::DecodeOptions::default()),
+            now: 0,
+        }
+    }
+
+    /// A batch of events, decoded.
+    fn batch(&mut self) -> Batch {
+        let mut batch = Batch::from_pool(&self.pool);
+        for line in self.lines.iter().cycle().take(EVENTS as usize) {
+            batch.push_message(0, line);
+        }
+        let decoder = &mut self.decoder;
+        let decode = |bytes: &mut _, nodes: &mut _, span| {
+            decoder.decode(bytes, span, nodes).map_err(PluginError::bad_data)
+        };
+        assert!(batch.decode_with(decode).is_empty());
+        for event in batch.events_mut() {
+            self.now += STEP;
+            event.ingest_ns = self.now;
+        }
+        batch
+    }
+}
+
+/// Measures calls with a fresh batch.
+fn measure(
+    group: &mut Group<'_>,
+    name: &str,
+    mut prepare: impl FnMut(&mut Batch),
+    mut call: impl FnMut(&mut Batch, &mut Output),
+) {
+    let mut input = Input::new();
+    let mut output = Output::new();
+    group.bench_function(name, |bencher| {
+        bencher.iter_batched_ref(
+            || {
+                let mut batch = input.batch();
+                prepare(&mut batch);
+                batch
+            },
+            |batch| {
+                call(batch, &mut output);
+                // What leaves goes to a queue; it is dropped by another.
+                output.take_ports().for_each(drop);
+                output.take_rejected();
+                output.take_discarded()
+            },
+            BatchSize::PerIteration,
+        );
+    });
+}
+
+fn built_in(group: &mut Group<'_>, case: &str, name: &str, config: &Json) {
+    let mut operator = operator::operator(name, config).expect("a good configuration");
+    let call = move |batch: &mut Batch, output: &mut Output| {
+        operator.process(batch, output).expect("it does not fail as a whole");
+    };
+    measure(group, &format!("{name}: {case}"), |_| {}, call);
+}
+
+fn operators(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("operator");
+    group.throughput(Throughput::Elements(EVENTS));
+    let level = |level: &str| json!({ "field": "short_message", "equals": level });
+
+    built_in(&mut group, "nothing", "passthrough", &json!({}));
+    built_in(&mut group, "drop all, third field", "filter", &level("none"));
+    let last = json!({ "field": "doc-type", "equals": "none" });
+    built_in(&mut group, "drop all, last field", "filter", &last);
+    let regex = json!({ "field": "short_message", "matches": "^nothing$" });
+    built_in(&mut group, "drop all, expression", "filter", &regex);
+    built_in(&mut group, "keep all", "filter", &json!({ "not": level("none") }));
+
+    let rule = |name: &str| json!({ "when": level(name), "port": name });
+    let rules = json!({ "rules": [rule("ERROR"), rule("warn"), rule("info")] });
+    built_in(&mut group, "three ports", "route", &rules);
+
+    let keep = json!({ "keep": ["short_message", "application", "index_type"] });
+    built_in(&mut group, "keep three fields", "select", &keep);
+    let drop = json!({ "drop": ["about", "array"], "rename": { "short_message": "level" } });
+    built_in(&mut group, "drop two, rename one", "select", &drop);
+    let paths =
+        ["about", "array", "short_message"].map(|path| path.parse::<Path>().expect("a path"));
+    measure(
+        &mut group,
+        "the same by editing values",
+        |_| {},
+        |batch, _| {
+            for position in 0..batch.len() {
+                let Some(value) = batch.value_mut(position) else { continue };
+                value.remove_path(&paths[0]);
+                value.remove_path(&paths[1]);
+                if let Some(level) = value.remove_path(&paths[2]) {
+                    let _ = value.insert("level", level);
+                }
+            }
+        },
+    );
+
+    let mut bucket = operator::operator("bucket", &json!({})).expect("a good configuration");
+    let mut process = |batch: &mut Batch, output: &mut Output| {
+        bucket.process(batch, output).expect("it does not fail as a whole");
+    };
+    measure(&mut group, "bucket: classified before", classify, &mut process);
+    measure(&mut group, "classify", |_| {}, |batch, _| classify(batch));
+    measure(
+        &mut group,
+        "classify and bucket",
+        |_| {},
+        |batch, output| {
+            classify(batch);
+            process(batch, output);
+        },
+    );
+
+    let config = json!({ "by": ["guid"], "within": "1s" });
+    built_in(&mut group, "by a field that repeats every 256 events", "dedupe", &config);
+    let config = json!({
+        "every": "1s",
+        "by": ["application", "index_type"],
+        "aggregates": {
+            "events": { "function": "count" },
+            "mean": { "function": "mean", "field": "aint" },
+            "aint": { "function": "percentiles", "field": "aint" },
+        },
+    });
+    built_in(&mut group, "66 groups, three aggregates", "window", &config);
+    built_in(&mut group, "put four together", "batch", &json!({ "max_events": 4 * EVENTS }));
+    built_in(&mut group, "take into four", "batch", &json!({ "max_events": EVENTS / 4 }));
+    group.finish();
+}
+
+/// Class, rate and dimension of the log events that Tremor's `throughput-logging` benchmarks make
+/// up, as metadata.
+fn classify(batch: &mut Batch) {
+    for position in 0..batch.len() {
+        let event = batch.events()[position];
+        let Some(value) = batch.value(&event) else { continue };
+        let (class, rate, by) = class(value);
+        let dimension = value.get(by).and_then(ValueRef::as_str).map(str::len);
+        // The text lies in the buffers that are written to, so it is copied aside.
+        let mut text = [0_u8; 64];
+        let len = dimension.unwrap_or_default().min(text.len());
+        if let Some(dimension) = value.get(by).and_then(ValueRef::as_str) {
+            text[..len].copy_from_slice(&dimension.as_bytes()[..len]);
+        }
+        let written = batch.write_metadata(position, |writer| {
+            writer.begin_object();
+            writer.key("class");
+            writer.str(class);
+            writer.key("rate");
+            writer.u64(rate);
+            writer.key("dimensions");
+            match std::str::from_utf8(&text[..len]) {
+                Ok(text) => writer.str(text),
+                Err(_) => writer.null(),
+            }
+            writer.end_object();
+        });
+        written.expect("one value was written");
+    }
+}
+
+fn class(value: ValueRef<'_>) -> (&'static str, u64, &'static str) {
+    let text = |key: &str| value.get(key).and_then(ValueRef::as_str);
+    let rate = match text("application") {
+        Some("app1") => 1_250,
+        Some("app2") => 2_500,
+        Some("app3" | "app5") => 18_750,
+        Some("app4") => 750,
+        _ => 0,
+    };
+    if rate > 0 {
+        return ("applog_app1", rate, "application");
+    }
+    let index_type = text("index_type");
+    match index_type {
+        Some("applog_app6") => return ("applog_app6", 4_500, "logger_name"),
+        Some("syslog_app1") => return ("syslog_app1", 2_500, "syslog_hostname"),
+        _ => {}
+    }
+    let mut tags = value.get("tags").and_then(ValueRef::as_array).into_iter().flatten();
+    if tags.any(|tag| tag.as_str() == Some("tag1")) {
+        return ("syslog_app2", 125, "syslog_hostname");
+    }
+    match index_type {
+        Some("syslog_app3") => ("syslog_app3", 1_750, "syslog_hostname"),
+        Some("syslog_app4") => ("syslog_app4", 7_500, "syslog_hostname"),
+        Some("syslog_app5") => ("syslog_app5", 125, "syslog_hostname"),
+        Some("syslog_app6") => ("syslog_app6", 3_750, "syslog_hostname"),
+        _ => ("default", 250, ""),
+    }
+}
+
+criterion_group!(benches, operators);
+criterion_main!(benches);
