@@ -5,6 +5,7 @@ pub mod components;
 pub mod engine;
 pub mod executor;
 pub mod flow;
+pub mod flow_test;
 pub mod operator;
 pub mod plugin;
 pub mod processor;

@@ -5,6 +5,7 @@ mod failure;
 pub(crate) mod logging;
 mod plugin;
 mod run;
+mod test;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -64,6 +65,15 @@ enum Command {
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
     },
+    /// Runs flows without their connectors and compares what comes out with what is expected.
+    Test {
+        /// Folders with `flow.yaml`, `input/` and `expected/`.
+        #[arg(required = true, value_name = "DIR")]
+        folders: Vec<PathBuf>,
+        /// Makes what comes out what is expected.
+        #[arg(long)]
+        update: bool,
+    },
     /// Looks at plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -84,6 +94,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
             run::run(&plugins.prepare(&flows)?, Duration::from_secs(drain_timeout))?;
         }
         Command::Check { flows } => check::report(&plugins.prepare(&flows)?),
+        Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }

@@ -68,13 +68,29 @@ impl Components {
     /// Everything that is wrong.
     pub fn check(&self, flow: &Flow) -> Result<(), flow::Error> {
         flow::check(flow, self)?;
+        self.check_configurations(flow, true)
+    }
+
+    /// As [`Components::check`], but for the connectors themselves, which need not be there: for
+    /// flows that run without them.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn check_without_connectors(&self, flow: &Flow) -> Result<(), flow::Error> {
+        flow::check(flow, &WithoutConnectors(self))?;
+        self.check_configurations(flow, false)
+    }
+
+    fn check_configurations(&self, flow: &Flow, connectors: bool) -> Result<(), flow::Error> {
         let mut wrong = Vec::new();
         for connector in &flow.spec.connectors {
             if let Err(diagnostic) = self.codec_of(flow, connector) {
                 wrong.push(diagnostic);
             }
             let one = |kind, component| self.check_component(flow, kind, component).err();
-            wrong.extend(one(Kind::Connector, &connector.component));
+            if connectors {
+                wrong.extend(one(Kind::Connector, &connector.component));
+            }
             let pre = connector.preprocessors.iter();
             wrong.extend(pre.filter_map(|component| one(Kind::Preprocessor, component)));
             let post = connector.postprocessors.iter();
@@ -237,5 +253,29 @@ impl Resolver for Components {
         };
         // A configuration that is wrong is reported where it is checked.
         ports.unwrap_or_default()
+    }
+}
+
+/// Knows all components, and takes any name for a connector's.
+struct WithoutConnectors<'c>(&'c Components);
+
+impl Resolver for WithoutConnectors<'_> {
+    fn find(&self, kind: Kind, name: &str) -> Lookup {
+        match kind {
+            Kind::Connector => Lookup::Known { schema: None },
+            _ => Resolver::find(self.0, kind, name),
+        }
+    }
+
+    fn names(&self, kind: Kind) -> Vec<String> {
+        self.0.names(kind)
+    }
+
+    fn searched(&self) -> Vec<PathBuf> {
+        self.0.searched()
+    }
+
+    fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
+        self.0.ports(operator, config)
     }
 }

@@ -31,14 +31,7 @@ impl Parts for FlowParts<'_> {
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
         let Self { components, flow, stopper } = *self;
         let kind = &connector.component.name;
-        let codec: Option<Box<dyn MakeCodec>> = match components.codec_of(flow, connector)? {
-            None => None,
-            Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
-            Some(Chosen::Plugin(component)) => Some(Box::new(PluginCodec {
-                factory: self.component(Kind::Codec, component)?,
-                config: component.config.value().clone(),
-            })),
-        };
+        let codec = self.codec(connector)?;
         let has_codec = codec.is_some();
         let unusable = |error: String| flow.error(kind.at, error);
         let library = components
@@ -61,6 +54,20 @@ impl Parts for FlowParts<'_> {
             Ok(made)
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
+    }
+
+    fn codec(
+        &self,
+        connector: &flow::Connector,
+    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
+        Ok(match self.components.codec_of(self.flow, connector)? {
+            None => None,
+            Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
+            Some(Chosen::Plugin(component)) => Some(Box::new(PluginCodec {
+                factory: self.component(Kind::Codec, component)?,
+                config: component.config.value().clone(),
+            })),
+        })
     }
 
     fn operator(

@@ -57,6 +57,15 @@ pub(crate) trait Parts {
     /// What is wrong with it, at its place in the flow.
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
 
+    /// The codec of a connector: none for connectors of values.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn codec(
+        &self,
+        connector: &flow::Connector,
+    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic>;
+
     /// An instance of an operator for a pipeline.
     ///
     /// # Errors
@@ -245,7 +254,8 @@ impl Plan<'_> {
         let mut stages = Vec::new();
         for id in &staged {
             let node = graph.node(*id);
-            let steps = self.steps(node, &mut targets)?;
+            let mut port = |node: &Node, port: &str| targets.port(node, port);
+            let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
             stages.push(Stage { name: node.name.as_str().into(), steps, ports });
         }
@@ -262,16 +272,21 @@ impl Plan<'_> {
             clock: None,
         })
     }
+}
 
-    fn steps(&self, node: &Node, targets: &mut Targets<'_>) -> Result<Vec<Step>, flow::Diagnostic> {
-        let pipeline = &self.flow.spec.pipelines[node.index];
-        let make = |component: &flow::Component| {
-            let instance = self.parts.operator(&node.name, component)?;
-            let ports = instance.ports.iter().map(|port| targets.port(node, port)).collect();
-            Ok(Step::new(instance.operator, instance.make, ports))
-        };
-        pipeline.operators.iter().map(make).collect()
-    }
+/// The operators of a pipeline; `port` says where a port leads.
+pub(super) fn steps(
+    flow: &Flow,
+    parts: &dyn Parts,
+    node: &Node,
+    port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
+) -> Result<Vec<Step>, flow::Diagnostic> {
+    let mut make = |component: &flow::Component| {
+        let instance = parts.operator(&node.name, component)?;
+        let ports = instance.ports.iter().map(|name| port(node, name)).collect();
+        Ok(Step::new(instance.operator, instance.make, ports))
+    };
+    flow.spec.pipelines[node.index].operators.iter().map(&mut make).collect()
 }
 
 /// Numbers the targets of one task's ports.
@@ -303,7 +318,7 @@ impl Targets<'_> {
     }
 }
 
-fn preprocessors(
+pub(super) fn preprocessors(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
@@ -316,7 +331,7 @@ fn preprocessors(
     Ok(preprocessors)
 }
 
-fn framing(
+pub(super) fn framing(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,

@@ -24,6 +24,7 @@ mod delivery;
 mod pipeline;
 mod queue;
 mod router;
+mod simulation;
 mod sink;
 mod source;
 mod stage;
@@ -38,6 +39,7 @@ use std::{
 pub(crate) use self::{
     build::{ConnectorType, OperatorInstance, Parts},
     connection::Connection,
+    simulation::{Form, Simulation, Taken},
 };
 pub use self::{control::Failure, stats::Counts};
 use self::{

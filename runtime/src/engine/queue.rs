@@ -142,6 +142,14 @@ impl Receiver {
 }
 
 impl Receiver {
+    /// The next batch, if there is one now.
+    pub(crate) fn try_receive(&mut self) -> Option<InFlight> {
+        match self.poll_receive(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(item) => item,
+            Poll::Pending => None,
+        }
+    }
+
     /// Takes nothing more; says how many events were still in the queue.
     pub(crate) fn close(self) -> usize {
         let mut state = self.0.lock();

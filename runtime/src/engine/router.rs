@@ -34,7 +34,7 @@ pub(crate) enum Target {
 }
 
 /// Where the events of a component's ports go.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ports {
     pub(crate) out: Vec<Target>,
     pub(crate) err: Vec<Target>,
@@ -94,8 +94,7 @@ impl Router {
     /// When an operator wants to be told the time.
     pub(crate) fn due(&self) -> Option<Instant> {
         let clock = self.clock?;
-        let steps = self.stages.iter().flat_map(|stage| &stage.steps);
-        let due = steps.filter_map(super::stage::Step::due).min()?;
+        let due = self.next_due()?;
         let due = clock.at + Duration::from_nanos(due.saturating_sub(clock.event));
         Some(clock.told.map_or(due, |told| due.max(told + SHORTEST_WAIT)))
     }
@@ -110,6 +109,17 @@ impl Router {
         let Some(clock) = &mut self.clock else { return };
         clock.told = Some(Instant::now());
         let now = clock.now();
+        self.tell(now).await;
+    }
+
+    /// The earliest time that an operator wants to be told, in ns since the Unix epoch.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        let steps = self.stages.iter().flat_map(|stage| &stage.steps);
+        steps.filter_map(super::stage::Step::due).min()
+    }
+
+    /// Tells operators that wait for it that it is `now`, in ns since the Unix epoch.
+    pub(crate) async fn tell(&mut self, now: u64) {
         for stage in 0..self.stages.len() {
             for step in 0..self.stages[stage].steps.len() {
                 if self.stages[stage].steps[step].due().is_some_and(|due| due <= now) {
@@ -121,13 +131,18 @@ impl Router {
 
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
+        self.drain().await;
+        self.queues.clear();
+    }
+
+    /// Operators emit what they hold back.
+    pub(crate) async fn drain(&mut self) {
         // Stages come in the order that events go through them.
         for stage in 0..self.stages.len() {
             for step in 0..self.stages[stage].steps.len() {
                 self.call(stage, step, Call::Drain).await;
             }
         }
-        self.queues.clear();
     }
 
     async fn call(&mut self, stage: usize, step: usize, call: Call) {

@@ -107,6 +107,23 @@ pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Erro
     parse_source(Source::read(path.as_ref(), limits)?, limits)
 }
 
+/// Reads a YAML file that is no flow, within the default [`Limits`]: what it says, without places.
+///
+/// # Errors
+/// Where it cannot be read, or is no YAML.
+pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
+    let limits = Limits::default();
+    let source = Source::read(path, &limits)?;
+    let mut report = Report::new(Arc::clone(&source));
+    let root = yaml::parse(&source, &limits)?;
+    if let Some(root) = &root {
+        root.report_repeated_keys(&mut report);
+    }
+    report.finish()?;
+    let empty = serde_json::Value::Object(serde_json::Map::new());
+    Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
+}
+
 /// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the
 /// text has one, relative paths in the text are relative to its folder, and messages show it.
 ///

@@ -1,0 +1,54 @@
+//! `tremor test`: flows against what is expected of them.
+
+use std::path::PathBuf;
+
+use tremor_runtime::{flow, flow_test::FlowTest};
+
+use super::{Failure, PluginArguments, Prepared};
+
+/// Runs the tests in these folders; says of each how it went.
+pub(crate) fn execute(
+    folders: &[PathBuf],
+    update: bool,
+    plugins: &PluginArguments,
+) -> Result<(), Failure> {
+    let mut failure = Failure::default();
+    for folder in folders {
+        let name = folder.display();
+        match run(folder, update, plugins) {
+            Ok(Outcome::Same) => eprintln!("{name}: ok"),
+            Ok(Outcome::Updated(files)) => {
+                eprintln!("{name}: updated");
+                files.iter().for_each(|file| eprintln!("  {}", file.display()));
+            }
+            Ok(Outcome::Different(text)) => failure.flow(&format_args!("{name}: FAILED\n{text}")),
+            Err(error) => failure.usage(&error),
+        }
+    }
+    failure.or(())
+}
+
+enum Outcome {
+    Same,
+    Updated(Vec<PathBuf>),
+    Different(String),
+}
+
+fn run(folder: &PathBuf, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
+    let test = FlowTest::open(folder).map_err(|error| format!("error: {error}"))?;
+    let flow = flow::load(test.flow()).map_err(|error| error.to_string())?;
+    let Prepared { flow, components } = plugins.resolve(flow);
+    components.check_without_connectors(&flow).map_err(|error| error.to_string())?;
+    let failed = |error: &dyn std::fmt::Display| format!("error: {error}");
+    if update {
+        let files = test.update(&flow, &components).map_err(|error| failed(&error))?;
+        return Ok(if files.is_empty() { Outcome::Same } else { Outcome::Updated(files) });
+    }
+    let differences = test.run(&flow, &components).map_err(|error| failed(&error))?;
+    if differences.is_empty() {
+        return Ok(Outcome::Same);
+    }
+    let text = differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("");
+    let help = "help: where this is as it should be, `--update` makes it what is expected";
+    Ok(Outcome::Different(format!("{text}{help}")))
+}

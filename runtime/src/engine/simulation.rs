@@ -1,0 +1,296 @@
+//! A flow's logic without its connectors: one event after the other, on a clock of its own, in one
+//! thread. What the operators, codecs and processors of a flow do is what they do in the engine;
+//! what is simulated is the world around them.
+
+use std::sync::Arc;
+
+use tremor_pdk::{Batch, Error, Output, Preprocessor, abi::batch::Pool};
+
+use super::{
+    build::{Parts, framing, preprocessors, steps},
+    delivery::{InFlight, Token},
+    queue::{self, Bounds, Receiver, Sender},
+    router::{Ports, Router, Target},
+    stage::Stage,
+    stats::Stats,
+};
+use crate::{
+    codec::{BatchDecoder, BatchEncoder, MakeCodec},
+    executor::block_on,
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
+    processor::{self, Framing},
+};
+
+/// A flow whose sources are fed by hand, and what comes out of it.
+pub(crate) struct Simulation {
+    /// The router of everybody: its name and ports are those of whoever emits.
+    router: Router,
+    sources: Vec<Source>,
+    outlets: Vec<Outlet>,
+    output: Output,
+}
+
+struct Source {
+    name: String,
+    ports: Ports,
+    preprocessors: Vec<Box<dyn Preprocessor>>,
+    codec: Option<Box<dyn BatchDecoder>>,
+}
+
+/// Where events leave the flow: a sink, or a port of a pipeline that nothing is linked to.
+struct Outlet {
+    name: String,
+    queue: Receiver,
+    /// Where what fails in the sink goes.
+    err: Vec<Target>,
+    codec: Option<Box<dyn BatchEncoder>>,
+    framing: Framing,
+    taken: Vec<Taken>,
+}
+
+/// What left the flow in one go.
+pub(crate) struct Taken {
+    /// Values, with metadata.
+    pub(crate) values: Batch,
+    /// The same as the connector would have got it, where it has a codec and it was asked for.
+    pub(crate) encoded: Option<Batch>,
+}
+
+/// What an outlet is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Values.
+    Values,
+    /// What the sink's connector would get.
+    Encoded,
+}
+
+/// Numbers the stages and outlets while the flow is put together.
+struct Plan<'p> {
+    flow: &'p Flow,
+    staged: Vec<NodeId>,
+    sinks: Vec<NodeId>,
+    names: Vec<String>,
+    queues: Vec<(Sender, Receiver)>,
+}
+
+impl Plan<'_> {
+    fn add(&mut self, name: String) -> Target {
+        self.names.push(name);
+        self.queues.push(queue::bounded(Bounds { events: usize::MAX, bytes: usize::MAX }));
+        Target::Queue(self.queues.len() - 1)
+    }
+
+    fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
+        let edges = node.output(port);
+        if edges.is_empty() {
+            return vec![self.add(format!("{}.{port}", node.name))];
+        }
+        let target = |edge: &flow::EdgeId| {
+            let to = self.flow.graph.edge(*edge).to;
+            let position = |ids: &[NodeId]| ids.iter().position(|id| *id == to);
+            position(&self.staged)
+                .map(Target::Stage)
+                .or_else(|| position(&self.sinks).map(Target::Queue))
+        };
+        edges.iter().filter_map(target).collect()
+    }
+
+    fn ports(&mut self, node: &Node) -> Ports {
+        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+    }
+}
+
+impl Simulation {
+    /// Makes a checked flow's pipelines, codecs and processors. `form` says what a sink is asked
+    /// for.
+    ///
+    /// # Errors
+    /// What keeps a component from being made, at its place in the flow.
+    pub(crate) fn new(
+        flow: &Flow,
+        parts: &dyn Parts,
+        form: impl Fn(&str) -> Form,
+    ) -> Result<Self, flow::Diagnostic> {
+        let graph = &flow.graph;
+        let of = |role| graph.nodes().filter(move |(_, node)| node.role == role);
+        let ids = |role| of(role).map(|(id, _)| id).collect();
+        let mut plan = Plan {
+            flow,
+            staged: ids(Role::Pipeline),
+            sinks: ids(Role::Sink),
+            names: Vec::new(),
+            queues: Vec::new(),
+        };
+        // Sinks first: their numbers are their positions.
+        of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
+        let mut stages = Vec::new();
+        for (_, node) in of(Role::Pipeline) {
+            let steps = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
+            let ports = plan.ports(node);
+            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
+        }
+        let mut sources = Vec::new();
+        for (_, node) in of(Role::Source) {
+            let spec = &flow.spec.connectors[node.index];
+            let codec = parts.codec(spec)?;
+            let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
+            sources.push(Source {
+                name: node.name.clone(),
+                ports: plan.ports(node),
+                preprocessors: preprocessors(parts, spec, codec.is_some())?,
+                codec: codec.as_deref().map(MakeCodec::decoder).transpose().map_err(broken)?,
+            });
+        }
+        let mut wants = Vec::new();
+        for (_, node) in of(Role::Sink) {
+            let spec = &flow.spec.connectors[node.index];
+            let codec = match form(&node.name) {
+                Form::Values => None,
+                Form::Encoded => parts.codec(spec)?,
+            };
+            let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
+            let err = plan.port(node, ERR);
+            let framing = framing(parts, spec, codec.is_some())?;
+            let codec = codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?;
+            wants.push((err, codec, framing));
+        }
+        let (senders, receivers): (Vec<_>, Vec<_>) = plan.queues.into_iter().unzip();
+        let mut wants = wants.into_iter();
+        let outlets = plan.names.into_iter().zip(receivers).map(|(name, queue)| {
+            let (err, codec, framing) = wants.next().unwrap_or_default();
+            Outlet { name, queue, err, codec, framing, taken: Vec::new() }
+        });
+        let outlets = outlets.collect();
+        let router = Router {
+            name: "".into(),
+            ports: Ports::default(),
+            stages,
+            queues: senders,
+            pool: Pool::new(8),
+            stats: Arc::new(Stats::default()),
+            work: Vec::new(),
+            clock: None,
+        };
+        Ok(Self { router, sources, outlets, output: Output::new() })
+    }
+
+    /// The names of the connectors that are sources.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &str> {
+        self.sources.iter().map(|source| source.name.as_str())
+    }
+
+    /// Lets a source bring a batch, at the time that its events say, in ns since the Unix epoch.
+    /// What operators waited for until then happens first.
+    pub(crate) fn feed(&mut self, source: &str, mut batch: Batch) {
+        if let Some(first) = batch.events().first() {
+            self.advance(first.ingest_ns);
+        }
+        let Some(index) = self.sources.iter().position(|known| known.name == source) else {
+            return;
+        };
+        let Source { preprocessors, .. } = &mut self.sources[index];
+        let is_raw = batch.events().iter().any(|event| batch.value(event).is_none());
+        if is_raw {
+            for preprocessor in preprocessors {
+                processor::preprocess(&mut batch, &mut self.output, |batch, output| {
+                    preprocessor.process(batch, output)
+                });
+            }
+        }
+        self.emit(index, batch);
+    }
+
+    fn emit(&mut self, source: usize, mut batch: Batch) {
+        let Source { name, ports, codec, .. } = &mut self.sources[source];
+        let mut rejected = self.output.take_rejected();
+        self.output.clear();
+        if let Some(codec) = codec {
+            rejected.extend(codec.decode_batch(&mut batch));
+        }
+        self.router.name = name.as_str().into();
+        self.router.ports = ports.clone();
+        block_on(async {
+            if !rejected.is_empty() {
+                self.router.reject(&batch, rejected, Token::untracked()).await;
+            }
+            if !batch.is_empty() {
+                self.router.emit(InFlight { batch, token: Token::untracked() }).await;
+            }
+        });
+        self.collect();
+    }
+
+    /// Lets time pass: operators are told whenever they wanted to be, in order.
+    pub(crate) fn advance(&mut self, to: u64) {
+        let mut last = None;
+        while let Some(due) = self.router.next_due().filter(|due| *due <= to) {
+            // An operator that wants to be told the same time again gets no second answer.
+            if last.replace(due) == Some(due) {
+                break;
+            }
+            block_on(self.router.tell(due));
+            self.collect();
+        }
+    }
+
+    /// All streams end, then all operators: what they held back comes out.
+    pub(crate) fn finish(&mut self) {
+        for source in 0..self.sources.len() {
+            for position in 0..self.sources[source].preprocessors.len() {
+                let mut batch = Batch::new();
+                let later = self.sources[source].preprocessors[position..].iter_mut();
+                for (place, preprocessor) in later.enumerate() {
+                    processor::preprocess(
+                        &mut batch,
+                        &mut self.output,
+                        |batch, output| match place {
+                            0 => preprocessor.finish(batch, output),
+                            _ => preprocessor.process(batch, output),
+                        },
+                    );
+                }
+                self.emit(source, batch);
+            }
+        }
+        block_on(self.router.drain());
+        self.collect();
+    }
+
+    /// What has left the flow by each outlet.
+    pub(crate) fn taken(&mut self) -> impl Iterator<Item = (&str, Vec<Taken>)> {
+        let take = |outlet: &mut Outlet| std::mem::take(&mut outlet.taken);
+        self.outlets.iter_mut().map(move |outlet| {
+            let taken = take(outlet);
+            (outlet.name.as_str(), taken)
+        })
+    }
+
+    /// Empties the queues. What fails in a sink may go on to another.
+    fn collect(&mut self) {
+        let mut again = true;
+        while again {
+            again = false;
+            for outlet in &mut self.outlets {
+                while let Some(mut item) = outlet.queue.try_receive() {
+                    let Some(codec) = &mut outlet.codec else {
+                        outlet.taken.push(Taken { values: item.batch, encoded: None });
+                        continue;
+                    };
+                    let suffix = outlet.framing.suffix();
+                    let (mut encoded, mut rejected) =
+                        codec.encode_batch(&mut item.batch, &self.router.pool, suffix);
+                    rejected.extend(outlet.framing.process(&mut encoded, &mut item.batch));
+                    if !rejected.is_empty() {
+                        again = true;
+                        self.router.name = outlet.name.as_str().into();
+                        self.router.ports = Ports { out: Vec::new(), err: outlet.err.clone() };
+                        block_on(self.router.reject(&item.batch, rejected, Token::untracked()));
+                    }
+                    let encoded = Some(encoded);
+                    outlet.taken.push(Taken { values: item.batch, encoded });
+                }
+            }
+        }
+    }
+}

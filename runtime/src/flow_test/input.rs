@@ -1,0 +1,93 @@
+//! What goes into a flow under test.
+
+use std::{fs, path::Path};
+
+use serde::Deserialize;
+use tremor_pdk::{Batch, abi::value::to_value};
+
+use super::{Clock, Error};
+
+/// What a source brings in one go.
+pub(super) struct Input {
+    pub(super) source: String,
+    pub(super) at_ns: u64,
+    pub(super) batch: Batch,
+}
+
+/// A line of an `.events.jsonl` file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Event {
+    /// Since the start of the test.
+    at_ms: Option<u64>,
+    value: serde_json::Value,
+    metadata: Option<serde_json::Value>,
+}
+
+/// Reads all files of the folder; in the order of time, and of names where that is the same.
+pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Vec<Input>, Error> {
+    let mut files = Vec::new();
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Error::at(folder, format_args!("{error}; expected a folder with a file for each source"))
+    })?;
+    for entry in entries {
+        files.push(entry.map_err(|error| Error::at(folder, error))?.path());
+    }
+    files.sort();
+    let mut inputs = Vec::new();
+    for path in &files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ending = [".events.jsonl", ".jsonl", ".raw"].into_iter().find(|it| name.ends_with(it));
+        let Some(ending) = ending else {
+            return Err(Error::at(
+                path,
+                "expected a name that ends with .jsonl, .events.jsonl or .raw",
+            ));
+        };
+        let source = name[..name.len() - ending.len()].to_owned();
+        if !sources.contains(&source) {
+            let known = sources.join(", ");
+            return Err(Error::at(
+                path,
+                format_args!("the flow has no source `{source}`, but {known}"),
+            ));
+        }
+        let bytes = fs::read(path).map_err(|error| Error::at(path, error))?;
+        let start = clock.start_ms.saturating_mul(1_000_000);
+        if ending == ".raw" {
+            let mut batch = Batch::new();
+            batch.push_fragment(0, &bytes);
+            inputs.push(stamped(source, start, batch));
+            continue;
+        }
+        let text = String::from_utf8(bytes).map_err(|error| Error::at(path, error))?;
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        for (position, (number, line)) in lines.enumerate() {
+            let wrong = |error: &dyn std::fmt::Display| {
+                Error::at(path, format_args!("line {}: {error}", number + 1))
+            };
+            let event = if ending == ".jsonl" {
+                let value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
+                Event { at_ms: None, value, metadata: None }
+            } else {
+                serde_json::from_str(line).map_err(|error| wrong(&error))?
+            };
+            let mut batch = Batch::new();
+            batch.push_value(0, &event.value).map_err(|error| wrong(&error))?;
+            if let Some(metadata) = &event.metadata {
+                batch.set_metadata(to_value(metadata).map_err(|error| wrong(&error))?);
+            }
+            let at = event.at_ms.unwrap_or(position as u64 * clock.step_ms);
+            inputs.push(stamped(source.clone(), start + at.saturating_mul(1_000_000), batch));
+        }
+    }
+    inputs.sort_by_key(|input| input.at_ns);
+    Ok(inputs)
+}
+
+fn stamped(source: String, at_ns: u64, mut batch: Batch) -> Input {
+    for event in batch.events_mut() {
+        event.ingest_ns = at_ns;
+    }
+    Input { source, at_ns, batch }
+}
