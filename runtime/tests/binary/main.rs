@@ -8,6 +8,7 @@ mod support;
 mod bad_input;
 mod commands;
 mod components;
+mod flow_tests;
 mod flows;
 mod hostile;
 mod signals;

@@ -1,0 +1,68 @@
+//! `tremor test`: our own flow tests, and what the command does when one fails.
+
+use std::fs;
+
+use crate::{support::workspace, tremor::Scene};
+
+#[test]
+fn the_flows_of_this_project_do_what_is_expected_of_them() {
+    let folder = workspace().join("tests/flows");
+    let tests = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let tests: Vec<String> = tests.map(|path| path.display().to_string()).collect();
+    assert!(tests.len() >= 4, "{tests:?}");
+    let arguments: Vec<&str> =
+        ["test"].into_iter().chain(tests.iter().map(String::as_str)).collect();
+    let run = Scene::new("").tremor(&arguments);
+    run.expect(0, &[]);
+    assert_eq!(run.stderr.matches(": ok").count(), tests.len(), "{}", run.stderr);
+}
+
+/// A test that passes `a` on, with these expectations.
+fn scene(expected: &str) -> Scene {
+    let scene = Scene::new(
+        "connectors: { in: { type: nowhere }, out: { type: nowhere } }
+pipelines: { p: { operators: [{ type: filter, config: { field: a, exists: true } }] } }
+links: [in -> p -> out]",
+    );
+    for folder in ["input", "expected"] {
+        fs::create_dir(scene.path().join(folder)).unwrap();
+    }
+    scene
+        .write("input/in.jsonl", b"{\"a\":1}\n{\"b\":2}\n{\"a\":3}\n")
+        .write("expected/out.jsonl", expected.as_bytes())
+}
+
+#[test]
+fn connectors_need_not_be_there_and_json_may_be_written_in_any_way() {
+    scene("{ \"a\": 1 }\n\n{\"a\":3}\n").tremor(&["test", "."]).expect(0, &[".: ok"]);
+}
+
+#[test]
+fn a_difference_is_shown_line_by_line_and_fails_the_run() {
+    let scene = scene("{\"a\":1}\n{\"a\":2}\n");
+    let run = scene.tremor(&["test", "."]);
+    run.expect(
+        1,
+        &[".: FAILED", "expected/out.jsonl", " {\"a\":1}\n-{\"a\":2}\n+{\"a\":3}\n", "--update"],
+    );
+    scene.tremor(&["test", ".", "--update"]).expect(0, &["updated", "expected/out.jsonl"]);
+    assert_eq!(scene.read("expected/out.jsonl"), "{\"a\":1}\n{\"a\":3}\n");
+    scene.tremor(&["test", "."]).expect(0, &[".: ok"]);
+}
+
+#[test]
+fn an_expectation_that_belongs_to_nothing_is_a_difference() {
+    let scene = scene("{\"a\":1}\n{\"a\":3}\n").write("expected/aut.jsonl", b"");
+    scene.tremor(&["test", "."]).expect(1, &["aut.jsonl", "there is no such sink"]);
+}
+
+#[test]
+fn what_keeps_a_test_from_running_names_the_file() {
+    let scene = scene("").write("input/elsewhere.jsonl", b"1\n");
+    scene.tremor(&["test", "."]).expect(2, &["elsewhere.jsonl", "no source `elsewhere`, but in"]);
+    let scene = self::scene("").write("input/in.jsonl", b"{}\n{\n");
+    scene.tremor(&["test", "."]).expect(2, &["in.jsonl: line 2: "]);
+    let scene = self::scene("").write("test.yaml", b"clock: { begin: 1 }");
+    scene.tremor(&["test", "."]).expect(2, &["test.yaml: unknown field `begin`"]);
+    scene.tremor(&["test", "none"]).expect(2, &["none: there is no such folder"]);
+}
