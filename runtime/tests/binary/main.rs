@@ -9,6 +9,7 @@ mod bad_input;
 mod commands;
 mod components;
 mod flows;
+mod formats;
 mod hostile;
 mod signals;
 mod tremor;

@@ -58,6 +58,11 @@ impl Scene {
         self
     }
 
+    /// The folder.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// What is in a file of the folder.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.0.path().join(name)).unwrap()
