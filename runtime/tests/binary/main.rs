@@ -10,6 +10,7 @@ mod commands;
 mod components;
 mod flow_tests;
 mod flows;
+mod formats;
 mod hostile;
 mod signals;
 mod tremor;

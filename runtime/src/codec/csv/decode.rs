@@ -61,15 +61,14 @@ impl<'r> Record<'r> {
         }
         let rest = &self.text.as_bytes()[self.at..];
         let quote = self.options.quote.filter(|quote| rest.first() == Some(quote));
-        let field = match quote {
-            Some(quote) => self.quoted(quote)?,
-            None => {
-                let ends = |byte: &u8| *byte == self.options.delimiter || b"\r\n".contains(byte);
-                let length = rest.iter().position(ends).unwrap_or(rest.len());
-                let text = &self.text[self.at..self.at + length];
-                self.at += length;
-                Field { text, quoted: false }
-            }
+        let field = if let Some(quote) = quote {
+            self.quoted(quote)?
+        } else {
+            let ends = |byte: &u8| *byte == self.options.delimiter || b"\r\n".contains(byte);
+            let length = rest.iter().position(ends).unwrap_or(rest.len());
+            let text = &self.text[self.at..self.at + length];
+            self.at += length;
+            Field { text, quoted: false }
         };
         match self.text.as_bytes().get(self.at) {
             None => self.ended = true,
@@ -135,9 +134,9 @@ fn number(text: &str, writer: &mut Writer<'_>) {
     if !is_number(text) {
         return writer.str(text);
     }
-    if let Ok(number) = text.parse() {
+    if let Ok(number) = text.parse::<i64>() {
         writer.i64(number);
-    } else if let Ok(number) = text.parse() {
+    } else if let Ok(number) = text.parse::<u64>() {
         writer.u64(number);
     } else {
         let is_integer = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');

@@ -1,0 +1,203 @@
+//! Compression, framing and formats, through the whole binary.
+
+use std::process::Command;
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::Value;
+
+use crate::tremor::Scene;
+
+/// A flow from a file to a file, as these two lists of settings have it.
+fn copy(input: &str, output: &str) -> String {
+    format!(
+        "
+connectors:
+  input: {{ type: file, {input} }}
+  output: {{ type: file, {output} }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead, output/err -> dead]"
+    )
+}
+
+/// The dead letters of a run.
+fn dead(scene: &Scene) -> Vec<Value> {
+    scene.read("dead").lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn lines(count: usize) -> String {
+    (0..count).map(|n| format!("{{\"n\":{n}}}\n")).collect()
+}
+
+#[test]
+fn a_file_is_compressed_and_decompressed_by_the_ending_of_its_name() {
+    let text = lines(10_000);
+    for (ending, tool) in [("gz", "gzip"), ("zst", "zstd"), ("xz", "xz")] {
+        let there = copy(
+            "preprocessors: [lines], codec: json, config: { path: in, mode: read }",
+            &format!(
+                "postprocessors: [lines], codec: json, \
+                 config: {{ path: out.{ending}, mode: write }}"
+            ),
+        );
+        let back = copy(
+            &format!(
+                "preprocessors: [lines], codec: json, \
+                 config: {{ path: out.{ending}, mode: read, chunk_bytes: 1000 }}"
+            ),
+            "postprocessors: [lines], codec: json, config: { path: again, mode: write }",
+        );
+        let scene = Scene::new(&there)
+            .write("in", text.as_bytes())
+            .write("back.yaml", back.replace("path: dead", "path: dead2").as_bytes());
+        scene.run().expect(0, &["10000 events in, 10000 out"]);
+        scene.tremor(&["run", "back.yaml"]).expect(0, &["10000 events in, 10000 out"]);
+        assert!(scene.read("again") == text, "{ending}");
+        // What others make of it, where they are there.
+        let file = format!("out.{ending}");
+        let other = Command::new(tool).args(["-d", "-c", &file]).current_dir(scene.path()).output();
+        if let Ok(other) = other {
+            assert!(other.stdout == text.as_bytes(), "{tool}: {other:?}");
+        }
+    }
+}
+
+#[test]
+fn a_compressed_file_that_was_cut_off_fails_the_flow_behind_what_there_was() {
+    let write = copy(
+        "preprocessors: [lines], codec: json, config: { path: in, mode: read }",
+        "postprocessors: [lines], codec: json, config: { path: whole.gz, mode: write }",
+    );
+    let read = copy(
+        "preprocessors: [lines], codec: json, config: { path: cut.gz, mode: read }",
+        "postprocessors: [lines], codec: json, config: { path: out, mode: write }",
+    );
+    let scene = Scene::new(&write)
+        .write("in", lines(10_000).as_bytes())
+        .write("read.yaml", read.replace("path: dead", "path: dead2").as_bytes());
+    scene.run().expect(0, &[]);
+    let bytes = std::fs::read(scene.path().join("whole.gz")).unwrap();
+    let scene = scene.write("cut.gz", &bytes[..bytes.len() - 20]);
+    let run = scene.tremor(&["run", "read.yaml"]);
+    run.expect(1, &["cut.gz", "it ends in the middle of its gzip data", "it was cut"]);
+    assert!(lines(10_000).starts_with(&scene.read("out")));
+}
+
+#[test]
+fn processors_undo_in_front_of_a_codec_what_they_did_behind_one() {
+    for (chain, reversed) in [
+        ("gzip, length-prefixed", "length-prefixed, gzip"),
+        ("zstd, base64, lines", "lines, base64, zstd"),
+        (
+            "{ snappy: { format: raw } }, { length-prefixed: { prefix: varint } }",
+            "{ length-prefixed: { prefix: varint } }, { snappy: { format: raw } }",
+        ),
+        (
+            "lz4, xz, { length-prefixed: { prefix: u16, endianness: little } }",
+            "{ length-prefixed: { prefix: u16, endianness: little } }, xz, decompress",
+        ),
+        ("lines, zstd", "zstd, lines"),
+        ("lines, snappy", "decompress, lines"),
+    ] {
+        let there = copy(
+            "preprocessors: [lines], codec: json, config: { path: in, mode: read }",
+            &format!(
+                "postprocessors: [{chain}], codec: json, config: {{ path: out, mode: write }}"
+            ),
+        );
+        let back = copy(
+            &format!(
+                "preprocessors: [{reversed}], codec: json, \
+                 config: {{ path: out, mode: read, chunk_bytes: 1000 }}"
+            ),
+            "postprocessors: [lines], codec: json, config: { path: again, mode: write }",
+        );
+        let scene = Scene::new(&there)
+            .write("in", lines(500).as_bytes())
+            .write("back.yaml", back.replace("path: dead", "path: dead2").as_bytes());
+        scene.run().expect(0, &["500 events in, 500 out"]);
+        scene.tremor(&["run", "back.yaml"]).expect(0, &["500 events in, 500 out"]);
+        assert_eq!(scene.read("again"), lines(500), "{chain}");
+    }
+}
+
+#[test]
+fn what_a_processor_cannot_take_goes_to_err_and_the_rest_flows_on() {
+    let text = copy(
+        "preprocessors: [lines, remove-empty, base64], codec: json, \
+         config: { path: in, mode: read }",
+        "postprocessors: [{ length-prefixed: { prefix: u8 } }], codec: string, \
+         config: { path: out, mode: write }",
+    );
+    // 1, nothing, what is no base64, a text of 300 letters, 2.
+    let long = BASE64_STANDARD.encode(format!("\"{}\"", "a".repeat(300)));
+    let input = format!("MQ==\n\n!\n{long}\nMg==\n");
+    let scene = Scene::new(&text).write("in", input.as_bytes());
+    scene.run().expect(0, &["5 events in", "4 out", "2 dead-lettered"]);
+    assert_eq!(scene.read("out"), "\u{1}1\u{1}2");
+    let dead = dead(&scene);
+    let find = |component: &str| dead.iter().find(|letter| letter["component"] == component);
+    let no_base64 = find("input").unwrap();
+    assert_eq!(no_base64["original"], "!");
+    assert!(no_base64["error"]["message"].as_str().unwrap().starts_with("no base64: "));
+    let too_long = find("output").unwrap();
+    let message = too_long["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("a message of 300 bytes is too long"), "{message}");
+}
+
+#[test]
+fn formats_become_each_other() {
+    let input = "weather,place=sea temperature=1.5,by=\"me\" 1000000000\n# no line\nm f=2i 7\n";
+    let text = copy(
+        "preprocessors: [lines], codec: influx, config: { path: in, mode: read }",
+        "postprocessors: [lines], codec: json, config: { path: out, mode: write }",
+    );
+    let scene = Scene::new(&text).write("in", input.as_bytes());
+    scene.run().expect(0, &["3 events in", "1 dead-lettered"]);
+    assert_eq!(
+        scene.read("out"),
+        "{\"measurement\":\"weather\",\"tags\":{\"place\":\"sea\"},\
+         \"fields\":{\"temperature\":1.5,\"by\":\"me\"},\"timestamp\":1000000000}\n\
+         {\"measurement\":\"m\",\"tags\":{},\"fields\":{\"f\":2},\"timestamp\":7}\n"
+    );
+    let letter = &dead(&scene)[0];
+    assert_eq!(letter["original"], "# no line");
+    assert!(letter["error"]["message"].as_str().unwrap().ends_with("at byte 0"), "{letter}");
+
+    let text = copy(
+        "preprocessors: [lines], codec: syslog, config: { path: in, mode: read }",
+        "postprocessors: [lines], codec: syslog, config: { path: out, mode: write }",
+    );
+    let input = "<34>1 2003-10-11T22:14:15Z host su - - [a b=\"c\"] text\n<13>Use it!\n";
+    let scene = Scene::new(&text).write("in", input.as_bytes());
+    scene.run().expect(0, &["2 events in, 2 out"]);
+    assert_eq!(scene.read("out"), input);
+
+    let headers = "headers: [a, b], numbers: true";
+    let text = copy(
+        &format!(
+            "preprocessors: [lines], codec: {{ csv: {{ {headers} }} }}, \
+             config: {{ path: in, mode: read }}"
+        ),
+        "postprocessors: [lines], codec: json, config: { path: out, mode: write }",
+    );
+    let scene = Scene::new(&text).write("in", b"1,\"x,y\"\n2\n\"3\",z\n");
+    scene.run().expect(0, &["3 events in", "1 dead-lettered"]);
+    assert_eq!(scene.read("out"), "{\"a\":1,\"b\":\"x,y\"}\n{\"a\":\"3\",\"b\":\"z\"}\n");
+}
+
+#[test]
+fn wrong_options_are_found_before_anything_runs() {
+    for (settings, expected) in [
+        ("preprocessors: [{ gzip: { max_bytes: 0 } }], codec: json", "max_bytes"),
+        ("preprocessors: [{ length-prefixed: { prefix: u7 } }], codec: json", "u7"),
+        ("preprocessors: [gzipp], codec: json", "gzip"),
+        ("postprocessors: [{ zstd: { level: 99 } }], codec: json", "level"),
+        ("postprocessors: [remove-empty], codec: json", "remove-empty"),
+        ("codec: { csv: { delimiter: ab } }", "`delimiter` must be one ASCII character"),
+    ] {
+        let input = format!("{settings}, config: {{ path: in, mode: read }}");
+        let text = copy(&input, "codec: json, config: { path: out, mode: write }");
+        let scene = Scene::new(&text);
+        scene.tremor(&["check", "flow.yaml"]).expect(2, &[expected]);
+    }
+}
