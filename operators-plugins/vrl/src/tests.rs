@@ -148,9 +148,9 @@ fn values_are_converted_as_the_book_says() {
             literal!({ "nan": f64::NAN, "inf": f64::INFINITY }),
             "[true,false]",
         ),
-        (r#". = t'2021-02-03T04:05:06.789+01:00'"#, literal!(0), r#""2021-02-03T03:05:06.789Z""#),
+        (". = t'2021-02-03T04:05:06.789+01:00'", literal!(0), r#""2021-02-03T03:05:06.789Z""#),
         (". = r'a+'", literal!(0), r#""a+""#),
-        (r#". = encode_base64(string!(.b))"#, literal!({ "b": "ä" }), r#""w6Q=""#),
+        (". = encode_base64(string!(.b))", literal!({ "b": "ä" }), r#""w6Q=""#),
         (r#". = decode_base64!("w6Q=")"#, literal!(0), r#""ä""#),
     ] {
         assert_eq!(run(source, event).as_deref(), Ok(expected), "{source}");
