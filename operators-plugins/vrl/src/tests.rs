@@ -1,5 +1,8 @@
+use std::time::Duration;
+
 use tremor_pdk::{
-    Batch, Error, ErrorKind, Operator, OperatorPlugin, Output, Value, literal, testing::TestHost,
+    Batch, Error, ErrorKind, LogLevel, Operator, OperatorPlugin, Output, Value, literal,
+    testing::TestHost,
 };
 
 use super::{Config, Vrl};
@@ -145,9 +148,9 @@ fn values_are_converted_as_the_book_says() {
             literal!({ "nan": f64::NAN, "inf": f64::INFINITY }),
             "[true,false]",
         ),
-        (r#". = t'2021-02-03T04:05:06.789+01:00'"#, literal!(0), r#""2021-02-03T03:05:06.789Z""#),
+        (". = t'2021-02-03T04:05:06.789+01:00'", literal!(0), r#""2021-02-03T03:05:06.789Z""#),
         (". = r'a+'", literal!(0), r#""a+""#),
-        (r#". = encode_base64(string!(.b))"#, literal!({ "b": "ä" }), r#""w6Q=""#),
+        (". = encode_base64(string!(.b))", literal!({ "b": "ä" }), r#""w6Q=""#),
         (r#". = decode_base64!("w6Q=")"#, literal!(0), r#""ä""#),
     ] {
         assert_eq!(run(source, event).as_deref(), Ok(expected), "{source}");
@@ -331,4 +334,50 @@ fn times_without_a_zone_are_in_the_one_that_is_set() {
         let seen = run_with(config, batch(&[literal!(0)])).unwrap();
         assert_eq!(seen, format!("\"2021-07-01T{expected}:00:00Z\""));
     }
+}
+
+#[test]
+fn a_file_is_found_from_the_folder_of_the_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("program.vrl"), ".x = 1").unwrap();
+    let host = TestHost::new();
+    host.set_folder(folder.path());
+    let config = |file: &str| Config { file: Some(file.to_owned()), ..Config::default() };
+    Vrl::validate(&config("program.vrl")).unwrap();
+    let mut events = batch(&[literal!({})]);
+    let mut operator = Vrl::new("test", config("program.vrl"), host.host()).unwrap();
+    operator.process(&mut events, &mut Output::new()).unwrap();
+    assert_eq!(seen(&events), [r#"{"x":1}"#]);
+    let error = Vrl::new("test", config("other.vrl"), host.host()).unwrap_err();
+    assert!(error.to_string().contains("other.vrl"), "{error}");
+}
+
+#[test]
+fn what_vrl_warns_of_is_logged_once() {
+    let host = TestHost::new();
+    let mut operator = Vrl::new("test", config("true; .x = 1"), host.host()).unwrap();
+    for _ in 0..2 {
+        operator.process(&mut batch(&[literal!({})]), &mut Output::new()).unwrap();
+    }
+    let log = host.log();
+    assert_eq!(log.len(), 1, "{log:?}");
+    assert!(log[0].0 == LogLevel::WARN && log[0].1.contains("unused literal"), "{log:?}");
+}
+
+#[test]
+fn the_function_log_writes_to_the_log_of_the_host_at_most_once_a_second() {
+    let host = TestHost::new();
+    let source = r#"log(.n, level: "error"); log("each", rate_limit_secs: 0)"#;
+    let mut operator = Vrl::new("test", config(source), host.host()).unwrap();
+    let mut run = |n: u64| {
+        operator.process(&mut batch(&[literal!({ "n": n })]), &mut Output::new()).unwrap();
+    };
+    run(1);
+    run(2);
+    host.advance(Duration::from_secs(1));
+    run(3);
+    let lines: Vec<_> = host.log().into_iter().map(|(level, line)| (level.0, line)).collect();
+    let (error, info) = (LogLevel::ERROR.0, LogLevel::INFO.0);
+    let expected = [(error, "1"), (info, "each"), (info, "each"), (error, "3"), (info, "each")];
+    assert_eq!(lines, expected.map(|(level, line)| (level, line.to_owned())));
 }

@@ -1,5 +1,5 @@
 //! The classification of log events in three languages: VRL, the operator in Rust, and what it is
-//! meant to be, over serde_json's values.
+//! meant to be, over `serde_json`'s values.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
