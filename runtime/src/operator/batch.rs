@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Event, Operator, Output, Result};
+use tremor_pdk::{Batch, Event, Operator, Output, Result, abi::batch::Pool};
 
 use super::{BuiltIn, period::Period};
 
@@ -34,8 +34,12 @@ impl Default for Config {
 /// Offsets into a batch have 32 bits, and nodes take more room than the bytes they come from.
 const MOST_BYTES: u32 = 1 << 30;
 
+/// How many buffers of batches that have been delivered wait to be used again.
+const POOLED: usize = 4;
+
 pub(super) struct Batching {
     config: Config,
+    pool: Pool,
     /// The events of the batch that is being put together: what is left of each batch that came.
     parts: Vec<Batch>,
     events: usize,
@@ -51,7 +55,14 @@ impl BuiltIn for Batching {
         if config.max_bytes.get() > MOST_BYTES {
             return Err(format!("max_bytes: expected at most {MOST_BYTES} bytes"));
         }
-        Ok(Self { config, parts: Vec::new(), events: 0, bytes: 0, since: 0 })
+        Ok(Self {
+            config,
+            pool: Pool::new(POOLED),
+            parts: Vec::new(),
+            events: 0,
+            bytes: 0,
+            since: 0,
+        })
     }
 }
 
@@ -130,7 +141,7 @@ impl Batching {
         if self.parts.len() <= 1 {
             return self.parts.pop().unwrap_or_default();
         }
-        let mut batch = Batch::new();
+        let mut batch = Batch::from_pool(&self.pool);
         self.parts.drain(..).for_each(|part| batch.append(part));
         batch
     }

@@ -50,8 +50,8 @@ impl KeyBuffer {
     pub(super) fn push(&mut self, value: Option<ValueRef<'_>>) {
         match value {
             None => self.bytes.push(MISSING),
-            Some(value) => match value.as_str() {
-                Some(text) => self.data(TEXT, text.as_bytes()),
+            Some(value) => match value.text_bytes() {
+                Some(text) => self.data(TEXT, text),
                 None => self.other(value, MAX_DEPTH),
             },
         }

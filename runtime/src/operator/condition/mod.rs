@@ -64,19 +64,23 @@ impl Comparison {
     #[inline]
     fn holds(&self, field: Option<ValueRef<'_>>) -> bool {
         let Some(field) = field else { return matches!(self, Self::Exists(false)) };
-        let text = |holds: &dyn Fn(&str) -> bool| field.as_str().is_some_and(holds);
         match self {
-            Self::Text(expected) => field.as_str() == Some(expected),
+            Self::Text(expected) => field.text_bytes() == Some(expected.as_bytes()),
             Self::Equals(expected) => field == expected.view(),
             Self::OneOf(values) => values.iter().any(|value| field == value.view()),
             Self::Exists(exists) => *exists,
-            Self::Matches(regex) => text(&|text| regex.is_match(text)),
+            Self::Matches(regex) => field.as_str().is_some_and(|text| regex.is_match(text)),
             Self::Contains(part) => contains(field, part.view()),
-            Self::StartsWith(start) => text(&|text| text.starts_with(&**start)),
-            Self::EndsWith(end) => text(&|text| text.ends_with(&**end)),
+            Self::StartsWith(start) => is_text(field, |text| text.starts_with(start.as_bytes())),
+            Self::EndsWith(end) => is_text(field, |text| text.ends_with(end.as_bytes())),
             Self::Order(order, limit) => order.holds(field, limit.view()),
         }
     }
+}
+
+#[inline]
+fn is_text(field: ValueRef<'_>, holds: impl FnOnce(&[u8]) -> bool) -> bool {
+    field.text_bytes().is_some_and(holds)
 }
 
 fn contains(field: ValueRef<'_>, part: ValueRef<'_>) -> bool {

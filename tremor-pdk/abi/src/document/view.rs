@@ -116,6 +116,21 @@ impl<'a> ValueRef<'a> {
         }
     }
 
+    /// The bytes of the text, if it is text: to compare and to hash, without a check that they are
+    /// UTF-8. In a document that a plugin forged they may not be, and [`ValueRef::as_str`] gives
+    /// nothing then.
+    #[inline]
+    pub fn text_bytes(self) -> Option<&'a [u8]> {
+        match self.0 {
+            Repr::Flat(subtree) => {
+                let head = subtree.head();
+                if head.kind() == NodeKind::STRING { subtree.data(head) } else { None }
+            }
+            Repr::Tree(Value::String(text)) => Some(text.as_bytes()),
+            Repr::Tree(_) => None,
+        }
+    }
+
     /// The binary data, if it is such.
     #[inline]
     pub fn as_bytes(self) -> Option<&'a [u8]> {
