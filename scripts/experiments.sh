@@ -23,6 +23,8 @@ if [ -n "${CARGO_TARGET_DIR:-}" ]; then
   CARGO_TARGET_DIR=$(realpath -m "$CARGO_TARGET_DIR")
   export CARGO_TARGET_DIR
 fi
+# Before anything is built: cargo may bring the lock files of the experiments up to date.
+commit=$(git describe --always --dirty --abbrev=40)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -58,7 +60,7 @@ variant mimalloc forwarded --features mimalloc,forwarded
 {
   echo "command: scripts/experiments.sh FOLDER $rounds"
   echo "data:    $data"
-  echo "commit:  $(git describe --always --dirty --abbrev=40)"
+  echo "commit:  $commit"
   echo "rustc:   $(rustc --version)"
   echo "kernel:  $(uname -sr)"
   echo "cpu:     $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) cores"
