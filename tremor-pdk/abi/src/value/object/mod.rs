@@ -102,14 +102,23 @@ impl<'v> Object<'v> {
 
     /// Sets the value of a key and returns the one it replaces, whose place it takes. A new key
     /// goes to the end.
+    #[inline]
     pub fn insert(
         &mut self,
         key: impl Into<Str<'v>>,
         value: impl Into<Value<'v>>,
     ) -> Option<Value<'v>> {
         let key = key.into();
-        if let Some(old) = self.get_mut(&key) {
-            return Some(std::mem::replace(old, value.into()));
+        let Body { entries, index } = &mut *self.0;
+        let old = match index {
+            ROption::RNone => entries.iter_mut().find(|entry| entry.is_of(&key)),
+            ROption::RSome(index) => {
+                let position = index.find(&key, |at| entries[at].is_of(&key));
+                position.and_then(|position| entries.get_mut(position))
+            }
+        };
+        if let Some(old) = old {
+            return Some(std::mem::replace(&mut old.value, value.into()));
         }
         self.insert_nocheck(key, value);
         None
