@@ -12,5 +12,6 @@ mod flow_tests;
 mod flows;
 mod formats;
 mod hostile;
+mod operators;
 mod signals;
 mod tremor;
