@@ -94,8 +94,8 @@ fn line(folder: &Path, experiment: &str, round: u32) -> Result<Line> {
         None => 1.0,
     };
     let ns = sample.times.iter().zip(&sample.iters).map(|(took, iterations)| {
-        // A hundredth of a ns is finer than any clock.
-        (took / iterations / events * 100.0).round() / 100.0
+        // A ps is finer than any clock, and what costs a batch a ns costs an event ten of them.
+        (took / iterations / events * 1000.0).round() / 1000.0
     });
     let id = benchmark.full_id;
     Ok(Line { experiment: experiment.to_owned(), round, id, ns: ns.collect() })
