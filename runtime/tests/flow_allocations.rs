@@ -88,7 +88,7 @@ fn json_to_json_in_batches_of_100_allocates_at_most_two_times_a_batch_on_either_
     let (host_many, plugin_many) = allocations(200 + MORE as u64);
     let host = host_many.saturating_sub(host_few);
     let plugin = (plugin_many - plugin_few).saturating_sub(plugin_few - plugin_start);
-    println!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");
+    eprintln!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");
     // Waking each other, tasks that run at the same time allocate now and then; events never do.
     assert!(host <= 2 * MORE, "{host} allocations of the host for {MORE} batches");
     // The buffers that the pool hands out come from whoever grew them first.

@@ -59,14 +59,24 @@ struct Session<'s> {
     ledger: Option<Arc<Ledger>>,
     pulls: u64,
     outstanding: u64,
+    /// The tokens of pulls that have brought nothing but parts of messages so far: they go with the
+    /// message that is completed next.
+    carried: Vec<Token>,
 }
 
 impl SourceSide {
     /// Runs the source of one connection to its end.
     pub(crate) async fn run(&mut self, source: Box<dyn DynSource>, connection: &Connection) -> End {
         let ledger = source.is_transactional().then(Arc::default);
-        let mut session =
-            Session { side: self, source, connection, ledger, pulls: 0, outstanding: 0 };
+        let mut session = Session {
+            side: self,
+            source,
+            connection,
+            ledger,
+            pulls: 0,
+            outstanding: 0,
+            carried: Vec::new(),
+        };
         match session.run().await {
             Ok(end) => end,
             Err(error) => End::of(error),
@@ -101,6 +111,8 @@ impl Session<'_> {
                 }
                 Step::Pulled(Ok(Pull::Finished)) => {
                     self.flush().await;
+                    // Nothing is held back any more: what is left was the end of a stream, say.
+                    self.carried.drain(..).for_each(Token::settle);
                     return self.finish().await;
                 }
                 // What has begun and not ended is no message: it was never accepted.
@@ -129,10 +141,10 @@ impl Session<'_> {
             if self.side.control.has_reached(Phase::Draining) {
                 return Poll::Ready(Step::Draining);
             }
-            if until.is_none() {
-                if let Poll::Ready(result) = self.source.poll_pull(context, batch) {
-                    return Poll::Ready(Step::Pulled(result));
-                }
+            if until.is_none()
+                && let Poll::Ready(result) = self.source.poll_pull(context, batch)
+            {
+                return Poll::Ready(Step::Pulled(result));
             }
             if first.is_some() && timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(if first == until { Step::Waited } else { Step::Due });
@@ -201,6 +213,7 @@ impl Session<'_> {
     /// Nothing more is pulled; the source hears of everything that is still under way.
     async fn finish(&mut self) -> Result<End, Error> {
         self.side.router.close().await;
+        self.carried.clear();
         while self.outstanding > 0 {
             let control = &self.side.control;
             let ledger = &self.ledger;
@@ -227,6 +240,10 @@ impl Session<'_> {
             return;
         }
         self.pulls += 1;
+        if let Some(ledger) = &self.ledger {
+            self.outstanding += 1;
+            self.carried.push(Token::of(self.pulls, ledger));
+        }
         self.stamp(&mut batch);
         let SourceSide { preprocessors, output, .. } = &mut *self.side;
         let mut whole = true;
@@ -264,10 +281,11 @@ impl Session<'_> {
             Some(codec) => codec.decode_batch(&mut batch),
             None => without_codec(&mut batch),
         });
-        let token = match &self.ledger {
-            Some(ledger) => {
-                self.outstanding += 1;
-                Token::of(self.pulls, ledger)
+        let token = match self.carried.pop() {
+            Some(token) if self.carried.is_empty() => token,
+            Some(token) => {
+                self.carried.push(token);
+                Token::join(std::mem::take(&mut self.carried))
             }
             None => Token::untracked(),
         };
@@ -291,4 +309,113 @@ fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
     batch.decode_with(|_, _, _| {
         Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::VecDeque,
+        sync::{Arc, Mutex},
+        task::{Context, Poll},
+    };
+
+    use serde_json::Value as Config;
+    use tremor_pdk::{
+        Batch, Error, Limit, Output, Pull, Result, abi::batch::Pool, dynamic::DynSource,
+    };
+
+    use super::{SourceSide, processor};
+    use crate::{
+        codec::{self, MakeCodec},
+        engine::{
+            connection::{Connection, End},
+            control::Control,
+            queue::{self, Bounds},
+            router::{Ports, Router, Target},
+            stats::Stats,
+        },
+        executor::block_on,
+    };
+
+    /// Brings fragments, one a pull, and writes down what it hears of its pulls.
+    struct Fragments {
+        left: VecDeque<&'static [u8]>,
+        heard: Arc<Mutex<Vec<(u64, bool)>>>,
+    }
+
+    impl DynSource for Fragments {
+        fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+            let Some(fragment) = self.left.pop_front() else {
+                return Poll::Ready(Ok(Pull::Finished));
+            };
+            batch.push_fragment(0, fragment);
+            Poll::Ready(Ok(Pull::Events))
+        }
+
+        fn give_up(&mut self, _batch: &mut Batch) {}
+
+        fn is_transactional(&self) -> bool {
+            true
+        }
+
+        fn ack(&mut self, pull: u64) -> Result<()> {
+            self.heard.lock().map_err(Error::internal)?.push((pull, true));
+            Ok(())
+        }
+
+        fn fail(&mut self, pull: u64) -> Result<()> {
+            self.heard.lock().map_err(Error::internal)?.push((pull, false));
+            Ok(())
+        }
+
+        fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
+        let (sender, mut receiver) = queue::bounded(Bounds::default());
+        let lines = processor::preprocessor("lines", &Config::Null).unwrap();
+        let codec = codec::lookup("string", &Config::Null).unwrap();
+        let router = Router {
+            name: "source".into(),
+            ports: Ports { out: vec![Target::Queue(0)], err: Vec::new() },
+            stages: Vec::new(),
+            queues: vec![sender],
+            pool: Pool::new(1),
+            stats: Arc::new(Stats::default()),
+            work: Vec::new(),
+            clock: None,
+        };
+        let mut side = SourceSide {
+            id: 0,
+            router,
+            preprocessors: vec![lines, Box::new(processor::Join::default())],
+            output: Output::new(),
+            codec: Some(MakeCodec::decoder(&codec).unwrap()),
+            limit: Limit::default(),
+            control: Arc::new(Control::new(0)),
+        };
+        let heard = Arc::<Mutex<Vec<_>>>::default();
+        let left = VecDeque::from([&b"one "[..], b"and ", b"a half\ntwo", b" and more\n"]);
+        let source = Box::new(Fragments { left, heard: heard.clone() });
+        let sink = std::thread::spawn(move || {
+            let mut texts = Vec::new();
+            block_on(async {
+                while let Some(item) = std::future::poll_fn(|c| receiver.poll_receive(c)).await {
+                    let events = item.batch.events().iter();
+                    texts.extend(events.filter_map(|it| Some(item.batch.value(it)?.to_string())));
+                    item.token.settle();
+                }
+            });
+            texts
+        });
+        let end = block_on(side.run(source, &Connection::default()));
+        assert!(matches!(end, End::Finished));
+        assert_eq!(sink.join().unwrap(), ["\"one and a half\"", "\"two and more\""]);
+        let mut heard = heard.lock().unwrap().clone();
+        heard.sort_unstable();
+        assert_eq!(heard, [(1, true), (2, true), (3, true), (4, true)]);
+    }
 }

@@ -71,6 +71,7 @@ impl Default for Settings {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[allow(clippy::struct_field_names)] // the names that users type have their unit
 struct Clock {
     start_ms: u64,
     step_ms: u64,

@@ -13,7 +13,7 @@ use tremor_pdk::{Batch, ValueRef};
 use super::Error;
 use crate::{
     engine::Taken,
-    flow::{Flow, Role},
+    flow::{ERR, Flow, Role},
 };
 
 /// How an expectation is written.
@@ -85,7 +85,8 @@ impl Output {
             written
                 .map_err(|error| Error(format!("`{name}`: cannot be written as JSON: {error}")))?;
         }
-        let counts = flow.graph.find(Role::Sink, name).is_some() || name.ends_with(".err");
+        let is_err = name.rsplit_once('.').is_some_and(|(_, port)| port == ERR);
+        let counts = flow.graph.find(Role::Sink, name).is_some() || is_err;
         Ok(Self { name: name.to_owned(), format, contents, counts })
     }
 }

@@ -176,7 +176,7 @@ mod tests {
         batch.events.swap(0, 3);
         batch.events.truncate(3);
         batch.push_value(9, &[1]).unwrap();
-        batch.write_metadata(1, |writer| writer.null()).unwrap();
+        batch.write_metadata(1, |writer| writer.str("new")).unwrap();
         *batch.value_mut(2).unwrap() = Value::from(1);
         batch.validate_changes(&mark).unwrap();
 

@@ -247,7 +247,14 @@ mod tests {
         let mut batch = batch();
         let before = batch.nodes().len();
         assert!(batch.write_metadata(0, |_| {}).is_err());
-        assert!(batch.write_metadata(0, |writer| writer.begin_object()).is_err());
+        assert!(
+            batch
+                .write_metadata(0, |writer| {
+                    writer.begin_object();
+                    writer.key("no value");
+                })
+                .is_err()
+        );
         assert_eq!(batch.nodes().len(), before);
         assert_eq!(seen(&batch), ["", ""]);
     }
