@@ -55,8 +55,6 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Layout {
     places: Vec<Place>,
-    /// Their stamps.
-    stamps: Vec<u64>,
     slots: Vec<Slot>,
 }
 
@@ -83,10 +81,9 @@ impl Layout {
             let (rest, written_rest) = (behind(path), behind(&written));
             Some(Place { path: path.clone(), slot, rest, written, written_rest })
         };
-        let places: Vec<_> = paths.iter().filter_map(|path| place(path)).collect();
-        let stamps = places.iter().map(|place| stamp(&place.path)).collect();
+        let places = paths.iter().filter_map(|path| place(path)).collect();
         let slot = |path: &OwnedTargetPath| Slot { way: way(&path.path), path: path.clone() };
-        Self { places, stamps, slots: slots.iter().map(slot).collect() }
+        Self { places, slots: slots.iter().map(slot).collect() }
     }
 
     pub(crate) fn slots(&self) -> &[Slot] {
@@ -99,26 +96,8 @@ impl Layout {
 
     /// The position of a place among those that the program names.
     pub(crate) fn find(&self, path: &OwnedTargetPath) -> Option<usize> {
-        let wanted = stamp(path);
-        let mut stamps = self.stamps.iter().zip(&self.places);
-        stamps.position(|(stamp, place)| *stamp == wanted && place.path == *path)
+        self.places.iter().position(|place| place.path == *path)
     }
-}
-
-/// What a path is first compared by: whether it is one of metadata, its number of segments, and the
-/// length and the last bytes of the last one.
-fn stamp(path: &OwnedTargetPath) -> u64 {
-    let segments = &path.path.segments;
-    let last = match segments.last() {
-        Some(OwnedSegment::Field(key)) => {
-            let end = key.as_bytes().iter().rev().take(4);
-            end.fold(key.len() as u64, |stamp, byte| (stamp << 8) | u64::from(*byte))
-        }
-        Some(OwnedSegment::Index(index)) => index.unsigned_abs() as u64,
-        None => 0,
-    };
-    let is_metadata = u64::from(path.prefix == PathPrefix::Metadata);
-    last ^ ((segments.len() as u64) << 57) ^ (is_metadata << 63)
 }
 
 /// The path up to its first index.
