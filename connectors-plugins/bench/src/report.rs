@@ -97,7 +97,8 @@ pub(crate) fn distribution(latencies: &Histogram<u64>) -> String {
     let mut count = 0;
     for step in latencies.iter_quantiles(5) {
         count += step.count_since_last_iteration();
-        let (value, quantile) = (float(step.value_iterated_to()) / 1e3, step.quantile_iterated_to());
+        let (value, quantile) =
+            (float(step.value_iterated_to()) / 1e3, step.quantile_iterated_to());
         // Writing to a string cannot fail.
         let _ = if quantile < 1.0 {
             let distance = 1.0 / (1.0 - quantile);

@@ -151,7 +151,10 @@ fn latencies_are_exact_to_three_figures() {
 #[test]
 fn nothing_at_all_is_a_report_as_well() {
     let (folder, host) = folder("in", b"x\n");
-    bench(&host, r#"{ "file": "in", "iterations": 0, "report": "r.json" }"#).unwrap().stop().unwrap();
+    bench(&host, r#"{ "file": "in", "iterations": 0, "report": "r.json" }"#)
+        .unwrap()
+        .stop()
+        .unwrap();
     let report = report(folder.path());
     assert_eq!((&report["events"], &report["events_per_second"]), (&0.into(), &0.0.into()));
 }
