@@ -18,12 +18,11 @@ impl Sink for Meter {
     async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
         // One clock read a batch: it arrives as a whole.
         let now_ns = self.host.now_ns();
-        let counts_from_ns = self.clock.start(now_ns);
         let mut recording = self.measurement.recording();
         // Neighbours of one pull were taken in at the same time: one record for all of them.
         for run in batch.events().chunk_by(|one, next| one.ingest_ns == next.ingest_ns) {
             let ingest_ns = run[0].ingest_ns;
-            if ingest_ns < counts_from_ns {
+            if !self.clock.counts(ingest_ns) {
                 continue;
             }
             let bytes: u64 = run

@@ -114,6 +114,21 @@ fn what_was_taken_in_before_the_end_of_the_warm_up_does_not_count() {
 }
 
 #[test]
+fn without_a_warm_up_everything_counts_from_whatever_source() {
+    let (folder, host) = folder("in", b"x\n");
+    let config = r#"{ "file": "in", "iterations": 1, "report": "r.json" }"#;
+    let mut bench = bench(&host, config).unwrap();
+    let from_another_source = host.now_ns();
+    host.advance(Duration::from_secs(1));
+    bench.pull().unwrap();
+    host.advance(Duration::from_secs(1));
+    bench.deliver(&encoded(&[from_another_source, host.now_ns()])).unwrap();
+    bench.stop().unwrap();
+    let report = report(folder.path());
+    assert_eq!((&report["events"], &report["elapsed_s"]), (&2.into(), &2.0.into()));
+}
+
+#[test]
 fn latencies_are_exact_to_three_figures() {
     let (folder, host) = folder("in", b"x\n");
     let config = r#"{ "file": "in", "iterations": 1, "report": "r.json", "hgrm": "l.hgrm" }"#;
