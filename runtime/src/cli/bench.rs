@@ -26,10 +26,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_enum, default_value = "plugin")]
     link: Link,
     /// How long events flow before they count, in seconds, instead of what the flow says.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     warmup: Option<f64>,
     /// How long events count, in seconds, instead of what the flow says.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<f64>,
     /// The file to replay instead of those that the flow names, of the same form.
     #[arg(long, value_name = "FILE")]

@@ -9,7 +9,7 @@ use crate::{
     tremor::{Run, Scene},
 };
 
-/// Five events: three of a class of which one a second may pass.
+/// Five events: three of a class of which one may pass in a window.
 const EVENTS: &str = "{\"class\":\"a\",\"rate\":1}\n{\"class\":\"a\",\"rate\":1}\n\
                       {\"class\":\"a\",\"rate\":1}\n{\"class\":\"b\",\"rate\":9}\n\
                       {\"class\":\"b\",\"rate\":9}\n";
