@@ -1,5 +1,6 @@
 //! The command line: what users type, and what they get to see.
 
+mod bench;
 mod check;
 mod failure;
 pub(crate) mod logging;
@@ -7,7 +8,11 @@ mod plugin;
 mod run;
 mod test;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use clap::{Args, Parser, Subcommand};
 use tremor_runtime::{
@@ -74,6 +79,8 @@ enum Command {
         #[arg(long)]
         update: bool,
     },
+    /// Runs a flow of `bench` connectors and says how fast it was.
+    Bench(bench::Arguments),
     /// Looks at plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -95,6 +102,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         }
         Command::Check { flows } => check::report(&plugins.prepare(&flows)?),
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
+        Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }
@@ -118,10 +126,19 @@ impl PluginArguments {
 
     /// Reads and checks flows; everything that is wrong with any of them is told at once.
     fn prepare(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, Failure> {
+        self.prepare_with(files, |file| flow::load(file))
+    }
+
+    /// As [`PluginArguments::prepare`], with what `load` makes of a file.
+    fn prepare_with(
+        &self,
+        files: &[PathBuf],
+        load: impl Fn(&Path) -> Result<Flow, flow::Error>,
+    ) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::with_capacity(files.len());
         let mut failure = Failure::default();
         for file in files {
-            match flow::load(file) {
+            match load(file) {
                 Ok(flow) => {
                     missing_folders(&flow).iter().for_each(|missing| failure.usage(missing));
                     prepared.push(self.resolve(flow));

@@ -154,7 +154,7 @@ fn description(library: &Library, plugins: &PluginArguments) -> String {
 }
 
 /// What was asked for goes to stdout; a closed pipe only ends the output.
-fn print(text: &str) -> Result<(), Failure> {
+pub(super) fn print(text: &str) -> Result<(), Failure> {
     let mut failure = Failure::default();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -14,7 +14,7 @@ use tremor_runtime::{
 use super::{Failure, Prepared};
 
 /// Runs flows to their end and says what became of their events.
-pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<(), Failure> {
+pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>, Failure> {
     let mut failure = Failure::default();
     let stopper = Stopper::default();
     if let Err(error) = stop_on_signals(stopper.clone()) {
@@ -23,11 +23,12 @@ pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<(), Failure>
     }
     let flows: Vec<_> =
         flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
-    match run::run(&flows, &stopper, deadline) {
-        Ok(reports) => reports.iter().for_each(|report| summarise(report, &mut failure)),
-        Err(error) => failure.usage(&error),
-    }
-    failure.or(())
+    let reports = run::run(&flows, &stopper, deadline).unwrap_or_else(|error| {
+        failure.usage(&error);
+        Vec::new()
+    });
+    reports.iter().for_each(|report| summarise(report, &mut failure));
+    failure.or(reports)
 }
 
 /// The first SIGINT or SIGTERM drains, the second stops.

@@ -28,6 +28,8 @@ fn plugins() -> &'static Path {
             "connector-metronome",
             "connector-null",
             "connector-exit",
+            "connector-bench",
+            "operator-logging",
             "fixture-hostile",
             "fixture-mischief",
             "plugin-logfmt",

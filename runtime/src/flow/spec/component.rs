@@ -67,6 +67,16 @@ impl Config {
         &self.value
     }
 
+    /// Gives a key of the map this value instead of the one that the file gives it; `None` removes
+    /// it. Places stay those of the file.
+    pub fn set(&mut self, key: &str, value: Option<Value>) {
+        let Value::Object(map) = &mut self.value else { return };
+        match value {
+            Some(value) => drop(map.insert(key.to_owned(), value)),
+            None => drop(map.remove(key)),
+        }
+    }
+
     /// Where the configuration stands: its key, or what it belongs to where it has none.
     pub fn at(&self) -> Span {
         self.at

@@ -1,0 +1,97 @@
+//! What is replayed: events as bytes, one behind the other in one buffer.
+
+use std::{fs::File, io::Read, ops::Range, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use liblzma::read::XzDecoder;
+use tremor_pdk::prelude::*;
+
+/// What a line of the file is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    Plain,
+    Base64,
+}
+
+impl Form {
+    pub(crate) fn of(base64: bool) -> Self {
+        if base64 { Self::Base64 } else { Self::Plain }
+    }
+}
+
+/// The events of a file. At least one.
+#[derive(Debug)]
+pub(crate) struct Data {
+    bytes: Vec<u8>,
+    events: Vec<Range<usize>>,
+}
+
+impl Data {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Kind configuration: another attempt would read the same file.
+    pub(crate) fn read(path: &Path, form: Form) -> Result<Self> {
+        let wrong = |what: &dyn std::fmt::Display| {
+            Error::configuration(format!("`file`: {}: {what}", path.display()))
+        };
+        let bytes = read(path).map_err(|error| wrong(&format_args!("cannot be read: {error}")))?;
+        let data = Self::cut(bytes, form).map_err(|error| wrong(&error))?;
+        if data.events.is_empty() {
+            return Err(wrong(&"has no event: write one a line"));
+        }
+        Ok(data)
+    }
+
+    fn cut(bytes: Vec<u8>, form: Form) -> Result<Self, String> {
+        let mut events = Vec::new();
+        let mut start = 0;
+        let mut decoded = Vec::new();
+        for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let range = start..start + line.len();
+            start = range.end + 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            match form {
+                Form::Plain => events.push(range),
+                Form::Base64 => {
+                    let from = decoded.len();
+                    STANDARD.decode_vec(line.trim_ascii(), &mut decoded).map_err(|error| {
+                        format!(
+                            "line {}: expected the base64 of an event: {error}; leave `base64` out \
+                             where lines are events as they are",
+                            number + 1
+                        )
+                    })?;
+                    events.push(from..decoded.len());
+                }
+            }
+        }
+        let bytes = match form {
+            Form::Plain => bytes,
+            Form::Base64 => decoded,
+        };
+        Ok(Self { bytes, events })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// The bytes of the event at this position.
+    pub(crate) fn event(&self, position: usize) -> &[u8] {
+        &self.bytes[self.events[position].clone()]
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut file = File::open(path)?;
+    if path.extension().is_some_and(|extension| extension == "xz") {
+        XzDecoder::new_multi_decoder(file).read_to_end(&mut bytes)?;
+    } else {
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}

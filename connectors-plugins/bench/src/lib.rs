@@ -1,0 +1,173 @@
+//! The `bench` connector: a source that replays a file from memory as fast as it can, and a sink
+//! that counts what arrives and measures how long it took.
+//!
+//! ```yaml
+//! connectors:
+//!   bench:
+//!     type: bench
+//!     codec: json
+//!     config: { file: logs.json, warmup_s: 2, duration_s: 10, report: report.json }
+//! links: [bench -> bench]
+//! ```
+//!
+//! The source copies the bytes of every event into the batch for every event that it emits, as one
+//! that reads from a socket would. Nothing is decoded ahead, nothing is kept between repetitions.
+//! The sink gets every event encoded before it counts it.
+//!
+//! What the source takes in before the warm-up is over is not counted, however late it arrives, and
+//! time counts from there. Both sides of one connector share that moment.
+
+mod data;
+mod measurement;
+mod report;
+mod sink;
+mod source;
+
+use std::{path::PathBuf, sync::Arc};
+
+use tremor_pdk::{info, prelude::*};
+
+use self::{
+    data::{Data, Form},
+    measurement::{Clock, Measurement},
+};
+pub use self::{sink::Meter, source::Replay};
+
+/// What to replay, for how long, and where to write what came of it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    /// What a source replays: a file with an event a line, decompressed on the way if its name ends
+    /// in `.xz`. Lines without anything are skipped. A relative path starts at the folder of the
+    /// flow file.
+    pub file: Option<PathBuf>,
+    /// Whether a line is the base64 of an event, as events that are not text need.
+    #[serde(default)]
+    pub base64: bool,
+    /// How often to replay the file. A source ends with that or with `duration_s`, whichever comes
+    /// first; one of the two is needed.
+    pub iterations: Option<u64>,
+    /// How long to replay the file once the warm-up is over, in seconds.
+    #[schemars(range(min = 0.0))]
+    pub duration_s: Option<f64>,
+    /// How long events flow before they count, in seconds.
+    #[serde(default)]
+    #[schemars(range(min = 0.0))]
+    pub warmup_s: f64,
+    /// Where the sink writes its report, as JSON. A relative path starts at the folder of the flow
+    /// file.
+    pub report: Option<PathBuf>,
+    /// Where the sink writes the distribution of latencies, in microseconds, in the text form that
+    /// the plotter of `HdrHistogram` reads. A relative path starts at the folder of the flow file.
+    pub hgrm: Option<PathBuf>,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct Bench {
+    config: Config,
+    host: Host,
+    clock: Arc<Clock>,
+    /// The events of `file`, read once.
+    data: Option<Arc<Data>>,
+    /// Of its sink, if it has one.
+    measurement: Option<Arc<Measurement>>,
+}
+
+impl Connector for Bench {
+    const NAME: &'static str = "bench";
+    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Config = Config;
+    type Source = Replay;
+    type Sink = Meter;
+
+    fn new(_id: &str, mut config: Config, host: Host) -> Result<Self> {
+        for path in [&mut config.file, &mut config.report, &mut config.hgrm].into_iter().flatten() {
+            *path = host.resolve(&*path);
+        }
+        let clock = Arc::new(Clock::new(nanoseconds("warmup_s", config.warmup_s)?));
+        Ok(Self { config, host, clock, data: None, measurement: None })
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        nanoseconds("warmup_s", config.warmup_s)?;
+        config.duration_s.map(|duration_s| nanoseconds("duration_s", duration_s)).transpose()?;
+        if config.file.is_some() && config.iterations.is_none() && config.duration_s.is_none() {
+            return Err(Error::configuration(
+                "nothing says when `file` has been replayed often enough: set `iterations`, \
+                 `duration_s`, or both",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if let (Some(path), None) = (&self.config.file, &self.data) {
+            let (path, form) = (path.clone(), Form::of(self.config.base64));
+            let data = self.host.blocking(move || Data::read(&path, form)).await??;
+            self.data = Some(Arc::new(data));
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Replay>> {
+        let data = self.data.clone().ok_or_else(|| {
+            Error::configuration("there is nothing to replay: set `file` where this is a source")
+        })?;
+        let duration_s = self.config.duration_s;
+        Ok(Some(Replay {
+            host: self.host.clone(),
+            clock: self.clock.clone(),
+            data,
+            next: 0,
+            iterations: self.config.iterations.unwrap_or(u64::MAX),
+            duration_ns: duration_s.map(|s| nanoseconds("duration_s", s)).transpose()?,
+        }))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Meter>> {
+        let measurement = match &self.measurement {
+            Some(measurement) => measurement.clone(),
+            None => self.measurement.insert(Arc::new(Measurement::new()?)).clone(),
+        };
+        let (host, clock) = (self.host.clone(), self.clock.clone());
+        Ok(Some(Meter { host, clock, measurement }))
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        let Some(measurement) = &self.measurement else { return Ok(()) };
+        let (report, hgrm) = measurement.report(&self.clock);
+        info!(self.host, "{report}");
+        let mut files = Vec::new();
+        if let Some(path) = self.config.report.clone() {
+            files.push((path, report.json()?));
+        }
+        if let Some(path) = self.config.hgrm.clone() {
+            files.push((path, hgrm));
+        }
+        self.host.blocking(move || files.iter().try_for_each(write)).await?
+    }
+}
+
+fn write((path, text): &(PathBuf, String)) -> Result<()> {
+    std::fs::write(path, text).map_err(|error| {
+        // Final: a second run would measure something else.
+        Error::unsupported(format!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// Seconds of a configuration in ns.
+fn nanoseconds(key: &str, seconds: f64) -> Result<u64> {
+    let duration = std::time::Duration::try_from_secs_f64(seconds).ok();
+    let nanoseconds = duration.and_then(|duration| u64::try_from(duration.as_nanos()).ok());
+    nanoseconds.ok_or_else(|| {
+        Error::configuration(format!("`{key}` is {seconds}: write seconds, 0 or more"))
+    })
+}
+
+tremor_pdk::export! { connectors: [Bench] }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+//! What the command line says instead of the flow file.
+
+use std::path::{Path, PathBuf, absolute};
+
+use serde_json::Value;
+use tremor_runtime::flow::{self, Connector, Flow, Role, Span};
+
+use super::Arguments;
+
+/// The type of the connectors that are meant.
+const BENCH: &str = "bench";
+
+/// Keys of the `bench` connectors of a flow, and their values.
+pub(super) struct Overrides {
+    warmup: Option<f64>,
+    duration: Option<f64>,
+    data: Option<PathBuf>,
+    report: PathBuf,
+    hgrm: Option<PathBuf>,
+}
+
+impl Overrides {
+    /// Of the command line, where paths start at the current folder; `report` is where the
+    /// connector is to leave its report.
+    pub(super) fn new(arguments: &Arguments, report: &Path) -> Result<Self, String> {
+        let whole = |path: &Option<PathBuf>| {
+            let whole = path.as_ref().map(absolute).transpose();
+            whole.map_err(|error| format!("error: not a path: {error}"))
+        };
+        Ok(Self {
+            warmup: arguments.warmup,
+            duration: arguments.duration,
+            data: whole(&arguments.data)?,
+            report: report.to_owned(),
+            hgrm: whole(&arguments.hgrm)?,
+        })
+    }
+
+    /// Sets the keys in the connectors of a flow.
+    ///
+    /// # Errors
+    /// The flow has no `bench` source, or not one `bench` sink, or a file to replay is not there.
+    pub(super) fn apply(&self, flow: &mut Flow) -> Result<(), flow::Error> {
+        let sources = benches(flow, Role::Source);
+        let sinks = benches(flow, Role::Sink);
+        let (Some(_), [sink]) = (sources.first(), &*sinks) else {
+            let message = format!(
+                "a benchmark needs sources of type `{BENCH}` and one sink of that type: this flow has \
+                 {} of the first and {} of the second",
+                sources.len(),
+                sinks.len()
+            );
+            let at =
+                flow.spec.connectors.first().map_or(Span::START, |connector| connector.name.at);
+            return Err(flow.error(at, message).into());
+        };
+        for position in &sources {
+            let connector = &mut flow.spec.connectors[*position];
+            set(connector, "file", self.data.as_ref().map(text));
+        }
+        let sink = &mut flow.spec.connectors[*sink];
+        set(sink, "report", Some(text(&self.report)));
+        set(sink, "hgrm", self.hgrm.as_ref().map(text));
+        let connectors = flow.spec.connectors.iter_mut();
+        for connector in connectors.filter(|connector| is_bench(connector)) {
+            set(connector, "warmup_s", self.warmup.map(Value::from));
+            set(connector, "duration_s", self.duration.map(Value::from));
+            if self.duration.is_some() {
+                connector.component.config.set("iterations", None);
+            }
+        }
+        sources.iter().try_for_each(|position| is_there(flow, &flow.spec.connectors[*position]))
+    }
+}
+
+/// Sets a key, where there is a value for it.
+fn set(connector: &mut Connector, key: &str, value: Option<Value>) {
+    if value.is_some() {
+        connector.component.config.set(key, value);
+    }
+}
+
+fn text(path: &PathBuf) -> Value {
+    path.to_string_lossy().into()
+}
+
+fn is_bench(connector: &Connector) -> bool {
+    connector.component.name.value == BENCH
+}
+
+/// The positions of the `bench` connectors that are linked as this.
+fn benches(flow: &Flow, role: Role) -> Vec<usize> {
+    let connectors = flow.spec.connectors.iter().enumerate();
+    connectors
+        .filter(|(_, connector)| is_bench(connector))
+        .filter(|(_, connector)| flow.graph.find(role, &connector.name.value).is_some())
+        .map(|(position, _)| position)
+        .collect()
+}
+
+/// Says now what would otherwise fail the flow once everything is loaded.
+fn is_there(flow: &Flow, connector: &Connector) -> Result<(), flow::Error> {
+    let config = &connector.component.config;
+    let Some(file) = config.value().get("file").and_then(Value::as_str) else { return Ok(()) };
+    let path = flow.folder().join(file);
+    if path.is_file() {
+        return Ok(());
+    }
+    let message = format!("{}: there is no such file to replay", path.display());
+    let help = "correct `file` or `--data`; `cargo xtask generate-logs` writes what the flows in \
+                `bench/flows` replay";
+    Err(flow.error(config.place("/file"), message).help(help).into())
+}

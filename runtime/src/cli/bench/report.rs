@@ -1,0 +1,142 @@
+//! What a benchmark came to: what its sink measured, and what it was measured with.
+
+use std::fmt;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use tremor_runtime::engine;
+
+use super::super::Prepared;
+
+/// How plugins are linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Link {
+    /// Loaded from shared libraries.
+    Plugin,
+    /// Compiled in.
+    Static,
+}
+
+/// The whole of it, as `--json` writes it.
+#[derive(Serialize)]
+pub(super) struct Report {
+    flow: String,
+    link: Link,
+    #[serde(flatten)]
+    pub(super) measured: Measured,
+    /// Of this process from loading the libraries to their end, warm-up included, in seconds.
+    cpu_s: f64,
+    /// The same for each of the events that came in meanwhile, in ns.
+    cpu_ns_per_event: f64,
+    /// Events that came in, warm-up included.
+    events_in: u64,
+    tremor_version: &'static str,
+    libraries: Vec<Library>,
+}
+
+/// What the sink measured, behind the warm-up.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) events: u64,
+    bytes: u64,
+    elapsed_s: f64,
+    events_per_second: f64,
+    bytes_per_second: f64,
+    latency_ns: Latency,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Latency {
+    mean: f64,
+    stdev: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+    p999: f64,
+    max: f64,
+}
+
+/// A library that the flow ran through.
+#[derive(Serialize)]
+struct Library {
+    name: String,
+    version: String,
+    abi: String,
+    pdk: String,
+    hash: String,
+}
+
+impl Report {
+    pub(super) fn new(
+        Prepared { flow, components }: &Prepared,
+        link: Link,
+        measured: Measured,
+        run: &engine::Report,
+        cpu_s: f64,
+    ) -> Self {
+        let libraries = components.libraries(flow).into_iter().map(|library| {
+            let metadata = library.metadata().clone();
+            Library {
+                name: metadata.name,
+                version: metadata.version,
+                abi: metadata.abi,
+                pdk: metadata.pdk,
+                hash: library.hash().to_string(),
+            }
+        });
+        // Exact below 2^53 events.
+        #[allow(clippy::cast_precision_loss)]
+        let cpu_ns_per_event = cpu_s * 1e9 / (run.counts.events_in.max(1) as f64);
+        Self {
+            flow: flow.name().to_owned(),
+            link,
+            measured,
+            cpu_s,
+            cpu_ns_per_event,
+            events_in: run.counts.events_in,
+            tremor_version: env!("CARGO_PKG_VERSION"),
+            libraries: libraries.collect(),
+        }
+    }
+
+    pub(super) fn json(&self) -> String {
+        // Numbers from JSON and texts: nothing that JSON does not have.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Measured { events, elapsed_s, events_per_second, bytes_per_second, latency_ns, .. } =
+            &self.measured;
+        let link = match self.link {
+            Link::Plugin => "plugin",
+            Link::Static => "static",
+        };
+        writeln!(f, "flow        {}", self.flow)?;
+        writeln!(f, "link        {link}")?;
+        writeln!(f, "events      {events} in {elapsed_s:.3} s")?;
+        let megabytes = bytes_per_second / 1e6;
+        writeln!(f, "throughput  {events_per_second:.0} events/s, {megabytes:.1} MB/s")?;
+        let Latency { mean, stdev, p50, p90, p99, p999, max } = latency_ns;
+        let values = [mean, stdev, p50, p90, p99, p999, max].map(|ns| ns / 1e3);
+        let names = ["mean", "stdev", "p50", "p90", "p99", "p99.9", "max"];
+        let latencies = names.iter().zip(values).map(|(name, value)| format!("{name} {value:.1}"));
+        writeln!(f, "latency µs  {}", latencies.collect::<Vec<_>>().join(", "))?;
+        let (cpu_s, each) = (self.cpu_s, self.cpu_ns_per_event);
+        writeln!(f, "CPU         {cpu_s:.3} s, {each:.0} ns an event, warm-up included")?;
+        self.libraries.iter().try_for_each(|Library { name, version, hash, .. }| {
+            writeln!(f, "library     {name} {version} {hash}")
+        })
+    }
+}
+
+/// The time that all threads of this process have been running on a processor, in seconds.
+pub(super) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    // Exact for a hundred million years of seconds.
+    #[allow(clippy::cast_precision_loss)]
+    let (seconds, nanoseconds) = (time.tv_sec as f64, time.tv_nsec as f64);
+    seconds + nanoseconds / 1e9
+}

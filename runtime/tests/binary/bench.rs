@@ -1,0 +1,158 @@
+//! `tremor bench`, and the flows that it is for.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    support::workspace,
+    tremor::{Run, Scene},
+};
+
+/// Five events: three of a class of which one may pass in a window.
+const EVENTS: &str = "{\"class\":\"a\",\"rate\":1}\n{\"class\":\"a\",\"rate\":1}\n\
+                      {\"class\":\"a\",\"rate\":1}\n{\"class\":\"b\",\"rate\":9}\n\
+                      {\"class\":\"b\",\"rate\":9}\n";
+
+/// A flow between `bench` connectors, through operators.
+fn flow(operators: &str, links: &str) -> String {
+    format!(
+        "connectors:
+  bench: {{ type: bench, codec: json, config: {{ file: in, iterations: 2 }} }}
+  other: {{ type: bench, codec: json, config: {{ file: in, iterations: 3 }} }}
+pipelines: {{ main: {{ operators: [{operators}] }} }}
+links: [bench -> main -> bench{links}]"
+    )
+}
+
+fn report(scene: &Scene, name: &str) -> Value {
+    serde_json::from_str(&scene.read(name)).unwrap()
+}
+
+fn bench(scene: &Scene, more: &[&str]) -> Run {
+    let arguments = ["bench", "flow.yaml", "--json", "out.json"];
+    scene.tremor(&[&arguments, more].concat())
+}
+
+#[test]
+fn a_benchmark_counts_every_event_and_reports_all_that_is_promised() {
+    let scene = Scene::new(&flow("passthrough", "")).write("in", EVENTS.as_bytes());
+    let run = bench(&scene, &["--hgrm", "out.hgrm"]);
+    run.expect(0, &["10 events in, 10 out"]);
+    let report = report(&scene, "out.json");
+    for (key, expected) in [("events", 10), ("events_in", 10), ("bytes", 2 * 110)] {
+        assert_eq!(report[key], expected, "{key}: {report}");
+    }
+    assert_eq!((&report["flow"], &report["link"]), (&"flow".into(), &"plugin".into()));
+    for key in ["elapsed_s", "events_per_second", "bytes_per_second", "cpu_s", "cpu_ns_per_event"] {
+        assert!(report[key].as_f64().unwrap() >= 0.0, "{key}: {report}");
+    }
+    for key in ["mean", "stdev", "p50", "p90", "p99", "p999", "max"] {
+        assert!(report["latency_ns"][key].is_number(), "{key}: {report}");
+    }
+    let libraries = report["libraries"].as_array().unwrap();
+    let [library] = &**libraries else { panic!("one library runs: {report}") };
+    assert_eq!(library["name"], "connector-bench");
+    assert_eq!(library["hash"].as_str().unwrap().len(), 32);
+    for part in ["flow        flow\n", "events/s", "p99.9", "CPU", "connector-bench"] {
+        assert!(run.stdout.contains(part), "`{part}` is not in:\n{}", run.stdout);
+    }
+    assert!(scene.read("out.hgrm").contains("Total count    =           10]"));
+}
+
+#[test]
+fn what_passes_and_what_is_over_is_counted() {
+    let operators = "bucket: { class: class, rate: rate, dimensions: none, window: 1h }";
+    let overflow = ", main/overflow -> bench";
+    for (links, expected) in [("", 5), (overflow, 10)] {
+        let scene = Scene::new(&flow(operators, links)).write("in", EVENTS.as_bytes());
+        bench(&scene, &[]).expect(0, &[&format!("10 events in, {expected} out")]);
+        assert_eq!(report(&scene, "out.json")["events"], expected);
+    }
+}
+
+#[test]
+fn several_sources_are_counted_together() {
+    let text = flow("passthrough", ", other -> main");
+    let scene = Scene::new(&text).write("in", EVENTS.as_bytes());
+    bench(&scene, &[]).expect(0, &["25 events in, 25 out"]);
+    assert_eq!(report(&scene, "out.json")["events"], 25);
+}
+
+#[test]
+fn the_command_line_replaces_what_the_flow_says() {
+    let scene = Scene::new(&flow("passthrough", "")).write("in", b"").write("more", b"1\n2\n");
+    let run = bench(&scene, &["--data", "more"]);
+    run.expect(0, &["4 events in"]);
+    let run = bench(&scene, &["--data", "more", "--duration", "0.05", "--warmup", "0.01"]);
+    run.expect(0, &[]);
+    let report = report(&scene, "out.json");
+    assert!(report["events"].as_u64() < report["events_in"].as_u64(), "{report}");
+    assert!(report["events_in"].as_u64() > Some(4), "no `iterations` any more: {report}");
+}
+
+#[test]
+fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
+    let through = |links| flow("passthrough", links);
+    for (flow, data, more, status, parts) in [
+        (through(""), "{\n1\n", [].as_slice(), 1, ["no figure: 2 of 4", "codec"]),
+        (through(""), "", &[], 1, ["in: has no event", "one a line"]),
+        (
+            through(""),
+            "1\n",
+            &["--data", "none"],
+            2,
+            ["none: there is no such file to replay", "generate-logs"],
+        ),
+        (
+            through(", main -> other"),
+            "1\n",
+            &[],
+            2,
+            ["flow.yaml:2:", "1 of the first and 2 of the second"],
+        ),
+        (through(""), "1\n", &["--warmup", "3600"], 1, ["nothing was measured", "--warmup"]),
+        (
+            through(""),
+            "1\n",
+            &["--link", "static"],
+            2,
+            ["`--link static` is not there yet", "benchmark harness"],
+        ),
+        (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "expected seconds"]),
+    ] {
+        let scene = Scene::new(&flow).write("in", data.as_bytes());
+        let run = bench(&scene, more);
+        run.expect(status, &parts);
+        assert!(run.stdout.is_empty() && !scene.has("out.json"), "{more:?}: {}", run.stdout);
+    }
+}
+
+/// The flows of `bench/flows` that need no release build of `vrl`, on events of their own.
+#[test]
+fn the_flows_of_the_project_lose_no_event() {
+    let event = r#"{"application":"app1","index_type":"edilog","tags":["tag2"]}"#;
+    let packed = "gaVoZWxsb6V3b3JsZA==";
+    for (name, data) in [
+        ("passthrough", event),
+        ("passthrough-json", event),
+        ("passthrough-msgpack", packed),
+        ("passthrough-two-inputs", event),
+        ("throughput-logging-json", event),
+        ("throughput-logging-msgpack", packed),
+    ] {
+        let path = workspace().join("bench/flows").join(format!("{name}.yaml"));
+        let text = here(&path);
+        let scene = Scene::new(&text).write("in", format!("{data}\n{data}\n").as_bytes());
+        bench(&scene, &["--data", "in"]).expect(0, &["0 dead-lettered"]);
+        let sources = if name.ends_with("two-inputs") { 2 } else { 1 };
+        assert_eq!(report(&scene, "out.json")["events"], 4 * sources, "{name}");
+    }
+}
+
+/// A flow of the project without its plugin folder, and with an end that no clock decides.
+fn here(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let text = text.replace("plugins: [../../target/release]\n", "");
+    text.replace("warmup_s: 2, duration_s: 10", "iterations: 2")
+}
