@@ -1,6 +1,6 @@
 //! `tremor test`: flows against what is expected of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tremor_runtime::{flow, flow_test::FlowTest};
 
@@ -34,7 +34,7 @@ enum Outcome {
     Different(String),
 }
 
-fn run(folder: &PathBuf, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
+fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
     let test = FlowTest::open(folder).map_err(|error| format!("error: {error}"))?;
     let flow = flow::load(test.flow()).map_err(|error| error.to_string())?;
     let Prepared { flow, components } = plugins.resolve(flow);
@@ -48,7 +48,7 @@ fn run(folder: &PathBuf, update: bool, plugins: &PluginArguments) -> Result<Outc
     if differences.is_empty() {
         return Ok(Outcome::Same);
     }
-    let text = differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("");
+    let text = differences.iter().map(ToString::to_string).collect::<String>();
     let help = "help: where this is as it should be, `--update` makes it what is expected";
     Ok(Outcome::Different(format!("{text}{help}")))
 }
