@@ -80,7 +80,7 @@ fn set(connector: &mut Connector, key: &str, value: Option<Value>) {
     }
 }
 
-fn text(path: &PathBuf) -> Value {
+fn text(path: &Path) -> Value {
     path.to_string_lossy().into()
 }
 
