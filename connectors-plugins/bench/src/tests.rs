@@ -176,7 +176,7 @@ fn nothing_at_all_is_a_report_as_well() {
 
 #[test]
 fn what_cannot_be_replayed_says_why() {
-    let (_folder, host) = folder("in", b"AP8=\nno base64\n");
+    let (folder, host) = folder("in", b"AP8=\nno base64\n");
     for (config, expected) in [
         (r#"{ "file": "missing", "iterations": 1 }"#, "missing: cannot be read: No such file"),
         (r#"{ "file": "in", "iterations": 1, "base64": true }"#, "line 2: expected the base64"),
@@ -188,7 +188,7 @@ fn what_cannot_be_replayed_says_why() {
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    fs::write(_folder.path().join("in"), "\n \n").unwrap();
+    fs::write(folder.path().join("in"), "\n \n").unwrap();
     let error = bench(&host, r#"{ "file": "in", "iterations": 1 }"#).err().unwrap();
     assert!(error.to_string().contains("has no event"), "{error}");
 }
