@@ -55,7 +55,7 @@ impl Input {
     /// A batch of events, decoded.
     fn batch(&mut self) -> Batch {
         let mut batch = Batch::from_pool(&self.pool);
-        for line in self.lines.iter().cycle().take(EVENTS as usize) {
+        for (_, line) in (0..EVENTS).zip(self.lines.iter().cycle()) {
             batch.push_message(0, line);
         }
         let decoder = &mut self.decoder;

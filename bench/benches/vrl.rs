@@ -63,6 +63,7 @@ fn convert(value: ValueRef<'_>) -> Value {
         Shape::Null => Value::Null,
         Shape::Bool(value) => value.into(),
         Shape::I64(value) => value.into(),
+        #[allow(clippy::cast_precision_loss)] // above the integers of VRL
         Shape::U64(value) => Value::from_f64_or_zero(value as f64),
         Shape::F64(value) => Value::from_f64_or_zero(value),
         Shape::String(text) => text.into(),

@@ -50,7 +50,8 @@ fn node(bytes: &[u8]) -> Node {
 /// Reads everything that can be read.
 fn exhaust(view: ValueRef<'_>) {
     let copy = view.to_value();
-    assert_eq!(view, view);
+    let same = view;
+    assert_eq!(view, same);
     assert_eq!(view.cmp(&copy.view()).reverse(), copy.view().cmp(&view));
     let mut hasher = DefaultHasher::new();
     view.hash(&mut hasher);
@@ -68,7 +69,7 @@ fn exhaust(view: ValueRef<'_>) {
     }
     if let Some(object) = view.as_object() {
         assert!(object.iter().count() <= object.len());
-        for (key, _) in object.iter() {
+        for (key, _) in object {
             assert!(object.get(key).is_some() || view.get(key).is_none());
         }
     }

@@ -1,4 +1,4 @@
-//! JSONTestSuite through our decoder: what must be accepted (`y_`), what must be rejected (`n_`), and
+//! `JSONTestSuite` through our decoder: what must be accepted (`y_`), what must be rejected (`n_`), and
 //! what an implementation may decide (`i_`), where the tables below say what ours decides.
 
 use std::collections::{BTreeMap, BTreeSet};

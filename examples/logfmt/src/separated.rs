@@ -54,11 +54,10 @@ impl Split {
         }
         head.extend_from_slice(&cutter.payload()[start..]);
         let ends = cutter.event().is_stream_end();
-        if head.is_empty() || !(ends || !cutter.event().is_fragment()) {
-            if !head.is_empty() {
-                self.begun.insert(stream, head);
-            }
-        } else {
+        let goes_on = cutter.event().is_fragment() && !ends;
+        if !head.is_empty() && goes_on {
+            self.begun.insert(stream, head);
+        } else if !head.is_empty() {
             cutter.emit_joined(&head, 0..0);
         }
         if ends {

@@ -56,11 +56,11 @@ impl Overrides {
         };
         for position in &sources {
             let connector = &mut flow.spec.connectors[*position];
-            set(connector, "file", self.data.as_ref().map(text));
+            set(connector, "file", self.data.as_deref().map(text));
         }
         let sink = &mut flow.spec.connectors[*sink];
         set(sink, "report", Some(text(&self.report)));
-        set(sink, "hgrm", self.hgrm.as_ref().map(text));
+        set(sink, "hgrm", self.hgrm.as_deref().map(text));
         let connectors = flow.spec.connectors.iter_mut();
         for connector in connectors.filter(|connector| is_bench(connector)) {
             set(connector, "warmup_s", self.warmup.map(Value::from));

@@ -144,7 +144,7 @@ impl Codec for Text {
 /// The processor, on either side.
 pub struct Pass;
 
-fn pass(batch: &mut Batch, output: &mut Output) -> Result<()> {
+fn pass(batch: &mut Batch, output: &mut Output) {
     let words: Vec<_> =
         batch.events().iter().map(|event| batch.raw(event).map(<[u8]>::to_vec)).collect();
     for (position, word) in words.into_iter().enumerate() {
@@ -156,7 +156,6 @@ fn pass(batch: &mut Batch, output: &mut Output) -> Result<()> {
         }
     }
     batch.retain(|batch, event| batch.raw(event) != Some(b"error"));
-    Ok(())
 }
 
 impl PreprocessorPlugin for Pass {
@@ -170,7 +169,8 @@ impl PreprocessorPlugin for Pass {
 
 impl Preprocessor for Pass {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        pass(batch, output)
+        pass(batch, output);
+        Ok(())
     }
 
     fn finish(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
@@ -192,7 +192,8 @@ impl PostprocessorPlugin for After {
 
 impl Postprocessor for After {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        pass(batch, output)
+        pass(batch, output);
+        Ok(())
     }
 }
 
