@@ -81,11 +81,12 @@ links: [io -> p -> io]"
 
 #[test]
 fn json_to_json_in_batches_of_100_allocates_at_most_two_times_a_batch_on_either_side() {
+    const FEW: u64 = 1_000; // enough for every buffer to have grown
     const MORE: usize = 2_000;
     // Runs follow each other in one process: the plugin's count goes on from one to the next.
-    let (_, plugin_start) = allocations(200);
-    let (host_few, plugin_few) = allocations(200);
-    let (host_many, plugin_many) = allocations(200 + MORE as u64);
+    let (_, plugin_start) = allocations(FEW);
+    let (host_few, plugin_few) = allocations(FEW);
+    let (host_many, plugin_many) = allocations(FEW + MORE as u64);
     let host = host_many.saturating_sub(host_few);
     let plugin = (plugin_many - plugin_few).saturating_sub(plugin_few - plugin_start);
     eprintln!("{MORE} more batches took {host} allocations of the host, {plugin} of the plugin");

@@ -21,8 +21,9 @@ use crate::{
     processor::{self, Framing},
 };
 
-/// Unused batch storages that a flow keeps.
-const POOLED: usize = 64;
+/// Unused batch storages that a flow keeps: as many as a full queue holds in batches of 100 events,
+/// and those that are being filled and delivered.
+const POOLED: usize = 128;
 
 /// Everything that runs a flow.
 pub(crate) struct Tasks {

@@ -134,9 +134,16 @@ impl Receiver {
         };
         state.events -= batch.batch.len();
         state.bytes -= batch.batch.weight();
-        let waiting = std::mem::take(&mut state.waiting);
+        let mut waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        if !waiting.is_empty() {
+            waiting.drain(..).for_each(Waker::wake);
+            let mut state = self.0.lock();
+            // For its memory: there is somebody waiting again soon.
+            if state.waiting.is_empty() {
+                state.waiting = waiting;
+            }
+        }
         Poll::Ready(Some(batch))
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -24,7 +25,7 @@ use super::{
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
-/// How often a sink that has nothing to do is told the time.
+/// How often a sink is told the time.
 const TICK: Duration = Duration::from_secs(1);
 /// Deliveries of one batch that may fail for a reason that time may mend, before the sink has
 /// failed. With the waits in between that is about a second and a half.
@@ -62,13 +63,15 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        // One timer for many waits: to set one takes memory.
+        let mut tick = std::pin::pin!(executor::sleep(TICK));
         loop {
             while !self.pending.is_empty() {
                 if let Err(end) = self.deliver_first(&mut *sink, connection).await {
                     return end;
                 }
             }
-            let result = match self.next(connection).await {
+            let result = match self.next(connection, tick.as_mut()).await {
                 Step::Received(Some(item)) => {
                     self.pending.push_back(item);
                     Ok(())
@@ -82,7 +85,10 @@ impl SinkSide {
                     self.router.tell_time().await;
                     Ok(())
                 }
-                Step::Tick => sink.on_signal(Signal::Tick).await,
+                Step::Tick => {
+                    tick.set(executor::sleep(TICK));
+                    sink.on_signal(Signal::Tick).await
+                }
                 Step::Stopped | Step::Broken => return End::Interrupted,
             };
             if let Err(error) = result {
@@ -91,8 +97,11 @@ impl SinkSide {
         }
     }
 
-    async fn next(&mut self, connection: &Connection) -> Step {
-        let mut tick = std::pin::pin!(executor::sleep(TICK));
+    async fn next(
+        &mut self,
+        connection: &Connection,
+        mut tick: Pin<&mut impl Future<Output = ()>>,
+    ) -> Step {
         let due = self.router.due();
         let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
