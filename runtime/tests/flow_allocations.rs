@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
+// Compiled into this side of the boundary as well: each side counts its own.
+#[path = "../../tests/plugins/counting/src/allocator.rs"]
+mod allocator;
 #[path = "support/mod.rs"]
 mod support;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    fs,
-    sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::{fs, time::Duration};
 
 use tremor_runtime::{
     components::Components,
@@ -19,34 +17,6 @@ use tremor_runtime::{
     plugin::{Describer, Policy, SearchPath},
     run::{Stopper, run},
 };
-
-/// Counts what this side of the boundary asks for; the plugin has an allocator of its own.
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is the system allocator's; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Allocations of the host and of the plugin in a whole run of so many batches of 100 events.
 fn allocations(batches: u64) -> (usize, usize) {
@@ -70,9 +40,9 @@ links: [io -> p -> io]"
     let (components, _) = Components::find(&search, describer, Policy::default());
     let flow = flow::load(&path).unwrap();
     components.check(&flow).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocator::count();
     let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
-    let host = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    let host = allocator::count() - before;
     let counts = reports.unwrap()[0].counts;
     assert_eq!((counts.events_in, counts.events_out), (batches * 100, batches * 100));
     let plugin = fs::read_to_string(folder.path().join("report")).unwrap();

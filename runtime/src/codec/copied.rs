@@ -41,17 +41,3 @@ pub(super) fn text(message: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(message)
         .map_err(|error| Error::bad_data_at(error.valid_up_to(), "invalid UTF-8"))
 }
-
-/// What a value is, for an error.
-pub(super) fn kind(value: tremor_abi::document::ValueRef<'_>) -> &'static str {
-    use tremor_abi::document::Shape;
-    match value.shape() {
-        Shape::Null => "null",
-        Shape::Bool(_) => "a truth value",
-        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) => "a number",
-        Shape::String(_) => "text",
-        Shape::Bytes(_) => "binary data",
-        Shape::Array(_) => "an array",
-        Shape::Object(_) => "an object",
-    }
-}

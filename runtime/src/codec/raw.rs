@@ -56,17 +56,26 @@ pub(super) fn encode_binary(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), 
         Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
         Shape::Bytes(data) => out.extend_from_copy_slice(data),
         other => {
-            let what = match other {
-                Shape::Array(_) => "an array",
-                Shape::Object(_) => "an object",
-                Shape::Null => "null",
-                Shape::Bool(_) => "a truth value",
-                _ => "a number",
-            };
+            let what = other.name();
             return Err(Error::bad_data(format!("expected text or binary data, found {what}")));
         }
     }
     Ok(())
+}
+
+/// Appends a truth value or a finite number as text; `false` for everything else.
+pub(super) fn append_scalar(value: Shape<'_>, out: &mut Bytes) -> bool {
+    let mut append = |text: &str| out.extend_from_copy_slice(text.as_bytes());
+    match value {
+        Shape::Bool(value) => append(if value { "true" } else { "false" }),
+        Shape::I64(number) => append(itoa::Buffer::new().format(number)),
+        Shape::U64(number) => append(itoa::Buffer::new().format(number)),
+        Shape::F64(number) if number.is_finite() => {
+            append(zmij::Buffer::new().format_finite(number));
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// The value of a document that a decoder or writer made, or that was validated.

@@ -53,7 +53,8 @@ impl Framing {
                         .process(encoded, &mut self.output)
                         .and_then(|()| failures(name, batch.len(), encoded, &mut self.output));
                     let failures = result.unwrap_or_else(|error| {
-                        discard_all(encoded, &mut self.output);
+                        encoded.retain(|_, _| false);
+                        self.output.clear();
                         batch.events().iter().map(|_| Some(error.clone())).collect()
                     });
                     rejected.extend(take_out(batch, failures));
@@ -118,13 +119,6 @@ fn failures(
     let left = encoded.events().iter().map(|event| event.pull);
     let in_order = if failures.is_empty() { left.eq(0..count as u64) } else { left.eq(kept) };
     if in_order { Ok(failures) } else { broken("does not replace messages one by one, in order") }
-}
-
-fn discard_all(encoded: &mut Batch, output: &mut Output) {
-    encoded.retain(|_, _| false);
-    output.take_rejected();
-    output.take_discarded();
-    output.take_ports().for_each(drop);
 }
 
 /// Takes the events that failed out of the batch.

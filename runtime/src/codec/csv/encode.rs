@@ -3,7 +3,7 @@
 use tremor_abi::document::{Shape, ValueRef};
 
 use super::{Options, is_number};
-use crate::codec::{Error, buffer::Bytes, copied::kind};
+use crate::codec::{Error, buffer::Bytes};
 
 /// Appends the record of a value; where that fails, what was appended means nothing.
 pub(in crate::codec) fn encode(
@@ -45,7 +45,10 @@ pub(in crate::codec) fn encode(
         }
         (_, headers) => {
             let what = if headers.is_some() { "an object" } else { "an array" };
-            return Err(Error::bad_data(format!("expected {what}, found {}", kind(value))));
+            return Err(Error::bad_data(format!(
+                "expected {what}, found {}",
+                value.shape().name()
+            )));
         }
     };
     if count == 0 {
@@ -83,7 +86,7 @@ fn field(
         Shape::String(text) if options.numbers && is_number(text) => quoted(options, text, out),
         Shape::String(text) => plain(options, text, out),
         Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_) => {
-            let found = kind(value);
+            let found = value.shape().name();
             Err(Error::bad_data(format!("expected a scalar as field {index}, found {found}")))
         }
     }

@@ -2,7 +2,7 @@
 
 use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 
-use crate::codec::{Error, buffer::Bytes, copied::kind};
+use crate::codec::{Error, buffer::Bytes, raw};
 
 /// The parts of a value.
 #[derive(Default)]
@@ -58,7 +58,10 @@ pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(
 impl<'v> Parts<'v> {
     fn of(value: ValueRef<'v>) -> Result<Self, Error> {
         let Shape::Object(object) = value.shape() else {
-            return Err(Error::bad_data(format!("expected an object, found {}", kind(value))));
+            return Err(Error::bad_data(format!(
+                "expected an object, found {}",
+                value.shape().name()
+            )));
         };
         let mut parts = Self::default();
         for (key, value) in object {
@@ -70,7 +73,7 @@ impl<'v> Parts<'v> {
                 ("timestamp", _) => parts.timestamp = Some(value),
                 ("measurement" | "tags" | "fields", _) => {
                     let expected = if key == "measurement" { "text" } else { "an object" };
-                    let found = kind(value);
+                    let found = value.shape().name();
                     let message = format!("expected {expected} as `{key}`, found {found}");
                     return Err(Error::bad_data(message));
                 }
@@ -122,14 +125,9 @@ fn tag(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     out.push(b'=');
     match value.shape() {
         Shape::String(text) => name(text, b",= ", "tag", out)?,
-        Shape::Bool(value) => append(out, if value { "true" } else { "false" }),
-        Shape::I64(number) => append(out, itoa::Buffer::new().format(number)),
-        Shape::U64(number) => append(out, itoa::Buffer::new().format(number)),
-        Shape::F64(number) if number.is_finite() => {
-            append(out, zmij::Buffer::new().format_finite(number));
-        }
+        scalar if raw::append_scalar(scalar, out) => {}
         _ => {
-            let found = kind(value);
+            let found = value.shape().name();
             return Err(Error::bad_data(format!(
                 "expected text as the tag `{key}`, found {found}"
             )));
@@ -161,7 +159,7 @@ fn field(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
             return Err(Error::bad_data(format!("the field `{key}` is {number}, which is none")));
         }
         _ => {
-            let found = kind(value);
+            let found = value.shape().name();
             return Err(Error::bad_data(format!(
                 "expected a number, a truth value or text as the field `{key}`, found {found}"
             )));

@@ -5,7 +5,7 @@ use std::io::Write;
 use tremor_abi::document::{ObjectRef, Shape, ValueRef};
 
 use super::{RFC3164, RFC5424, civil::Civil, is_name, names, rfc3164, rfc5424::is_id};
-use crate::codec::{Error, buffer::Bytes, copied::kind};
+use crate::codec::{Error, buffer::Bytes, raw};
 
 /// The keys that are words, and how long those may be.
 const WORDS: [(&str, usize); 4] =
@@ -59,7 +59,10 @@ fn append(out: &mut Bytes, text: &str) {
 impl<'v> Parts<'v> {
     fn of(value: ValueRef<'v>) -> Result<Self, Error> {
         let Shape::Object(object) = value.shape() else {
-            return Err(Error::bad_data(format!("expected an object, found {}", kind(value))));
+            return Err(Error::bad_data(format!(
+                "expected an object, found {}",
+                value.shape().name()
+            )));
         };
         let mut parts = Self::default();
         for (key, value) in object {
@@ -70,7 +73,7 @@ impl<'v> Parts<'v> {
 
     fn add(&mut self, key: &str, value: ValueRef<'v>) -> Result<(), Error> {
         let wrong = |expected: &str| {
-            let found = kind(value);
+            let found = value.shape().name();
             Err(Error::bad_data(format!("expected {expected} as `{key}`, found {found}")))
         };
         let shape = value.shape();
@@ -254,7 +257,7 @@ fn structured_data(data: ObjectRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     };
     for (element, parameters) in data {
         let Shape::Object(parameters) = parameters.shape() else {
-            let found = kind(parameters);
+            let found = parameters.shape().name();
             return Err(Error::bad_data(format!(
                 "expected an object as the structured data `{element}`, found {found}"
             )));
@@ -291,14 +294,9 @@ fn text(name: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
                 out.push(byte);
             }
         }
-        Shape::Bool(value) => append(out, if value { "true" } else { "false" }),
-        Shape::I64(number) => append(out, itoa::Buffer::new().format(number)),
-        Shape::U64(number) => append(out, itoa::Buffer::new().format(number)),
-        Shape::F64(number) if number.is_finite() => {
-            append(out, zmij::Buffer::new().format_finite(number));
-        }
+        scalar if raw::append_scalar(scalar, out) => {}
         _ => {
-            let found = kind(value);
+            let found = value.shape().name();
             return Err(Error::bad_data(format!(
                 "expected text as the parameter `{name}`, found {found}"
             )));

@@ -1,40 +1,11 @@
 //! A plugin that counts its own allocations: its source replays batches of 100 messages, its sink
 //! takes what comes. When it stops, it writes the count to a file.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+mod allocator;
+
+use std::path::PathBuf;
 
 use tremor_pdk::prelude::*;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: everything is the system allocator's; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's contract is that of the system allocator.
-        unsafe { System.realloc(pointer, layout, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// What to replay.
 #[derive(Deserialize, JsonSchema)]
@@ -71,7 +42,7 @@ impl Connector for Count {
     }
 
     async fn on_stop(&mut self) -> Result<()> {
-        let count = ALLOCATIONS.load(Ordering::Relaxed);
+        let count = allocator::count();
         std::fs::write(self.1.resolve(&self.0.report), count.to_string()).map_err(Error::internal)
     }
 }

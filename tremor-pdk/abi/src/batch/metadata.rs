@@ -1,8 +1,11 @@
 //! Metadata: what is known about an event besides its payload.
 
+use abi_stable::std_types::RVec;
+
 use super::{Batch, Event, Span, event::METADATA_IN_NODES, fill::narrow};
 use crate::{
-    document::{ValueRef, Writer},
+    ByteBuffer, NodeBuffer,
+    document::{Document, ValueRef, Writer},
     error::PluginError,
     value::{Object, Value},
 };
@@ -47,38 +50,57 @@ pub(super) struct Kept {
     origin: (u32, u32),
 }
 
-impl Batch {
-    /// An event of another batch whose payload is in this one, with copies of its metadata and
-    /// origin.
-    pub(super) fn adopt(&mut self, mut event: Event, from: &Self, kept: &mut Kept) -> Event {
+impl Kept {
+    /// Makes an event of another batch one of the batch that these buffers and values belong to,
+    /// where its payload lies already: copies its metadata and origin.
+    pub(super) fn adopt(
+        &mut self,
+        event: &mut Event,
+        from: &Batch,
+        bytes: &mut ByteBuffer,
+        nodes: &mut NodeBuffer,
+        values: &mut Values,
+    ) {
         // The bytes that it was decoded from stay where they are.
         event.original = Span::default();
         if let Some(root) = event.metadata_root() {
-            let (bytes, nodes) = self.buffers_mut();
             let copy = from.document(root).copy_to(bytes, nodes);
             // Metadata that does not fit into 64 GiB of nodes is none.
             event.metadata = copy.map_or(0, |root| (root + 1) | METADATA_IN_NODES);
         }
-        self.adopt_values(&mut event, from, kept);
-        event
+        self.adopt_values(event, from, values);
     }
 
-    /// As [`Batch::adopt`], for a batch with the same buffers.
-    pub(super) fn adopt_values(&mut self, event: &mut Event, from: &Self, kept: &mut Kept) {
+    /// As [`Kept::adopt`], for a batch with the same buffers.
+    pub(super) fn adopt_values(&mut self, event: &mut Event, from: &Batch, values: &mut Values) {
+        let mut copy = |index: u32| {
+            let value = from.values.get(index as usize)?;
+            values.push(value.clone());
+            Some(narrow(values.len()))
+        };
         if let Some(value) = event.metadata_value() {
-            event.metadata = self.keep_copy(from, value);
+            event.metadata = copy(value).unwrap_or_default();
         }
         if let Some(value) = event.origin.checked_sub(1) {
-            if kept.origin.0 != event.origin {
-                kept.origin = (event.origin, self.keep_copy(from, value));
+            if self.origin.0 != event.origin {
+                self.origin = (event.origin, copy(value).unwrap_or_default());
             }
-            event.origin = kept.origin.1;
+            event.origin = self.origin.1;
         }
     }
+}
 
-    fn keep_copy(&mut self, from: &Self, index: u32) -> u32 {
-        let value = from.values.get(index as usize);
-        value.map_or(0, |value| self.keep(value.clone()))
+/// The values of a batch.
+type Values = RVec<Value<'static>>;
+
+impl Batch {
+    /// The buffers and the values, to write to: this batch's own from here on.
+    pub(super) fn parts_mut(&mut self) -> (&mut ByteBuffer, &mut NodeBuffer, &mut Values) {
+        self.buffers_mut();
+        match self.shared.storage_mut() {
+            Some(storage) => (&mut storage.bytes, &mut storage.nodes, &mut self.values),
+            None => unreachable!("they have just been made this batch's own"),
+        }
     }
 
     /// What is known about the event besides its payload; usually nothing.
@@ -137,27 +159,31 @@ impl Batch {
         position: usize,
         write: impl FnOnce(&mut Writer<'_>),
     ) -> Result<(), PluginError> {
-        if !self.shared.is_unique() {
+        let Some(storage) = self.shared.storage_mut() else {
             // Its own buffers would have to be copied for it.
-            let mut aside = Self::new();
-            let root = aside.write_document(write)?;
-            self.replace_metadata(position, aside.document(root).to_value());
+            let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
+            let root = document(&mut bytes, &mut nodes, write)?;
+            let metadata = Document::new(&bytes, &nodes).root(root).to_value();
+            self.replace_metadata(position, metadata);
             return Ok(());
-        }
-        let root = self.write_document(write)?;
+        };
+        let root = document(&mut storage.bytes, &mut storage.nodes, write)?;
         self.events[position].metadata = (root + 1) | METADATA_IN_NODES;
         Ok(())
     }
+}
 
-    fn write_document(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Result<u32, PluginError> {
-        let (bytes, nodes) = self.buffers_mut();
-        let mut writer = Writer::new(bytes, nodes);
-        write(&mut writer);
-        let root = writer.finish().map_err(PluginError::internal)?;
-        // The topmost bit says that it is a root.
-        debug_assert!(narrow(nodes.len()) < METADATA_IN_NODES);
-        Ok(root)
-    }
+/// Writes one value; the topmost bit of its root is free to say that it is one.
+fn document(
+    bytes: &mut ByteBuffer,
+    nodes: &mut NodeBuffer,
+    write: impl FnOnce(&mut Writer<'_>),
+) -> Result<u32, PluginError> {
+    let mut writer = Writer::new(bytes, nodes);
+    write(&mut writer);
+    let root = writer.finish().map_err(PluginError::internal)?;
+    debug_assert!(root < METADATA_IN_NODES - 1);
+    Ok(root)
 }
 
 #[cfg(test)]

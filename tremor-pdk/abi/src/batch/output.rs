@@ -205,7 +205,7 @@ impl Batch {
             let index = self.keep(std::mem::take(value)) - 1;
             event.payload = Span { start: index, len: 0 };
         }
-        self.adopt_values(&mut event, from, kept);
+        kept.adopt_values(&mut event, from, &mut self.values);
         self.events.push(event);
     }
 }

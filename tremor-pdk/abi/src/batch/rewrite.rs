@@ -183,8 +183,8 @@ impl Batch {
         let mut kept = Kept::default();
         let mut events = std::mem::take(&mut self.events);
         let mut out = std::mem::take(&mut encoded.events);
+        let (bytes, nodes, values) = encoded.parts_mut();
         let rejected = sift(&mut events, |event| {
-            let bytes = encoded.bytes_mut();
             let start = bytes.len();
             let Some(payload) = self.payload(event) else {
                 return Err(PluginError::bad_data("the event has no value to encode"));
@@ -194,8 +194,9 @@ impl Batch {
                 return Err(error);
             }
             let span = Span { start: narrow(start), len: narrow(bytes.len() - start) };
-            let event = event.with_payload(PayloadKind::RAW, span);
-            out.push(encoded.adopt(event, self, &mut kept));
+            let mut event = event.with_payload(PayloadKind::RAW, span);
+            kept.adopt(&mut event, self, bytes, nodes, values);
+            out.push(event);
             Ok(())
         });
         self.events = events;

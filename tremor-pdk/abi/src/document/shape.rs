@@ -28,6 +28,21 @@ pub enum Shape<'a> {
     Object(ObjectRef<'a>),
 }
 
+impl Shape<'_> {
+    /// What kind of value this is, in the words of messages: "a number".
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a truth value",
+            Self::I64(_) | Self::U64(_) | Self::F64(_) => "a number",
+            Self::String(_) => "text",
+            Self::Bytes(_) => "binary data",
+            Self::Array(_) => "an array",
+            Self::Object(_) => "an object",
+        }
+    }
+}
+
 /// How [`ValueRef::value_type`] names binary data, for which value-trait has no type of its own.
 pub(crate) const BYTES: ValueType = ValueType::Custom("bytes");
 

@@ -33,8 +33,7 @@ const ALLOWED: &[Allowed] = &[
         why: "a library's root module, once its layout is checked",
     },
     Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },
-    Allowed { path: "runtime/tests/flow_allocations.rs", why: "an allocator that counts" },
-    Allowed { path: "tests/plugins/counting/src/lib.rs", why: "an allocator that counts" },
+    Allowed { path: "tests/plugins/counting/src/allocator.rs", why: "an allocator that counts" },
     Allowed {
         path: "tests/plugins/hostile/src/lib.rs",
         why: "a forged batch cannot be made without",

@@ -154,7 +154,7 @@ impl Batch {
     ) -> Result<(), PluginError> {
         let event = self.events[position];
         if self.value(&event).and_then(ValueRef::as_object).is_none() {
-            let found = self.value(&event).map_or("no value", |value| kind(value));
+            let found = self.value(&event).map_or("no value", |value| value.shape().name());
             let message = format_args!("expected an object to select fields of, found {found}");
             return Err(PluginError::bad_data(message));
         }
@@ -185,19 +185,6 @@ impl Batch {
             self.values[index] = value;
         }
         written
-    }
-}
-
-fn kind(value: ValueRef<'_>) -> &'static str {
-    use crate::document::Shape;
-    match value.shape() {
-        Shape::Null => "null",
-        Shape::Bool(_) => "a truth value",
-        Shape::I64(_) | Shape::U64(_) | Shape::F64(_) => "a number",
-        Shape::String(_) => "text",
-        Shape::Bytes(_) => "binary data",
-        Shape::Array(_) => "an array",
-        Shape::Object(_) => "an object",
     }
 }
 
