@@ -45,7 +45,7 @@ impl Batch {
     fn push_raw(&mut self, stream: u64, bytes: &[u8], flags: EventFlags) {
         let buffer = self.bytes_mut();
         let start = buffer.len();
-        buffer.extend_from_slice(bytes);
+        buffer.extend_from_copy_slice(bytes);
         self.push_span(start, bytes.len(), stream, flags);
     }
 

@@ -202,7 +202,7 @@ mod tests {
         batch.replace_metadata(1, literal!("a value"));
         let encode = |payload: Payload<'_>, bytes: &mut crate::ByteBuffer| {
             if let Payload::Document { .. } = payload {
-                bytes.extend_from_slice(b"encoded");
+                bytes.extend_from_copy_slice(b"encoded");
             }
             Ok(())
         };

@@ -65,7 +65,7 @@ impl Cutter<'_> {
         let start = self.bytes.len();
         let from = self.template.payload.start as usize;
         self.bytes.reserve(head.len() + range.len());
-        self.bytes.extend_from_slice(head);
+        self.bytes.extend_from_copy_slice(head);
         self.bytes.extend_from_copy_within(from + range.start..from + range.end);
         let span = Span { start: narrow(start), len: narrow(self.bytes.len() - start) };
         self.events.push(self.template.with_payload(PayloadKind::RAW, span));
@@ -75,7 +75,7 @@ impl Cutter<'_> {
     pub fn emit_followed(&mut self, tail: &[u8]) {
         let start = self.bytes.len();
         self.bytes.extend_from_copy_within(self.template.payload.range());
-        self.bytes.extend_from_slice(tail);
+        self.bytes.extend_from_copy_slice(tail);
         let span = Span { start: narrow(start), len: narrow(self.bytes.len() - start) };
         self.events.push(self.template.with_payload(PayloadKind::RAW, span));
     }
@@ -84,7 +84,7 @@ impl Cutter<'_> {
     /// goes on where they end.
     pub fn emit_fragment(&mut self, bytes: &[u8]) {
         let span = Span { start: narrow(self.bytes.len()), len: narrow(bytes.len()) };
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.extend_from_copy_slice(bytes);
         let mut event = self.template.with_payload(PayloadKind::RAW, span);
         event.flags = EventFlags::FRAGMENT;
         self.events.push(event);
@@ -98,7 +98,7 @@ impl Cutter<'_> {
     /// Rejects a message; `shown` is the part of it that the dead letter carries.
     pub fn reject(&mut self, shown: &[u8], error: PluginError) {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(shown);
+        self.bytes.extend_from_copy_slice(shown);
         let span = Span { start: narrow(start), len: narrow(shown.len()) };
         let event = self.template.with_payload(PayloadKind::RAW, span);
         self.rejected.push(Rejected { event, error });

@@ -24,7 +24,7 @@ impl ValueRef<'_> {
             let copy = match node.kind() {
                 NodeKind::STRING | NodeKind::BYTES => {
                     let offset = bytes.len() as u64;
-                    bytes.extend_from_slice(subtree.data(*node).unwrap_or_default());
+                    bytes.extend_from_copy_slice(subtree.data(*node).unwrap_or_default());
                     node.moved_to(offset)
                 }
                 _ => *node,
