@@ -45,6 +45,14 @@ pub fn spawn<T: Send + 'static>(
     }
 }
 
+/// How many tasks may run at the same time.
+pub fn processors() -> usize {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    // What the executor goes by.
+    let threads = std::env::var("ASYNC_GLOBAL_EXECUTOR_THREADS").ok();
+    threads.and_then(|threads| threads.parse().ok()).map_or(available, |set| available.min(set))
+}
+
 /// Runs work that may block on a thread that is there for that.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
     Task(async_std::task::spawn_blocking(work))

@@ -22,35 +22,37 @@ pub struct Classification<'a> {
 /// Classifies an event: by `application`, else by `index_type`, else by a tag, else again by
 /// `index_type`.
 pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
-    let text = |key| event.get_key(key).and_then(ValueRef::as_str);
-    let by = |class, rate, key| Classification { class, rate, dimensions: text(key) };
+    let text = |key| event.get_key(key).and_then(ValueRef::text_bytes);
+    let by = |class, rate, key| {
+        let dimensions = event.get_key(key).and_then(ValueRef::as_str);
+        Classification { class, rate, dimensions }
+    };
 
-    let application = text(APPLICATION);
-    let rate = match application {
-        Some("app1") => 1250,
-        Some("app2") => 2500,
-        Some("app3" | "app5") => 18750,
-        Some("app4") => 750,
+    let rate = match text(APPLICATION) {
+        Some(b"app1") => 1250,
+        Some(b"app2") => 2500,
+        Some(b"app3" | b"app5") => 18750,
+        Some(b"app4") => 750,
         _ => 0,
     };
     if rate > 0 {
-        return Classification { class: "applog_app1", rate, dimensions: application };
+        return by("applog_app1", rate, APPLICATION);
     }
     let index_type = text(INDEX_TYPE);
     match index_type {
-        Some("applog_app6") => return by("applog_app6", 4500, LOGGER_NAME),
-        Some("syslog_app1") => return by("syslog_app1", 2500, SYSLOG_HOSTNAME),
+        Some(b"applog_app6") => return by("applog_app6", 4500, LOGGER_NAME),
+        Some(b"syslog_app1") => return by("syslog_app1", 2500, SYSLOG_HOSTNAME),
         _ => {}
     }
     let tags = event.get_key(TAGS).and_then(ValueRef::as_array);
-    if tags.is_some_and(|tags| tags.iter().any(|tag| tag.as_str() == Some("tag1"))) {
+    if tags.is_some_and(|tags| tags.iter().any(|tag| tag.text_bytes() == Some(b"tag1"))) {
         return by("syslog_app2", 125, SYSLOG_HOSTNAME);
     }
     match index_type {
-        Some("syslog_app3") => by("syslog_app3", 1750, SYSLOG_HOSTNAME),
-        Some("syslog_app4") => by("syslog_app4", 7500, SYSLOG_HOSTNAME),
-        Some("syslog_app5") => by("syslog_app5", 125, SYSLOG_HOSTNAME),
-        Some("syslog_app6") => by("syslog_app6", 3750, SYSLOG_HOSTNAME),
+        Some(b"syslog_app3") => by("syslog_app3", 1750, SYSLOG_HOSTNAME),
+        Some(b"syslog_app4") => by("syslog_app4", 7500, SYSLOG_HOSTNAME),
+        Some(b"syslog_app5") => by("syslog_app5", 125, SYSLOG_HOSTNAME),
+        Some(b"syslog_app6") => by("syslog_app6", 3750, SYSLOG_HOSTNAME),
         _ => Classification { class: "default", rate: 250, dimensions: None },
     }
 }

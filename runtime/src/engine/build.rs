@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Error, Limit, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
     control::Control,
+    pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
     router::{Ports, Router, Target},
@@ -21,7 +22,7 @@ use crate::{
     processor::{self, Framing},
 };
 
-/// Unused batch storages that a flow keeps: as many as a full queue holds in batches of 100 events,
+/// Unused batch storages that a flow keeps: as many as a few full queues hold in small batches,
 /// and those that are being filled and delivered.
 const POOLED: usize = 128;
 
@@ -140,7 +141,7 @@ pub(crate) fn tasks(
                 preprocessors: preprocessors(parts, spec, is_raw)?,
                 output: Output::new(),
                 codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
-                limit: Limit::default(),
+                pace: Pace::default(),
                 control: control.clone(),
             }),
             None => None,

@@ -7,6 +7,7 @@ use super::{
     delivery::InFlight,
     queue::Receiver,
     router::Router,
+    spin::Worker,
 };
 use crate::executor;
 
@@ -30,6 +31,7 @@ pub(crate) struct PipelineTask {
 impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
+        let _worker = Worker::enter();
         loop {
             match self.next().await {
                 Step::Received(item) => self.router.emit(item).await,

@@ -6,11 +6,15 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
-use super::delivery::InFlight;
+use super::{delivery::InFlight, spin::Spin};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +26,9 @@ pub(crate) struct Bounds {
 }
 
 impl Default for Bounds {
-    /// 8,192 events or 4 MiB.
+    /// 256 events or 4 MiB: what waits in a queue is late, and no faster for it.
     fn default() -> Self {
-        Self { events: 8_192, bytes: 4 << 20 }
+        Self { events: 256, bytes: 4 << 20 }
     }
 }
 
@@ -38,22 +42,59 @@ struct State {
     waiting: Vec<Waker>,
 }
 
+impl State {
+    /// Whether there is something for the receiver: a batch, or the end.
+    fn has_news(&self) -> bool {
+        !self.batches.is_empty() || self.senders == 0
+    }
+
+    /// Whether a sender has to wait.
+    fn is_full(&self, bounds: Bounds) -> bool {
+        !self.receiver_gone && (self.events >= bounds.events || self.bytes >= bounds.bytes)
+    }
+}
+
 struct Shared {
     bounds: Bounds,
     state: Mutex<State>,
+    /// What the state says, for those who wait on the processor. Written under the lock.
+    has_news: AtomicBool,
+    is_full: AtomicBool,
 }
 
 impl Shared {
+    /// Shows what the state says now.
+    fn show(&self, state: &State) {
+        self.has_news.store(state.has_news(), Ordering::Release);
+        self.is_full.store(state.is_full(self.bounds), Ordering::Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The end that batches go into. The queue closes with its last sender.
-pub(crate) struct Sender(Arc<Shared>);
+pub(crate) struct Sender {
+    shared: Arc<Shared>,
+    spin: Spin,
+    spent: Spent,
+}
+
+/// What a sender spent its time on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spent {
+    /// Waiting for room.
+    pub(crate) waiting: Duration,
+    /// Handing over, and waking the receiver.
+    pub(crate) handing: Duration,
+}
 
 /// The end that batches come out of.
-pub(crate) struct Receiver(Arc<Shared>);
+pub(crate) struct Receiver {
+    shared: Arc<Shared>,
+    spin: Spin,
+}
 
 /// A queue.
 pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
@@ -66,25 +107,44 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         receiver: None,
         waiting: Vec::new(),
     };
-    let shared = Arc::new(Shared { bounds, state: Mutex::new(state) });
-    (Sender(shared.clone()), Receiver(shared))
+    let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
+    let shared = Arc::new(Shared { bounds, state: Mutex::new(state), has_news, is_full });
+    let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
+    (sender, Receiver { shared, spin: Spin::default() })
 }
 
 impl Sender {
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
-    pub(crate) async fn send(&self, batch: InFlight) -> Option<InFlight> {
+    pub(crate) async fn send(&mut self, batch: InFlight) -> Option<InFlight> {
         let mut batch = Some(batch);
+        let start = Instant::now();
+        let is_full = self.shared.is_full.load(Ordering::Acquire);
+        if is_full {
+            self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
+        }
         poll_fn(|context| self.poll_send(context, &mut batch)).await;
+        let end = Instant::now();
+        self.spin.passed(end);
+        let spent = end.saturating_duration_since(start);
+        if is_full {
+            self.spent.waiting += spent;
+        } else {
+            self.spent.handing += spent;
+        }
         batch
     }
 
+    /// What this end has spent its time on since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
+    }
+
     fn poll_send(&self, context: &Context<'_>, batch: &mut Option<InFlight>) -> Poll<()> {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         if state.receiver_gone {
             return Poll::Ready(());
         }
-        let bounds = self.0.bounds;
-        if state.events >= bounds.events || state.bytes >= bounds.bytes {
+        if state.is_full(self.shared.bounds) {
             state.waiting.push(context.waker().clone());
             return Poll::Pending;
         }
@@ -93,6 +153,7 @@ impl Sender {
             state.bytes += batch.batch.weight();
             state.batches.push_back(batch);
         }
+        self.shared.show(&state);
         let receiver = state.receiver.take();
         drop(state);
         if let Some(waker) = receiver {
@@ -104,15 +165,17 @@ impl Sender {
 
 impl Clone for Sender {
     fn clone(&self) -> Self {
-        self.0.lock().senders += 1;
-        Self(self.0.clone())
+        self.shared.lock().senders += 1;
+        let shared = self.shared.clone();
+        Self { shared, spin: Spin::default(), spent: Spent::default() }
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.senders -= 1;
+        self.shared.show(&state);
         let receiver = if state.senders == 0 { state.receiver.take() } else { None };
         drop(state);
         if let Some(waker) = receiver {
@@ -124,7 +187,19 @@ impl Drop for Sender {
 impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<InFlight>> {
-        let mut state = self.0.lock();
+        let has_news = || self.shared.has_news.load(Ordering::Acquire);
+        if !has_news() {
+            self.spin.wait(has_news);
+        }
+        let received = self.take(context);
+        if received.is_ready() {
+            self.spin.passed(Instant::now());
+        }
+        received
+    }
+
+    fn take(&self, context: &Context<'_>) -> Poll<Option<InFlight>> {
+        let mut state = self.shared.lock();
         let Some(batch) = state.batches.pop_front() else {
             if state.senders == 0 {
                 return Poll::Ready(None);
@@ -134,11 +209,12 @@ impl Receiver {
         };
         state.events -= batch.batch.len();
         state.bytes -= batch.batch.weight();
+        self.shared.show(&state);
         let mut waiting = std::mem::take(&mut state.waiting);
         drop(state);
         if !waiting.is_empty() {
             waiting.drain(..).for_each(Waker::wake);
-            let mut state = self.0.lock();
+            let mut state = self.shared.lock();
             // For its memory: there is somebody waiting again soon.
             if state.waiting.is_empty() {
                 state.waiting = waiting;
@@ -151,7 +227,7 @@ impl Receiver {
 impl Receiver {
     /// The next batch, if there is one now.
     pub(crate) fn try_receive(&mut self) -> Option<InFlight> {
-        match self.poll_receive(&Context::from_waker(Waker::noop())) {
+        match self.take(&Context::from_waker(Waker::noop())) {
             Poll::Ready(item) => item,
             Poll::Pending => None,
         }
@@ -159,16 +235,18 @@ impl Receiver {
 
     /// Takes nothing more; says how many events were still in the queue.
     pub(crate) fn close(self) -> usize {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.receiver_gone = true;
+        self.shared.show(&state);
         state.events
     }
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.shared.lock();
         state.receiver_gone = true;
+        self.shared.show(&state);
         let batches = std::mem::take(&mut state.batches);
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);

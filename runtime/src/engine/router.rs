@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use super::{
     delivery::{InFlight, Token},
-    queue::Sender,
+    queue::{Sender, Spent},
     stage::{Around, Call, Letters, Stage, fan_out},
     stats::Stats,
 };
@@ -89,6 +89,14 @@ impl Router {
         let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
         letters.post(&self.name, &self.ports.err, &mut around);
         self.run().await;
+    }
+
+    /// What sending has taken since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        self.queues.iter_mut().map(Sender::take_spent).fold(Spent::default(), |sum, spent| Spent {
+            waiting: sum.waiting + spent.waiting,
+            handing: sum.handing + spent.handing,
+        })
     }
 
     /// When an operator wants to be told the time.
@@ -165,7 +173,7 @@ impl Router {
         while let Some((target, item)) = self.work.pop() {
             match target {
                 Target::Queue(queue) => {
-                    let Some(queue) = self.queues.get(queue) else { continue };
+                    let Some(queue) = self.queues.get_mut(queue) else { continue };
                     // A task that has failed takes nothing more: the events fail with it.
                     if let Some(refused) = queue.send(item).await {
                         self.stats.failed(refused.batch.len());

@@ -22,6 +22,7 @@ use super::{
     delivery::InFlight,
     queue::Receiver,
     router::Router,
+    spin::Worker,
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
@@ -63,6 +64,7 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        let _worker = Worker::enter();
         // One timer for many waits: to set one takes memory.
         let mut tick = std::pin::pin!(executor::sleep(TICK));
         loop {

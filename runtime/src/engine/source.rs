@@ -8,15 +8,16 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, ErrorKind, Limit, Output, Preprocessor, Pull, abi::batch::Rejected,
-    dynamic::DynSource,
+    Batch, Error, ErrorKind, Output, Preprocessor, Pull, abi::batch::Rejected, dynamic::DynSource,
 };
 
 use super::{
     connection::{Connection, End},
     control::{Control, Phase},
     delivery::{Ended, InFlight, Ledger, Token},
+    pace::Pace,
     router::Router,
+    spin::Worker,
 };
 use crate::{codec::BatchDecoder, executor, processor, time};
 
@@ -34,7 +35,7 @@ pub(crate) struct SourceSide {
     pub(crate) output: Output,
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchDecoder>>,
-    pub(crate) limit: Limit,
+    pub(crate) pace: Pace,
     pub(crate) control: Arc<Control>,
 }
 
@@ -62,11 +63,14 @@ struct Session<'s> {
     /// The tokens of pulls that have brought nothing but parts of messages so far: they go with the
     /// message that is completed next.
     carried: Vec<Token>,
+    /// When the source was last polled.
+    pulled_at: Instant,
 }
 
 impl SourceSide {
     /// Runs the source of one connection to its end.
     pub(crate) async fn run(&mut self, source: Box<dyn DynSource>, connection: &Connection) -> End {
+        let _worker = Worker::enter();
         let ledger = source.is_transactional().then(Arc::default);
         let mut session = Session {
             side: self,
@@ -76,6 +80,7 @@ impl SourceSide {
             pulls: 0,
             outstanding: 0,
             carried: Vec::new(),
+            pulled_at: Instant::now(),
         };
         match session.run().await {
             Ok(end) => end,
@@ -88,7 +93,7 @@ impl Session<'_> {
     async fn run(&mut self) -> Result<End, Error> {
         loop {
             let mut batch = Batch::from_pool(&self.side.router.pool);
-            batch.set_limit(self.side.limit);
+            batch.set_limit(self.side.pace.limit());
             if self.side.router.is_due() {
                 // A source that always has something would leave no other time for it.
                 self.side.router.tell_time().await;
@@ -97,7 +102,10 @@ impl Session<'_> {
             if !matches!(step, Step::Pulled(_)) {
                 self.source.give_up(&mut batch);
             }
+            let events = batch.len();
             self.handle(batch).await;
+            let spent = self.side.router.take_spent();
+            self.side.pace.learn(events, self.pulled_at.elapsed(), spent);
             match step {
                 Step::Pulled(Ok(Pull::Events)) => {
                     if self.pulls.is_multiple_of(PULLS_IN_A_ROW) {
@@ -141,10 +149,11 @@ impl Session<'_> {
             if self.side.control.has_reached(Phase::Draining) {
                 return Poll::Ready(Step::Draining);
             }
-            if until.is_none()
-                && let Poll::Ready(result) = self.source.poll_pull(context, batch)
-            {
-                return Poll::Ready(Step::Pulled(result));
+            if until.is_none() {
+                self.pulled_at = Instant::now();
+                if let Poll::Ready(result) = self.source.poll_pull(context, batch) {
+                    return Poll::Ready(Step::Pulled(result));
+                }
             }
             if first.is_some() && timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(if first == until { Step::Waited } else { Step::Due });
@@ -320,9 +329,7 @@ mod tests {
     };
 
     use serde_json::Value as Config;
-    use tremor_pdk::{
-        Batch, Error, Limit, Output, Pull, Result, abi::batch::Pool, dynamic::DynSource,
-    };
+    use tremor_pdk::{Batch, Error, Output, Pull, Result, abi::batch::Pool, dynamic::DynSource};
 
     use super::{SourceSide, processor};
     use crate::{
@@ -330,6 +337,7 @@ mod tests {
         engine::{
             connection::{Connection, End},
             control::Control,
+            pace::Pace,
             queue::{self, Bounds},
             router::{Ports, Router, Target},
             stats::Stats,
@@ -394,7 +402,7 @@ mod tests {
             preprocessors: vec![lines, Box::new(processor::Join::default())],
             output: Output::new(),
             codec: Some(MakeCodec::decoder(&codec).unwrap()),
-            limit: Limit::default(),
+            pace: Pace::default(),
             control: Arc::new(Control::new(0)),
         };
         let heard = Arc::<Mutex<Vec<_>>>::default();

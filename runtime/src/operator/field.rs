@@ -21,6 +21,26 @@ impl Field {
         let root = if self.in_metadata { batch.metadata(event) } else { batch.value(event) };
         root?.get_path(&self.path)
     }
+
+    /// As [`Field::get`], for several fields of one event.
+    #[inline]
+    pub(super) fn get_in<'b>(&self, parts: &EventParts<'b>) -> Option<ValueRef<'b>> {
+        let root = if self.in_metadata { parts.metadata } else { parts.payload };
+        root?.get_path(&self.path)
+    }
+}
+
+/// Where the fields of an event lie.
+pub(super) struct EventParts<'b> {
+    payload: Option<ValueRef<'b>>,
+    metadata: Option<ValueRef<'b>>,
+}
+
+impl<'b> EventParts<'b> {
+    #[inline]
+    pub(super) fn of(batch: &'b Batch, event: &Event) -> Self {
+        Self { payload: batch.value(event), metadata: batch.metadata(event) }
+    }
 }
 
 impl FromStr for Field {

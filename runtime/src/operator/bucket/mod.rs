@@ -9,7 +9,7 @@ use tremor_pdk::{Batch, Error, Event, Operator, Output, Result, ValueRef, Verdic
 use super::{
     BuiltIn,
     bounded::{Bounded, Evictions, Found},
-    field::Field,
+    field::{EventParts, Field},
     key::KeyBuffer,
     period::Period,
 };
@@ -87,18 +87,19 @@ impl Operator for Bucket {
 
 impl Bucket {
     fn verdict(&mut self, batch: &Batch, event: &Event) -> Verdict {
-        let class = self.config.class.get(batch, event);
+        let parts = EventParts::of(batch, event);
+        let class = self.config.class.get_in(&parts);
         let Some(class) = class.filter(|class| !class.is_null()) else {
             return Verdict::Reject(lacking("class", &self.config.class));
         };
-        let rate = match self.config.rate.get(batch, event) {
+        let rate = match self.config.rate.get_in(&parts) {
             Some(rate) => match whole(rate) {
                 Some(rate) => rate,
                 None => return Verdict::Reject(no_rate(&self.config.rate, rate)),
             },
             None => return Verdict::Reject(lacking("rate", &self.config.rate)),
         };
-        let dimensions = self.config.dimensions.get(batch, event).unwrap_or(ValueRef::NULL);
+        let dimensions = self.config.dimensions.get_in(&parts).unwrap_or(ValueRef::NULL);
         self.key.clear();
         self.key.push(Some(class));
         self.key.push(Some(dimensions));

@@ -67,8 +67,27 @@ fn text(bytes: &[u8], key: Node) -> &[u8] {
     range.and_then(|range| bytes.get(range)).unwrap_or_default()
 }
 
+/// The words of this many keys are compared with each other rather than filtered.
+const FEW: usize = 8;
+
 /// Whether a key occurs twice, for small objects.
+#[inline]
 fn repeats(bytes: &[u8], nodes: &[Node], head: usize) -> bool {
+    if nodes[head].len() as usize > FEW {
+        return repeats_of_many(bytes, nodes, head);
+    }
+    let mut words = [0; FEW];
+    for (number, at) in keys(nodes, head).enumerate() {
+        let word = nodes[at].word();
+        if words[..number].contains(&word) {
+            return repeats_of_many(bytes, nodes, head);
+        }
+        words[number] = word;
+    }
+    false
+}
+
+fn repeats_of_many(bytes: &[u8], nodes: &[Node], head: usize) -> bool {
     let mut filter = KeyFilter::new();
     keys(nodes, head).any(|at| {
         let key = nodes[at];

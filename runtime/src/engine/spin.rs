@@ -1,0 +1,123 @@
+//! Waiting for another task on the processor, for a short while, before the executor parks this one.
+//!
+//! To park a thread and wake it again takes some 5 µs on both sides, and tens where the machine is
+//! virtual: more than many batches take. So a task that found its queue empty, or full, first looks
+//! again for up to [`BOUND`]. It does so only where that costs nobody anything and is worth it: while
+//! there are no more working tasks than processors, and while batches follow one another closely.
+
+use std::{
+    hint::spin_loop,
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::executor;
+
+/// How long a task waits on the processor: what a few batches take ([`super::pace`]).
+const BOUND: Duration = Duration::from_micros(100);
+/// A wait on the processor is worth it while batches follow one another in less than this, in ns.
+const CLOSE_NS: u64 = 50_000;
+
+/// Sources, sinks and pipelines that run as tasks in this process.
+static WORKERS: AtomicUsize = AtomicUsize::new(0);
+
+/// How many may run at the same time.
+static PROCESSORS: LazyLock<usize> = LazyLock::new(executor::processors);
+
+/// A task with work of its own, as long as this lives.
+pub(crate) struct Worker(());
+
+impl Worker {
+    pub(crate) fn enter() -> Self {
+        WORKERS.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        WORKERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What one end of a queue knows of its waits.
+#[derive(Debug, Default)]
+pub(crate) struct Spin {
+    /// When the last batch passed.
+    last: Option<Instant>,
+    /// The time between two batches in ns, smoothed.
+    interval: u64,
+}
+
+impl Spin {
+    /// Looks again until it is `ready`, or until it has been looked at for long enough.
+    pub(crate) fn wait(&self, ready: impl Fn() -> bool) {
+        if !self.is_worth_it() || WORKERS.load(Ordering::Relaxed) > *PROCESSORS {
+            return;
+        }
+        let start = Instant::now();
+        while !ready() && start.elapsed() < BOUND {
+            // So often that a look does not take the cache line from who writes it all the time.
+            (0..8).for_each(|_| spin_loop());
+        }
+    }
+
+    fn is_worth_it(&self) -> bool {
+        self.last.is_some() && self.interval < CLOSE_NS
+    }
+
+    /// A batch has passed.
+    pub(crate) fn passed(&mut self, now: Instant) {
+        let Some(last) = self.last.replace(now) else { return };
+        let interval = now.saturating_duration_since(last).min(10 * BOUND).as_nanos();
+        let interval = u64::try_from(interval).unwrap_or(u64::MAX);
+        // What is new counts for an eighth.
+        self.interval = (self.interval * 7 + interval) / 8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        time::{Duration, Instant},
+    };
+
+    use super::Spin;
+
+    fn after(intervals: &[u64]) -> Spin {
+        let mut spin = Spin::default();
+        let mut now = Instant::now();
+        spin.passed(now);
+        for interval in intervals {
+            now += Duration::from_micros(*interval);
+            spin.passed(now);
+        }
+        spin
+    }
+
+    #[test]
+    fn a_wait_on_the_processor_ends_when_it_is_ready_or_has_lasted_long_enough() {
+        let spin = after(&[20; 8]);
+        let looks = Cell::new(0);
+        spin.wait(|| {
+            looks.set(looks.get() + 1);
+            looks.get() == 3
+        });
+        // Other tests may keep the processors busy: then it does not look at all.
+        assert!(matches!(looks.get(), 0 | 3));
+        spin.wait(|| false);
+    }
+
+    #[test]
+    fn it_is_worth_it_while_batches_follow_closely() {
+        assert!(!Spin::default().is_worth_it(), "nothing is known yet");
+        assert!(after(&[20; 8]).is_worth_it());
+        assert!(after(&[20, 20, 20, 20, 150]).is_worth_it(), "one long wait says little");
+        assert!(!after(&[20, 20, 20, 20, 10_000, 20]).is_worth_it(), "there was a pause");
+        assert!(!after(&[100; 20]).is_worth_it());
+    }
+}
