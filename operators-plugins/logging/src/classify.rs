@@ -20,9 +20,9 @@ pub struct Classification<'a> {
 }
 
 /// Classifies an event: by `application`, else by `index_type`, else by a tag, else again by
-/// `index_type`.
+/// `index_type`. Binary data in UTF-8 is text, as it is in VRL.
 pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
-    let text = |key| event.get_key(key).and_then(ValueRef::as_str);
+    let text = |key| event.get_key(key).and_then(text);
     let by = |class, rate, key| Classification { class, rate, dimensions: text(key) };
 
     let application = text(APPLICATION);
@@ -43,7 +43,7 @@ pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
         _ => {}
     }
     let tags = event.get_key(TAGS).and_then(ValueRef::as_array);
-    if tags.is_some_and(|tags| tags.iter().any(|tag| tag.as_str() == Some("tag1"))) {
+    if tags.is_some_and(|tags| tags.iter().any(|tag| self::text(tag) == Some("tag1"))) {
         return by("syslog_app2", 125, SYSLOG_HOSTNAME);
     }
     match index_type {
@@ -55,9 +55,13 @@ pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
     }
 }
 
+fn text(value: ValueRef<'_>) -> Option<&str> {
+    value.as_str().or_else(|| std::str::from_utf8(value.as_bytes()?).ok())
+}
+
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::literal;
+    use tremor_pdk::{Value, literal};
 
     use super::{Classification, classify};
 
@@ -112,6 +116,16 @@ mod tests {
             assert_eq!(classify(event.view()), default, "{event}");
         }
         let event = literal!({ "index_type": "applog_app6", "logger_name": 7 });
+        assert_eq!(classify(event.view()).dimensions, None);
+    }
+
+    #[test]
+    fn binary_data_counts_as_text_where_it_is_utf8() {
+        let data = |data: &[u8]| Value::from(data.to_vec());
+        let event = literal!({ "tags": [data(b"tag1")], "syslog_hostname": data(b"host") });
+        let expected = Classification { class: "syslog_app2", rate: 125, dimensions: Some("host") };
+        assert_eq!(classify(event.view()), expected);
+        let event = literal!({ "tags": ["tag1"], "syslog_hostname": data(b"\xff") });
         assert_eq!(classify(event.view()).dimensions, None);
     }
 }
