@@ -20,15 +20,15 @@ pub struct Classification<'a> {
 }
 
 /// Classifies an event: by `application`, else by `index_type`, else by a tag, else again by
-/// `index_type`.
+/// `index_type`. Binary data in UTF-8 is text, as it is in VRL.
 pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
-    let text = |key| event.get_key(key).and_then(ValueRef::text_bytes);
+    let bytes = |key| event.get_key(key).and_then(bytes);
     let by = |class, rate, key| {
-        let dimensions = event.get_key(key).and_then(ValueRef::as_str);
+        let dimensions = event.get_key(key).and_then(text);
         Classification { class, rate, dimensions }
     };
 
-    let rate = match text(APPLICATION) {
+    let rate = match bytes(APPLICATION) {
         Some(b"app1") => 1250,
         Some(b"app2") => 2500,
         Some(b"app3" | b"app5") => 18750,
@@ -38,14 +38,14 @@ pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
     if rate > 0 {
         return by("applog_app1", rate, APPLICATION);
     }
-    let index_type = text(INDEX_TYPE);
+    let index_type = bytes(INDEX_TYPE);
     match index_type {
         Some(b"applog_app6") => return by("applog_app6", 4500, LOGGER_NAME),
         Some(b"syslog_app1") => return by("syslog_app1", 2500, SYSLOG_HOSTNAME),
         _ => {}
     }
     let tags = event.get_key(TAGS).and_then(ValueRef::as_array);
-    if tags.is_some_and(|tags| tags.iter().any(|tag| tag.text_bytes() == Some(b"tag1"))) {
+    if tags.is_some_and(|tags| tags.iter().any(|tag| self::bytes(tag) == Some(b"tag1"))) {
         return by("syslog_app2", 125, SYSLOG_HOSTNAME);
     }
     match index_type {
@@ -57,9 +57,18 @@ pub fn classify(event: ValueRef<'_>) -> Classification<'_> {
     }
 }
 
+/// To compare, without a check that text is UTF-8.
+fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
+    value.text_bytes().or_else(|| value.as_bytes())
+}
+
+fn text(value: ValueRef<'_>) -> Option<&str> {
+    value.as_str().or_else(|| std::str::from_utf8(value.as_bytes()?).ok())
+}
+
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::literal;
+    use tremor_pdk::{Value, literal};
 
     use super::{Classification, classify};
 
@@ -114,6 +123,16 @@ mod tests {
             assert_eq!(classify(event.view()), default, "{event}");
         }
         let event = literal!({ "index_type": "applog_app6", "logger_name": 7 });
+        assert_eq!(classify(event.view()).dimensions, None);
+    }
+
+    #[test]
+    fn binary_data_counts_as_text_where_it_is_utf8() {
+        let data = |data: &[u8]| Value::from(data.to_vec());
+        let event = literal!({ "tags": [data(b"tag1")], "syslog_hostname": data(b"host") });
+        let expected = Classification { class: "syslog_app2", rate: 125, dimensions: Some("host") };
+        assert_eq!(classify(event.view()), expected);
+        let event = literal!({ "tags": ["tag1"], "syslog_hostname": data(b"\xff") });
         assert_eq!(classify(event.view()).dimensions, None);
     }
 }

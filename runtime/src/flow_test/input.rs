@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use serde::Deserialize;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Deserializer};
 use tremor_pdk::{Batch, abi::value::to_value};
 
 use super::{Clock, Error};
@@ -20,8 +21,16 @@ pub(super) struct Input {
 struct Event {
     /// Since the start of the test.
     at_ms: Option<u64>,
-    value: serde_json::Value,
+    /// This, where it is there: `null` is a value.
+    #[serde(default, deserialize_with = "there")]
+    value: Option<serde_json::Value>,
+    /// Or else a message, for the preprocessors and the codec.
+    base64: Option<String>,
     metadata: Option<serde_json::Value>,
+}
+
+fn there<'de, D: Deserializer<'de>>(from: D) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(from).map(Some)
 }
 
 /// Reads all files of the folder; in the order of time, and of names where that is the same.
@@ -68,12 +77,21 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
             };
             let event = if ending == ".jsonl" {
                 let value = serde_json::from_str(line).map_err(|error| wrong(&error))?;
-                Event { at_ms: None, value, metadata: None }
+                Event { at_ms: None, value: Some(value), base64: None, metadata: None }
             } else {
                 serde_json::from_str(line).map_err(|error| wrong(&error))?
             };
             let mut batch = Batch::new();
-            batch.push_value(0, &event.value).map_err(|error| wrong(&error))?;
+            match (&event.value, &event.base64) {
+                (Some(value), None) => {
+                    batch.push_value(0, value).map_err(|error| wrong(&error))?;
+                }
+                (None, Some(text)) => {
+                    let bytes = STANDARD.decode(text).map_err(|error| wrong(&error))?;
+                    batch.push_message(0, &bytes);
+                }
+                _ => return Err(wrong(&"expected either `value` or `base64`")),
+            }
             if let Some(metadata) = &event.metadata {
                 batch.set_metadata(to_value(metadata).map_err(|error| wrong(&error))?);
             }

@@ -6,7 +6,8 @@
 //!   flow.yaml                 the flow, unless `test.yaml` names another
 //!   test.yaml                 settings; may be left out
 //!   input/NAME.jsonl          what the source NAME brings: a value a line
-//!   input/NAME.events.jsonl   the same with times and metadata: { at_ms, value, metadata } a line
+//!   input/NAME.events.jsonl   the same with times and metadata: { at_ms, value, metadata } a line,
+//!                             or { at_ms, base64, metadata } for a message in bytes
 //!   input/NAME.raw            bytes, through its preprocessors and its codec
 //!   expected/NAME.jsonl       what the sink NAME gets, a value a line
 //!   expected/NAME.events.jsonl  the same with metadata: { value, metadata } a line

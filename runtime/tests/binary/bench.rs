@@ -1,11 +1,9 @@
 //! `tremor bench`, and the flows that it is for.
 
-use std::{fs, path::Path};
-
 use serde_json::Value;
 
 use crate::{
-    support::workspace,
+    logging::{flow_of_the_project, logging_vrl},
     tremor::{Run, Scene},
 };
 
@@ -128,7 +126,7 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
     }
 }
 
-/// The flows of `bench/flows` that need no release build of `vrl`, on events of their own.
+/// The flows of `bench/flows`, on events of their own.
 #[test]
 fn the_flows_of_the_project_lose_no_event() {
     let event = r#"{"application":"app1","index_type":"edilog","tags":["tag2"]}"#;
@@ -139,20 +137,21 @@ fn the_flows_of_the_project_lose_no_event() {
         ("passthrough-msgpack", packed),
         ("passthrough-two-inputs", event),
         ("throughput-logging-json", event),
+        ("throughput-logging-json-vrl", event),
         ("throughput-logging-msgpack", packed),
+        ("throughput-logging-msgpack-vrl", packed),
     ] {
-        let path = workspace().join("bench/flows").join(format!("{name}.yaml"));
-        let text = here(&path);
-        let scene = Scene::new(&text).write("in", format!("{data}\n{data}\n").as_bytes());
-        bench(&scene, &["--data", "in"]).expect(0, &["0 dead-lettered"]);
+        let text = flow_of_the_project(name).replace(DURATION, "iterations: 2");
+        let scene = Scene::new(&text)
+            .write("in", format!("{data}\n{data}\n").as_bytes())
+            .write("logging.vrl", logging_vrl().as_bytes());
+        let run =
+            scene.tremor_with_vrl(&["bench", "flow.yaml", "--json", "out.json", "--data", "in"]);
+        run.expect(0, &["0 dead-lettered"]);
         let sources = if name.ends_with("two-inputs") { 2 } else { 1 };
         assert_eq!(report(&scene, "out.json")["events"], 4 * sources, "{name}");
     }
 }
 
-/// A flow of the project without its plugin folder, and with an end that no clock decides.
-fn here(path: &Path) -> String {
-    let text = fs::read_to_string(path).unwrap();
-    let text = text.replace("plugins: [../../target/release]\n", "");
-    text.replace("warmup_s: 2, duration_s: 10", "iterations: 2")
-}
+/// What a flow of the project says of its duration: that a clock decides.
+const DURATION: &str = "warmup_s: 2, duration_s: 10";

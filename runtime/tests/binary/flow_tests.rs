@@ -62,6 +62,14 @@ fn what_keeps_a_test_from_running_names_the_file() {
     scene.tremor(&["test", "."]).expect(2, &["elsewhere.jsonl", "no source `elsewhere`, but in"]);
     let scene = self::scene("").write("input/in.jsonl", b"{}\n{\n");
     scene.tremor(&["test", "."]).expect(2, &["in.jsonl: line 2: "]);
+    for (line, expected) in [
+        (r#"{"at_ms":0}"#, "line 1: expected either `value` or `base64`"),
+        (r#"{"value":null,"base64":""}"#, "line 1: expected either `value` or `base64`"),
+        (r#"{"base64":"?"}"#, "line 1: Invalid symbol"),
+    ] {
+        let scene = self::scene("").write("input/in.events.jsonl", line.as_bytes());
+        scene.tremor(&["test", "."]).expect(2, &["in.events.jsonl", expected]);
+    }
     let scene = self::scene("").write("test.yaml", b"clock: { begin: 1 }");
     scene.tremor(&["test", "."]).expect(2, &["test.yaml: unknown field `begin`"]);
     scene.tremor(&["test", "none"]).expect(2, &["none: there is no such folder"]);

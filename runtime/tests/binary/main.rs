@@ -13,6 +13,7 @@ mod flow_tests;
 mod flows;
 mod formats;
 mod hostile;
+mod logging;
 mod operators;
 mod signals;
 mod tremor;

@@ -1,7 +1,7 @@
 //! A run of the binary in a folder of its own.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::OnceLock,
@@ -20,28 +20,42 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn plugins() -> &'static Path {
     static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
     PLUGINS.get_or_init(|| {
-        let folder = target_folder().join("binary-test-plugins");
-        fs::create_dir_all(&folder).unwrap();
-        for package in [
-            "connector-file",
-            "connector-stdio",
-            "connector-metronome",
-            "connector-null",
-            "connector-exit",
-            "connector-bench",
-            "operator-logging",
-            "fixture-hostile",
-            "fixture-mischief",
-            "plugin-logfmt",
-        ] {
-            let built = library(package);
-            // Renamed into place: another run may have the old one open.
-            let copy = folder.join(format!("{package}.{}", std::process::id()));
-            fs::copy(&built, &copy).unwrap();
-            fs::rename(&copy, folder.join(built.file_name().unwrap())).unwrap();
-        }
-        folder
+        gathered(
+            "binary-test-plugins",
+            &[
+                "connector-file",
+                "connector-stdio",
+                "connector-metronome",
+                "connector-null",
+                "connector-exit",
+                "connector-bench",
+                "operator-logging",
+                "fixture-hostile",
+                "fixture-mischief",
+                "plugin-logfmt",
+            ],
+        )
     })
+}
+
+/// The plugin `vrl`: by itself, since it takes minutes to build.
+fn vrl() -> &'static Path {
+    static VRL: OnceLock<PathBuf> = OnceLock::new();
+    VRL.get_or_init(|| gathered("binary-test-vrl", &["operator-vrl"]))
+}
+
+/// Builds the packages, and copies their libraries to this folder in the target folder.
+fn gathered(name: &str, packages: &[&str]) -> PathBuf {
+    let folder = target_folder().join(name);
+    fs::create_dir_all(&folder).unwrap();
+    for package in packages {
+        let built = library(package);
+        // Renamed into place: another run may have the old one open.
+        let copy = folder.join(format!("{package}.{}", std::process::id()));
+        fs::copy(&built, &copy).unwrap();
+        fs::rename(&copy, folder.join(built.file_name().unwrap())).unwrap();
+    }
+    folder
 }
 
 /// A folder with a flow file and whatever the flow reads.
@@ -92,6 +106,13 @@ impl Scene {
     /// Runs `tremor` with these arguments to its end.
     pub(crate) fn tremor(&self, arguments: &[&str]) -> Run {
         Run::of(&finish(self.command(arguments).spawn().unwrap()))
+    }
+
+    /// The same with the plugin `vrl` beside the others.
+    pub(crate) fn tremor_with_vrl(&self, arguments: &[&str]) -> Run {
+        let path = env::join_paths([plugins(), vrl()]).unwrap();
+        let mut command = self.command(arguments);
+        Run::of(&finish(command.env("TREMOR_PLUGIN_PATH", path).spawn().unwrap()))
     }
 }
 
