@@ -1,0 +1,104 @@
+//! What flows are measured against: loops that do the same work without plugins and without a
+//! runtime, on the same events, with a report of the same form as that of `tremor bench`.
+//!
+//! ```text
+//! floor tape --data bench/data/logs.json              simd-json parses to its tape, and writes that
+//! floor copy --data bench/data/logs.json              the bytes are copied, nothing else
+//! floor loop --data bench/data/logs.json              this project's codecs in a loop
+//! floor loop --threads 2 --logging --codec msgpack …  the same on two threads, with the logic of
+//!                                                     the flow `throughput-logging-msgpack`
+//! ```
+
+mod copy;
+mod data;
+mod handwritten;
+mod report;
+mod tape;
+
+use std::{path::PathBuf, process::ExitCode, time::Duration};
+
+use clap::{Parser, ValueEnum};
+
+use self::data::Data;
+
+#[derive(Parser)]
+#[command(name = "floor", about = "Loops that flows are measured against", version)]
+struct Arguments {
+    /// What is done to each event
+    #[arg(value_enum)]
+    work: Work,
+    /// The file to replay, an event a line
+    #[arg(long, value_name = "FILE")]
+    data: PathBuf,
+    /// Whether a line is the base64 of an event
+    #[arg(long)]
+    base64: bool,
+    /// How long to work before it counts, in seconds
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
+    warmup: f64,
+    /// How long it counts, in seconds
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = seconds)]
+    duration: f64,
+    /// Where to write the report as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// `loop`: decode in one thread and encode in another, or both in one
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), default_value_t = 1)]
+    threads: u8,
+    /// `loop`: the codec
+    #[arg(long, default_value = "json")]
+    codec: String,
+    /// `loop`: classify and limit events
+    #[arg(long)]
+    logging: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Work {
+    /// simd-json parses an event to its tape and writes that; one thread
+    Tape,
+    /// The bytes of an event are copied; one thread
+    Copy,
+    /// This project's codecs, and the operators' logic, in a loop written by hand
+    Loop,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| Duration::try_from_secs_f64(*number).is_ok());
+    number.ok_or_else(|| "expected seconds, 0 or more".to_owned())
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let data = Data::read(&arguments.data, arguments.base64)?;
+    let clock = report::Clock::start(arguments.warmup, arguments.duration);
+    let counted = match arguments.work {
+        Work::Tape => tape::run(&data, clock)?,
+        Work::Copy => copy::run(&data, clock),
+        Work::Loop => handwritten::Loop::new(&arguments.codec, arguments.logging)?.run(
+            &data,
+            clock,
+            arguments.threads,
+        )?,
+    };
+    let report = counted.report();
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
+        std::fs::write(path, text)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    #[expect(clippy::print_stdout, reason = "it is what was asked for")]
+    {
+        println!("{report}");
+    }
+    Ok(())
+}
