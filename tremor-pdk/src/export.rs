@@ -127,6 +127,23 @@ const fn same(a: &str, b: &str) -> bool {
 /// ```
 #[macro_export]
 macro_rules! export {
+    ($($components:tt)*) => {
+        #[doc(hidden)]
+        pub mod __tremor_plugin {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::__record! { $($components)* }
+            $crate::__linked! { $($components)* }
+            $crate::__library! { $($components)* }
+        }
+    };
+}
+
+/// What the crate says about itself.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __record {
     (
         $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
         $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
@@ -134,52 +151,96 @@ macro_rules! export {
         $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
         $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
     ) => {
-        #[doc(hidden)]
-        pub mod __tremor_plugin {
-            #[allow(unused_imports)]
-            use super::*;
+        const RECORD: $crate::__private::Record = $crate::__private::metadata(
+            ::core::env!("CARGO_PKG_NAME"),
+            ::core::env!("CARGO_PKG_VERSION"),
+            ::core::env!("CARGO_PKG_DESCRIPTION"),
+            if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
+            &[
+                $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
+                $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
+                $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
+                $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
+                $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
+            ],
+        );
+    };
+}
 
-            /// What the library says about itself without being loaded.
-            #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__tremor_pdk"))]
-            #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".tremor"))]
-            #[unsafe(no_mangle)]
-            #[used]
-            pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record =
-                $crate::__private::metadata(
-                    ::core::env!("CARGO_PKG_NAME"),
-                    ::core::env!("CARGO_PKG_VERSION"),
-                    ::core::env!("CARGO_PKG_DESCRIPTION"),
-                    if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
-                    &[
-                        $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
-                        $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
-                        $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
-                        $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
-                        $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
-                    ],
-                );
-
-            extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
-                let mut artefacts = $crate::__private::RVec::new();
-                $($(artefacts.push($crate::__private::connector_artefact::<$connector>());)+)?
-                $($(artefacts.push($crate::__private::operator_artefact::<$operator>());)+)?
-                $($(artefacts.push($crate::__private::codec_artefact::<$codec>());)+)?
-                $($(artefacts.push($crate::__private::preprocessor_artefact::<$preprocessor>());)+)?
-                $($(
-                    artefacts.push($crate::__private::postprocessor_artefact::<$postprocessor>());
-                )+)?
-                artefacts
+/// What a program has that the crate is linked into.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __linked {
+    (
+        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
+        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
+        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
+        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
+        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
+    ) => {
+        /// The crate's components, for a program that it is linked into.
+        pub fn linked() -> $crate::linked::LinkedPlugin {
+            static METADATA: $crate::__private::Record = RECORD;
+            $crate::linked::LinkedPlugin {
+                metadata: &METADATA,
+                components: ::std::vec![
+                    $($($crate::linked::connector::<$connector>(),)+)?
+                    $($($crate::linked::operator::<$operator>(),)+)?
+                    $($($crate::linked::preprocessor::<$preprocessor>(),)+)?
+                    $($($crate::linked::postprocessor::<$postprocessor>(),)+)?
+                ],
             }
-
-            extern "C" fn root_module() -> $crate::__private::RootModuleResult {
-                $crate::__private::root_module(artefacts)
-            }
-
-            /// Where the runtime finds the root module. What abi_stable's own macro makes of it
-            /// would need abi_stable among the dependencies of the plugin.
-            #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
-            pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
-                $crate::__private::header(root_module);
         }
+    };
+}
+
+/// What a library exports: nothing, where it is to be linked.
+#[cfg(feature = "link-static")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __library {
+    ($($components:tt)*) => {};
+}
+
+/// What a library exports.
+#[cfg(not(feature = "link-static"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __library {
+    (
+        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
+        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
+        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
+        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
+        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
+    ) => {
+        /// What the library says about itself without being loaded.
+        #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__tremor_pdk"))]
+        #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".tremor"))]
+        #[unsafe(no_mangle)]
+        #[used]
+        pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record = RECORD;
+
+        extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
+            let mut artefacts = $crate::__private::RVec::new();
+            $($(artefacts.push($crate::__private::connector_artefact::<$connector>());)+)?
+            $($(artefacts.push($crate::__private::operator_artefact::<$operator>());)+)?
+            $($(artefacts.push($crate::__private::codec_artefact::<$codec>());)+)?
+            $($(artefacts.push($crate::__private::preprocessor_artefact::<$preprocessor>());)+)?
+            $($(
+                artefacts.push($crate::__private::postprocessor_artefact::<$postprocessor>());
+            )+)?
+            artefacts
+        }
+
+        extern "C" fn root_module() -> $crate::__private::RootModuleResult {
+            $crate::__private::root_module(artefacts)
+        }
+
+        /// Where the runtime finds the root module. What abi_stable's own macro makes of it
+        /// would need abi_stable among the dependencies of the plugin.
+        #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
+        pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
+            $crate::__private::header(root_module);
     };
 }

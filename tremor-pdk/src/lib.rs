@@ -59,6 +59,8 @@ mod driver;
 pub mod dynamic;
 mod export;
 mod ffi;
+#[doc(hidden)]
+pub mod linked;
 mod oneshot;
 mod operator;
 mod processor;

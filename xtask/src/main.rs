@@ -3,6 +3,7 @@
 //! One module a command; [`project`] knows where things lie and how a program is run.
 
 mod boundary;
+mod build_static;
 mod ci;
 mod demo;
 mod fuzz;
@@ -26,6 +27,8 @@ struct Arguments {
 enum Command {
     /// Builds the runtime and two plugins and runs examples/errors.yaml
     Demo(demo::Arguments),
+    /// Builds a `tremor` that has the plugins of the benchmark's flows in it, in target/static
+    BuildStatic(build_static::Arguments),
     /// Runs every check that a change has to pass, one after the other
     Ci,
     /// Checks the habits that no compiler and no linter knows
@@ -43,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::BuildStatic(arguments) => build_static::run(&arguments),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),

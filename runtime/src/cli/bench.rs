@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     /// The flow file.
     #[arg(value_name = "FLOW.yaml")]
     flow: PathBuf,
-    /// How plugins are linked.
-    #[arg(long, value_enum, default_value = "plugin")]
+    /// How plugins are linked: what this build has, unless something else is said.
+    #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
     /// How long events flow before they count, in seconds, instead of what the flow says.
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
@@ -49,11 +49,17 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the benchmark and prints its report, which is what was asked for, to stdout.
 pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
-    if arguments.link == Link::Static {
-        return Err(usage(
-            "error: `--link static` is not there yet: it needs a build with the plugins compiled in, \
-             which comes with the benchmark harness\n  help: leave `--link` out, or say `plugin`",
-        ));
+    if arguments.link != Link::OF_THIS_BUILD {
+        return Err(usage(match arguments.link {
+            Link::Static => {
+                "error: `--link static` needs a build that has the plugins in it; this one loads them\n  \
+                 help: `cargo xtask build-static` makes it, in `target/static`"
+            }
+            Link::Plugin => {
+                "error: `--link plugin` needs a build that loads plugins; this one has them in it\n  \
+                 help: `cargo build --release` makes it"
+            }
+        }));
     }
     let folder = TempDir::new()
         .map_err(|error| failed(&format!("error: no folder for temporary files: {error}")))?;

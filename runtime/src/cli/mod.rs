@@ -3,6 +3,8 @@
 mod bench;
 mod check;
 mod failure;
+#[cfg(feature = "link-static")]
+mod linked;
 pub(crate) mod logging;
 mod plugin;
 mod run;
@@ -141,7 +143,10 @@ impl PluginArguments {
             match load(file) {
                 Ok(flow) => {
                     missing_folders(&flow).iter().for_each(|missing| failure.usage(missing));
-                    prepared.push(self.resolve(flow));
+                    match self.resolve(flow) {
+                        Ok(resolved) => prepared.push(resolved),
+                        Err(error) => failure.usage(&error),
+                    }
                 }
                 Err(error) => failure.usage(&error),
             }
@@ -174,7 +179,9 @@ impl PluginArguments {
     }
 
     /// The flow's own plugin folders come before those of the command line.
-    fn resolve(&self, flow: Flow) -> Prepared {
+    #[cfg(not(feature = "link-static"))]
+    #[expect(clippy::unnecessary_wraps, reason = "the other build has something to fail with")]
+    fn resolve(&self, flow: Flow) -> Result<Prepared, tremor_runtime::plugin::Error> {
         let origin = format!("`plugins` of {}", flow.path().display());
         let own = flow.spec.plugins.iter();
         let own = own.map(|path| SearchPath::new(&path.value, &*origin));
@@ -182,13 +189,22 @@ impl PluginArguments {
         let (components, problems) =
             Components::find(&paths, Describer::new(self.policy()), self.policy());
         problems.iter().for_each(warn);
-        Prepared { flow, components }
+        Ok(Prepared { flow, components })
+    }
+
+    /// This build has its plugins in it and looks for no others.
+    #[cfg(feature = "link-static")]
+    fn resolve(&self, flow: Flow) -> Result<Prepared, tremor_runtime::plugin::Error> {
+        let components = Components::linked(linked::plugins(), self.policy())?;
+        Ok(Prepared { flow, components })
     }
 }
 
 /// The entries of `plugins` that lead nowhere.
 fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
-    let missing = flow.spec.plugins.iter().filter(|path| !path.value.exists());
+    // What is linked needs no folder.
+    let needed = !cfg!(feature = "link-static");
+    let missing = flow.spec.plugins.iter().filter(|path| needed && !path.value.exists());
     missing
         .map(|path| {
             let message = format!("{}: there is no such file or folder", path.value.display());

@@ -37,7 +37,8 @@ enum Outcome {
 fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
     let test = FlowTest::open(folder).map_err(|error| format!("error: {error}"))?;
     let flow = flow::load(test.flow()).map_err(|error| error.to_string())?;
-    let Prepared { flow, components } = plugins.resolve(flow);
+    let Prepared { flow, components } =
+        plugins.resolve(flow).map_err(|error| format!("error: {error}"))?;
     components.check_without_connectors(&flow).map_err(|error| error.to_string())?;
     let failed = |error: &dyn std::fmt::Display| format!("error: {error}");
     if update {

@@ -10,14 +10,14 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::abi::module::ArtefactKind;
+use tremor_pdk::{abi::module::ArtefactKind, linked::LinkedPlugin};
 
 use self::codec::Chosen;
 pub(crate) use self::parts::FlowParts;
 use crate::{
     flow::{self, Flow, Kind, Lookup, Resolver},
     operator,
-    plugin::{ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
+    plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
     processor,
 };
 
@@ -60,6 +60,19 @@ impl Components {
     ) -> (Self, Vec<Problem>) {
         let (registry, problems) = Registry::scan(paths);
         (Self { registry, describer, policy, said: Mutex::default() }, problems)
+    }
+
+    /// Plugins that are linked into this program, and no others.
+    ///
+    /// # Errors
+    /// Those of [`Library::linked`].
+    pub fn linked(
+        plugins: impl IntoIterator<Item = LinkedPlugin>,
+        policy: Policy,
+    ) -> Result<Self, plugin::Error> {
+        let libraries = plugins.into_iter().map(Library::linked).collect::<Result<_, _>>()?;
+        let (registry, describer) = (Registry::of(libraries), Describer::new(policy));
+        Ok(Self { registry, describer, policy, said: Mutex::default() })
     }
 
     /// Checks everything in a flow that depends on components: types, configurations, codecs.

@@ -12,30 +12,52 @@ use tremor_pdk::{
         component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
         module::{ArtefactRef, ConstructorsRef},
     },
+    linked::{self, LinkedComponent},
 };
 
-use super::{Error, ErrorKind, HostContext, Library, Policy, connector::to_value, load};
+use super::{
+    Error, ErrorKind, HostContext, Library, Policy,
+    connector::{other_kind, to_value},
+    load,
+};
 
 /// Makes instances of one component, other than a connector, of one library.
 #[derive(Clone)]
 pub struct ComponentFactory {
     name: String,
-    constructors: ConstructorsRef,
+    make: Make,
+}
+
+#[derive(Clone)]
+enum Make {
+    Loaded(ConstructorsRef),
+    Linked(LinkedComponent),
 }
 
 impl ComponentFactory {
-    /// Loads the library and looks the component up in it: `kind` in the words of metadata.
+    /// Loads the library, if it is not linked, and looks the component up in it: `kind` in the words
+    /// of metadata.
     ///
     /// # Errors
-    /// Those of [`load`], and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact).
+    /// Those of [`load`], and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact), also for codecs
+    /// of a linked plugin.
     pub fn load(library: &Library, kind: &str, name: &str, policy: Policy) -> Result<Self, Error> {
+        let factory = |make| Self { name: name.to_owned(), make };
+        if let Some(linked) = library.linked_component(kind, name) {
+            return Ok(factory(Make::Linked(linked)));
+        }
+        if library.is_linked() {
+            let message = format!("its {kind} `{name}` can be loaded, but not linked");
+            let error = Error::new(ErrorKind::UnknownArtefact, library.path(), message);
+            return Err(error.help("use the build that loads plugins"));
+        }
         let plugin = load(library.path(), policy)?;
         let artefact: ArtefactRef = plugin.artefact(kind, name)?;
         let constructors = artefact.constructors().ok_or_else(|| {
             let message = format!("its {kind} `{name}` says nothing about how it is made");
             Error::new(ErrorKind::Lie, library.path(), message)
         })?;
-        Ok(Self { name: name.to_owned(), constructors })
+        Ok(factory(Make::Loaded(constructors)))
     }
 
     /// An operator for the pipeline called `id`.
@@ -48,9 +70,17 @@ impl ComponentFactory {
         config: &serde_json::Value,
         host: Arc<HostContext>,
     ) -> Result<Box<dyn Operator>> {
-        let make = self.constructors.operator();
-        let raw = make(id.into(), &to_value(config)?, host.handle()).into_result()?;
-        Ok(Box::new(LoadedOperator { raw, mark: Mark::default() }))
+        match &self.make {
+            Make::Loaded(constructors) => {
+                let make = constructors.operator();
+                let raw = make(id.into(), &to_value(config)?, host.handle()).into_result()?;
+                Ok(Box::new(LoadedOperator { raw, mark: Mark::default() }))
+            }
+            Make::Linked(LinkedComponent { make: linked::Make::Operator(make), .. }) => {
+                make(id, config, host.handle())
+            }
+            Make::Linked(other) => Err(other_kind(other)),
+        }
     }
 
     /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
@@ -58,8 +88,13 @@ impl ComponentFactory {
     /// # Errors
     /// Kind configuration; kind panicked where it panicked.
     pub fn operator_ports(&self, config: &serde_json::Value) -> Result<Vec<String>> {
-        let ports = self.constructors.operator_ports()(&to_value(config)?).into_result()?;
-        Ok(ports.into_iter().map(String::from).collect())
+        match &self.make {
+            Make::Loaded(constructors) => {
+                let ports = constructors.operator_ports()(&to_value(config)?).into_result()?;
+                Ok(ports.into_iter().map(String::from).collect())
+            }
+            Make::Linked(linked) => (linked.validate)(config),
+        }
     }
 
     /// A codec.
@@ -67,8 +102,13 @@ impl ComponentFactory {
     /// # Errors
     /// As [`ComponentFactory::operator`].
     pub fn codec(&self, config: &serde_json::Value) -> Result<LoadedCodec> {
-        let raw = self.constructors.codec()(&to_value(config)?).into_result()?;
-        Ok(LoadedCodec { raw })
+        match &self.make {
+            Make::Loaded(constructors) => {
+                let raw = constructors.codec()(&to_value(config)?).into_result()?;
+                Ok(LoadedCodec { raw })
+            }
+            Make::Linked(other) => Err(other_kind(other)),
+        }
     }
 
     /// A preprocessor.
@@ -76,8 +116,16 @@ impl ComponentFactory {
     /// # Errors
     /// As [`ComponentFactory::operator`].
     pub fn preprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Preprocessor>> {
-        let raw = self.constructors.preprocessor()(&to_value(config)?).into_result()?;
-        Ok(Box::new(LoadedPreprocessor { raw }))
+        match &self.make {
+            Make::Loaded(constructors) => {
+                let raw = constructors.preprocessor()(&to_value(config)?).into_result()?;
+                Ok(Box::new(LoadedPreprocessor { raw }))
+            }
+            Make::Linked(LinkedComponent { make: linked::Make::Preprocessor(make), .. }) => {
+                make(config)
+            }
+            Make::Linked(other) => Err(other_kind(other)),
+        }
     }
 
     /// A postprocessor.
@@ -85,9 +133,17 @@ impl ComponentFactory {
     /// # Errors
     /// As [`ComponentFactory::operator`].
     pub fn postprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Postprocessor>> {
-        let raw = self.constructors.postprocessor()(&to_value(config)?).into_result()?;
-        let suffix = raw.suffix().into_option().map(Into::into);
-        Ok(Box::new(LoadedPostprocessor { raw, suffix }))
+        match &self.make {
+            Make::Loaded(constructors) => {
+                let raw = constructors.postprocessor()(&to_value(config)?).into_result()?;
+                let suffix = raw.suffix().into_option().map(Into::into);
+                Ok(Box::new(LoadedPostprocessor { raw, suffix }))
+            }
+            Make::Linked(LinkedComponent { make: linked::Make::Postprocessor(make), .. }) => {
+                make(config)
+            }
+            Make::Linked(other) => Err(other_kind(other)),
+        }
     }
 }
 

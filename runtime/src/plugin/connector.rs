@@ -1,4 +1,4 @@
-//! Connectors of loaded plugins, in plain Rust.
+//! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
 use std::{future::Future, sync::Arc};
 
@@ -10,6 +10,7 @@ use tremor_pdk::{
         module::ArtefactRef,
     },
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    linked::{self, LinkedComponent},
 };
 
 use super::{
@@ -21,25 +22,34 @@ use super::{
 
 /// Makes instances of one connector of one library.
 #[derive(Clone)]
-pub struct ConnectorFactory {
-    plugin: Plugin,
-    artefact: ArtefactRef,
+pub struct ConnectorFactory(Make);
+
+#[derive(Clone)]
+enum Make {
+    Loaded { plugin: Box<Plugin>, artefact: ArtefactRef },
+    Linked(LinkedComponent),
 }
 
 impl ConnectorFactory {
-    /// Loads the library and looks the connector up in it.
+    /// Loads the library, if it is not linked, and looks the connector up in it.
     ///
     /// # Errors
     /// Those of [`load`], and kind [`UnknownArtefact`](super::ErrorKind::UnknownArtefact).
     pub fn load(library: &Library, name: &str, policy: Policy) -> Result<Self, Error> {
+        if let Some(linked) = library.linked_component("connector", name) {
+            return Ok(Self(Make::Linked(linked)));
+        }
         let plugin = load(library.path(), policy)?;
         let artefact = plugin.artefact("connector", name)?;
-        Ok(Self { plugin, artefact })
+        Ok(Self(Make::Loaded { plugin: Box::new(plugin), artefact }))
     }
 
-    /// The plugin that the connector belongs to.
-    pub fn plugin(&self) -> &Plugin {
-        &self.plugin
+    /// The plugin that the connector belongs to; none for one that is linked.
+    pub fn plugin(&self) -> Option<&Plugin> {
+        match &self.0 {
+            Make::Loaded { plugin, .. } => Some(plugin),
+            Make::Linked(_) => None,
+        }
     }
 
     /// Makes an instance: `id` is its name in the flow.
@@ -53,20 +63,36 @@ impl ConnectorFactory {
         config: &serde_json::Value,
         host: Arc<HostContext>,
     ) -> Result<Box<dyn DynConnector>> {
-        let create = self.artefact.create_connector();
-        let raw = create(id.into(), &to_value(config)?, host.handle()).into_result()?;
-        let codec = codec_requirement(raw.codec_requirement())?;
-        Ok(Box::new(LoadedConnector { raw, codec }))
+        match &self.0 {
+            Make::Loaded { artefact, .. } => {
+                let create = artefact.create_connector();
+                let raw = create(id.into(), &to_value(config)?, host.handle()).into_result()?;
+                let codec = codec_requirement(raw.codec_requirement())?;
+                Ok(Box::new(LoadedConnector { raw, codec }))
+            }
+            Make::Linked(LinkedComponent { make: linked::Make::Connector(make), .. }) => {
+                make(id, config, host.handle())
+            }
+            Make::Linked(other) => Err(other_kind(other)),
+        }
     }
 }
 
 impl std::fmt::Debug for ConnectorFactory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ConnectorFactory")
-            .field("name", &self.artefact.name().as_str())
-            .field("plugin", &self.plugin)
-            .finish()
+        let mut shown = f.debug_struct("ConnectorFactory");
+        match &self.0 {
+            Make::Loaded { plugin, artefact } => {
+                shown.field("name", &artefact.name().as_str()).field("plugin", plugin).finish()
+            }
+            Make::Linked(linked) => shown.field("linked", linked).finish(),
+        }
     }
+}
+
+/// What is linked says of itself what it is, so that this never happens.
+pub(super) fn other_kind(linked: &LinkedComponent) -> PluginError {
+    PluginError::internal(format!("`{}` is a {}, and nothing else", linked.name, linked.kind))
 }
 
 /// A configuration as plugins get it.

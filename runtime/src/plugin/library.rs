@@ -5,11 +5,15 @@ use std::{
     fs::File,
     io::{self, Read},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use tremor_pdk::abi::{
-    metadata::{Metadata, json_of},
-    version::AbiVersion,
+use tremor_pdk::{
+    abi::{
+        metadata::{Metadata, json_of},
+        version::AbiVersion,
+    },
+    linked::{LinkedComponent, LinkedPlugin},
 };
 use twox_hash::XxHash3_128;
 
@@ -31,16 +35,47 @@ impl fmt::Display for ContentHash {
 
 /// A file that is a plugin library, as far as its bytes tell: a whole shared library for this
 /// machine with plugin metadata. Nothing of it was loaded or run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Library {
     path: PathBuf,
     canonical: PathBuf,
     hash: ContentHash,
     metadata: Metadata,
     abi: AbiVersion,
+    /// What is linked into this program rather than being a file.
+    linked: Option<Arc<LinkedPlugin>>,
 }
 
 impl Library {
+    /// A plugin that is linked into this program. Its path is made up, its hash that of what it
+    /// says about itself.
+    ///
+    /// # Errors
+    /// Kind [`BadMetadata`](ErrorKind::BadMetadata).
+    pub fn linked(plugin: LinkedPlugin) -> Result<Self, Error> {
+        let json = plugin.metadata.json();
+        let unnamed = Path::new("(linked)");
+        let metadata: Metadata =
+            serde_json::from_slice(json).map_err(|error| bad_metadata(unnamed, error))?;
+        let path = unnamed.join(&metadata.name);
+        let hash = ContentHash(XxHash3_128::oneshot(json));
+        let canonical = path.clone();
+        let abi = AbiVersion::CURRENT;
+        Ok(Self { path, canonical, hash, metadata, abi, linked: Some(Arc::new(plugin)) })
+    }
+
+    /// The component of this kind (in the words of metadata) and name, if this plugin is linked.
+    pub(super) fn linked_component(&self, kind: &str, name: &str) -> Option<LinkedComponent> {
+        let components = &self.linked.as_ref()?.components;
+        let found = components.iter().find(|found| found.kind == kind && found.name == name);
+        found.copied()
+    }
+
+    /// Whether this plugin is linked into the program.
+    pub(super) fn is_linked(&self) -> bool {
+        self.linked.is_some()
+    }
+
     /// Reads the file at `path` and says what plugin it is.
     ///
     /// # Errors
@@ -61,7 +96,8 @@ impl Library {
         let abi = parse_version(&metadata.abi)
             .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
         let hash = ContentHash(XxHash3_128::oneshot(&bytes));
-        Ok((Self { path: path.to_owned(), canonical, hash, metadata, abi }, bytes))
+        let path = path.to_owned();
+        Ok((Self { path, canonical, hash, metadata, abi, linked: None }, bytes))
     }
 
     /// The path as it was given.
@@ -87,6 +123,13 @@ impl Library {
     /// The ABI that it was built for.
     pub fn abi_version(&self) -> AbiVersion {
         self.abi
+    }
+}
+
+impl fmt::Debug for Library {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Library");
+        shown.field("path", &self.path).field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 

@@ -77,6 +77,11 @@ impl Registry {
         (registry, problems)
     }
 
+    /// Plugins that are linked into this program.
+    pub fn of(libraries: Vec<Library>) -> Self {
+        Self { libraries, searched: Vec::new() }
+    }
+
     fn add(&mut self, library: Library) {
         let same = |known: &Library| {
             known.canonical() == library.canonical() || known.hash() == library.hash()

@@ -51,7 +51,7 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
     fs::copy(library("fixture-hostile"), &other).unwrap();
     fs::rename(&other, &path).unwrap();
     let replaced = factory(&path, "hostile");
-    assert_ne!(replaced.plugin().library().hash(), first.library().hash());
+    assert_ne!(replaced.plugin().unwrap().library().hash(), first.library().hash());
     let mut instance = Instance::start(&replaced, &json!({ "count": 1 }), host("new")).unwrap();
     assert_eq!(instance.pull_all().unwrap(), ["0"]);
 }

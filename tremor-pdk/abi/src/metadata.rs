@@ -54,6 +54,14 @@ impl Record {
     }
 }
 
+impl Record {
+    /// The JSON text.
+    pub fn json(&self) -> &[u8] {
+        let length = u32::from_le_bytes(self.length) as usize;
+        self.json.get(..length).unwrap_or_default()
+    }
+}
+
 /// JSON text under construction at compile time.
 pub struct JsonText {
     buffer: [u8; JSON],

@@ -18,6 +18,11 @@ pub(super) enum Link {
     Static,
 }
 
+impl Link {
+    pub(super) const OF_THIS_BUILD: Self =
+        if cfg!(feature = "link-static") { Self::Static } else { Self::Plugin };
+}
+
 /// The whole of it, as `--json` writes it.
 #[derive(Serialize)]
 pub(super) struct Report {

@@ -103,6 +103,9 @@ impl Describer {
         kind: &str,
         name: &str,
     ) -> Result<Option<Value>, Error> {
+        if let Some(linked) = library.linked_component(kind, name) {
+            return Ok((linked.config_schema)());
+        }
         let artefact = &*id(kind, name);
         if let Some(schemas) = self.cache.as_ref().and_then(|cache| cache.get(library.hash())) {
             return Ok(schemas.get(artefact).cloned().flatten());
@@ -134,6 +137,11 @@ impl Describer {
         name: &str,
         config: &Value,
     ) -> Result<Vec<String>, Error> {
+        if let Some(linked) = library.linked_component(kind, name) {
+            return (linked.validate)(config).map_err(|error| {
+                Error::new(ErrorKind::Configuration, library.path(), error.to_string())
+            });
+        }
         let arguments = ["--validate".into(), kind.into(), name.into()];
         match self.ask(library, &arguments, config.to_string().into_bytes())? {
             Answer::Valid { ports } => Ok(ports),

@@ -1,0 +1,14 @@
+//! The plugins of a build that has them in it: what the flows of the benchmark need.
+
+use tremor_pdk::linked::LinkedPlugin;
+
+/// All of them.
+pub(super) fn plugins() -> [LinkedPlugin; 5] {
+    [
+        connector_bench::__tremor_plugin::linked(),
+        connector_file::__tremor_plugin::linked(),
+        connector_null::__tremor_plugin::linked(),
+        connector_stdio::__tremor_plugin::linked(),
+        operator_logging::__tremor_plugin::linked(),
+    ]
+}
