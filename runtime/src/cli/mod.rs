@@ -17,10 +17,12 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
+#[cfg(not(feature = "link-static"))]
+use tremor_runtime::plugin::Describer;
 use tremor_runtime::{
     components::Components,
     flow::{self, Flow},
-    plugin::{Describer, Policy, Problem, SearchPath, describe_main},
+    plugin::{Policy, SearchPath, describe_main},
 };
 
 pub(crate) use self::failure::Failure;
@@ -188,7 +190,8 @@ impl PluginArguments {
         let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
         let (components, problems) =
             Components::find(&paths, Describer::new(self.policy()), self.policy());
-        problems.iter().for_each(warn);
+        // What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
+        problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(Prepared { flow, components })
     }
 
@@ -211,9 +214,4 @@ fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
             flow.error(path.at, message).help("build the plugins, or correct the path")
         })
         .collect()
-}
-
-/// What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
-fn warn(problem: &Problem) {
-    tracing::warn!("{problem}");
 }
