@@ -141,7 +141,7 @@ pub(crate) fn tasks(
                 preprocessors: preprocessors(parts, spec, is_raw)?,
                 output: Output::new(),
                 codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
-                pace: Pace::default(),
+                pace: pace(spec),
                 control: control.clone(),
             }),
             None => None,
@@ -352,6 +352,11 @@ fn retry(spec: &flow::Connector) -> Retry {
         first: reconnect.backoff.unwrap_or(Duration::from_millis(100)),
         max: reconnect.max_backoff.unwrap_or(Duration::from_secs(10)),
     }
+}
+
+fn pace(spec: &flow::Connector) -> Pace {
+    let set = spec.pull.max_events;
+    set.map_or_else(Pace::default, |set| Pace::fixed(u32::try_from(set.get()).unwrap_or(u32::MAX)))
 }
 
 fn bounds(spec: &flow::Connector) -> Bounds {

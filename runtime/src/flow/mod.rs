@@ -48,7 +48,7 @@ pub use self::{
     limits::Limits,
     link::{ERR, End, IN, Link, OUT},
     source::{Located, Span},
-    spec::{Component, Config, Connector, Pipeline, Queue, Reconnect, Spec},
+    spec::{Component, Config, Connector, Pipeline, Pull, Queue, Reconnect, Spec},
 };
 use self::{diagnostic::Report, source::Source};
 pub(crate) use self::{

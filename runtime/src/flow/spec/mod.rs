@@ -44,6 +44,8 @@ pub struct Connector {
     pub postprocessors: Vec<Component>,
     /// How to go on when the connection is lost.
     pub reconnect: Reconnect,
+    /// How much the source is asked for at a time.
+    pub pull: Pull,
     /// Bounds of the queue before the sink.
     pub queue: Queue,
 }
@@ -66,6 +68,13 @@ pub struct Reconnect {
     pub backoff: Option<Duration>,
     /// The longest time to wait between two attempts.
     pub max_backoff: Option<Duration>,
+}
+
+/// The key `pull`. What is `None` is left to the runtime, which goes by what events cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pull {
+    /// Events that a pull may bring.
+    pub max_events: Option<NonZeroU64>,
 }
 
 /// The key `queue`. What is `None` is left to the runtime.

@@ -14,7 +14,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Entry, Node},
     },
-    Component, Connector, Pipeline, Queue, Reconnect, Spec, component,
+    Component, Connector, Pipeline, Pull, Queue, Reconnect, Spec, component,
     fields::{Fields, entries, items, text},
     settings,
 };
@@ -133,8 +133,16 @@ fn read_plugin(node: &Node, folder: &Path, report: &mut Report) -> Option<Locate
 
 fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
     let what = format!("connector {}", quote(&entry.key));
-    let known =
-        ["type", "codec", "preprocessors", "postprocessors", "config", "reconnect", "queue"];
+    let known = [
+        "type",
+        "codec",
+        "preprocessors",
+        "postprocessors",
+        "config",
+        "reconnect",
+        "pull",
+        "queue",
+    ];
     let fields = Fields::open(&entry.value, &what, &known, report)?;
 
     let component = component::typed(&fields, entry.at, &what, report);
@@ -148,6 +156,8 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
     let reconnect = fields
         .get("reconnect")
         .map_or(Reconnect::default(), |node| settings::reconnect(node, &what, report));
+    let pull =
+        fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
         fields.get("queue").map_or(Queue::default(), |node| settings::queue(node, &what, report));
     Some(Connector {
@@ -157,6 +167,7 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         preprocessors,
         postprocessors,
         reconnect,
+        pull,
         queue,
     })
 }

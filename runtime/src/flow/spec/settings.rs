@@ -1,4 +1,4 @@
-//! The keys `reconnect` and `queue`.
+//! The keys `reconnect`, `pull` and `queue`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Queue, Reconnect,
+    Pull, Queue, Reconnect,
     fields::Fields,
 };
 
@@ -25,6 +25,15 @@ pub(super) fn reconnect(node: &Node, owner: &str, report: &mut Report) -> Reconn
             .get("max_backoff")
             .and_then(|node| duration(node, "max_backoff", report)),
     }
+}
+
+pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
+    let what = format!("`pull` of {owner}");
+    let Some(fields) = Fields::open(node, &what, &["max_events"], report) else {
+        return Pull::default();
+    };
+    let max_events = fields.get("max_events").and_then(|node| whole(node, 1, "max_events", report));
+    Pull { max_events: max_events.and_then(NonZeroU64::new) }
 }
 
 pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
