@@ -1,0 +1,77 @@
+//! On what and how it was measured, and what else was written.
+
+use std::collections::BTreeSet;
+
+use crate::document::{Block, Cell, Table};
+use crate::experiment::{Experiment, Finding};
+
+pub(super) fn blocks(experiment: &Experiment) -> Vec<Block> {
+    let mut blocks = profiles(experiment);
+    blocks.push(heading("Subjects"));
+    let subjects = experiment
+        .facts("subject")
+        .map(|fact| vec![Cell::plain(&fact.name), Cell::plain(format!("`{}`", fact.value))]);
+    blocks.push(texts(&["subject", "command"], subjects.collect()));
+    blocks.extend(libraries(experiment));
+    blocks.push(heading("Machine"));
+    blocks.push(facts(experiment, "machine"));
+    blocks.push(heading("Method"));
+    blocks.push(Block::Paragraph(
+        "Every run is a process of its own. A round runs every subject on every flow once, in random \
+         order, the subjects of a flow one after the other. Ratios are made within a round, so that \
+         what slows the machine down slows both sides. Confidence intervals are percentile bootstraps \
+         of logarithms with 10,000 resamples, widened by √(n / (n - 1)) for n rounds. Profiles come \
+         from runs of their own, in no figure."
+            .to_owned(),
+    ));
+    blocks.push(facts(experiment, "method"));
+    blocks.push(Block::Paragraph(
+        "All runs are in [samples.csv](samples.csv); what each subject wrote, and what failed ones said, \
+         is in `samples/`."
+            .to_owned(),
+    ));
+    blocks
+}
+
+fn heading(text: &str) -> Block {
+    Block::Heading(2, text.to_owned())
+}
+
+fn texts(headings: &[&str], rows: Vec<Vec<Cell>>) -> Block {
+    let headings = headings.iter().map(ToString::to_string).collect();
+    Block::Table(Table { headings, rows, is_text: true })
+}
+
+fn facts(experiment: &Experiment, kind: &str) -> Block {
+    let rows =
+        experiment.facts(kind).map(|fact| vec![Cell::plain(&fact.name), Cell::plain(&fact.value)]);
+    texts(&["", ""], rows.collect())
+}
+
+/// Which plugins the subjects ran, as they said. Two hashes of one are two libraries.
+fn libraries(experiment: &Experiment) -> Option<Block> {
+    let mut libraries = BTreeSet::new();
+    for run in &experiment.runs {
+        for library in run.sample.iter().flat_map(|sample| &sample.libraries) {
+            libraries.insert((run.subject.as_str(), library));
+        }
+    }
+    let rows = libraries.iter().map(|(subject, library)| {
+        let texts = [*subject, &library.name, &library.version, &format!("`{}`", library.hash)];
+        texts.map(Cell::plain).into()
+    });
+    let rows: Vec<_> = rows.collect();
+    (!rows.is_empty()).then(|| texts(&["subject", "library", "version", "hash"], rows))
+}
+
+fn profiles(experiment: &Experiment) -> Vec<Block> {
+    if experiment.findings.is_empty() {
+        return Vec::new();
+    }
+    let rows = experiment.findings.iter().map(|Finding { flow, subject, what, value, file }| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        let texts = [flow, subject, what, value, &format!("[{name}]({file})")];
+        texts.map(Cell::plain).into()
+    });
+    vec![heading("Profiles"), texts(&["flow", "subject", "what", "found", "file"], rows.collect())]
+}
