@@ -28,7 +28,11 @@ shopt -s inherit_errexit
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
-command_line="scripts/bench.sh${*:+ ${*@Q}}"
+command_line=scripts/bench.sh
+for argument in "$@"; do
+  [[ $argument =~ ^[A-Za-z0-9_./=,:-]+$ ]] || argument=${argument@Q}
+  command_line+=" $argument"
+done
 
 # shellcheck source=scripts/bench/settings.sh
 source scripts/bench/settings.sh

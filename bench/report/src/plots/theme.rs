@@ -12,6 +12,11 @@ use plotters::prelude::*;
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 pub(super) const WIDTH: u32 = 960;
+/// The height that a legend takes.
+pub(super) const LEGEND: u32 = 32;
+/// Of fonts; plotters makes letters of four fifths of the size.
+pub(super) const SMALL: u32 = 17;
+pub(super) const LARGE: u32 = 18;
 
 /// A colour on light pages, and what replaces it on dark ones.
 #[derive(Clone, Copy)]
@@ -49,6 +54,23 @@ pub(super) const fn series(index: usize) -> RGBColor {
 
 pub(super) fn text(size: u32, color: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&color)
+}
+
+/// The names of subjects beside their colours, in a line at the top.
+pub(super) fn legend<'a>(
+    area: &Area<'_>,
+    subjects: impl Iterator<Item = (RGBColor, &'a str)>,
+) -> Result<()> {
+    let mut left = 12;
+    for (color, name) in subjects {
+        let line = PathElement::new([(left, 14), (left + 20, 14)], color.stroke_width(4));
+        area.draw(&line).map_err(failed)?;
+        area.draw(&Text::new(name.to_owned(), (left + 28, 7), text(SMALL, ink())))
+            .map_err(failed)?;
+        // The widths of letters are the reader's to know: wide ones are some 10 pixels.
+        left += 28 + 10 * i32::try_from(name.chars().count())? + 24;
+    }
+    Ok(())
 }
 
 /// The picture that `draw` draws, with its title for those who do not see it.
