@@ -10,6 +10,7 @@ use crate::document::{Block, Cell, Figure, Table, Tone};
 use crate::experiment::Experiment;
 use crate::format::{percent, with_interval};
 use crate::plots;
+use crate::sample::Library;
 
 pub(crate) const TITLE: &str = "Benchmark";
 
@@ -19,6 +20,7 @@ pub(crate) fn report(experiment: &Experiment) -> Result<Vec<Block>> {
     blocks.push(summary(experiment));
     blocks.extend(failures(experiment));
     blocks.extend(experiment.facts("notice").map(|fact| Block::Notice(fact.value.clone())));
+    blocks.extend(changed_libraries(experiment));
     blocks.extend(verdicts(experiment, &flows));
     blocks.extend(relative(experiment, &flows)?);
     blocks.extend(figures::blocks(experiment, &flows)?);
@@ -35,14 +37,21 @@ fn summary(experiment: &Experiment) -> Block {
     let rounds = experiment.runs.iter().map(|run| run.round).max().unwrap_or_default();
     let runs = experiment.runs.len();
     Block::Paragraph(format!(
-        "{} on {} of {} with {}, commit `{}`, {}.",
+        "{}, {}, {}: {}. Commit `{}`; {}.",
         counted(subjects, "subject"),
         counted(flows, "flow"),
         counted(rounds as usize, "round"),
         counted(runs, "run"),
-        machine("commit"),
+        short(machine("commit")),
         machine("processor"),
     ))
+}
+
+/// Twelve digits of a commit, and whether files were changed.
+fn short(commit: &str) -> String {
+    let (hash, dirty) =
+        commit.split_once("-dirty").map_or((commit, ""), |(hash, _)| (hash, "-dirty"));
+    format!("{}{dirty}", hash.get(..12).unwrap_or(hash))
 }
 
 fn counted(count: usize, what: &str) -> String {
@@ -70,6 +79,22 @@ fn failures(experiment: &Experiment) -> Vec<Block> {
     let (count, runs) = (failed.len(), experiment.runs.len());
     let text = format!("{count} of {runs} runs failed; they are in no figure below.");
     vec![Block::Notice(text), Block::List(items.collect())]
+}
+
+/// A subject whose plugin was built anew on the way has figures of two.
+fn changed_libraries(experiment: &Experiment) -> Vec<Block> {
+    let libraries: Vec<_> = method::libraries(experiment).into_iter().collect();
+    let pairs = libraries.windows(2).filter(|pair| {
+        let [(subject, library), (next_subject, next)] = [pair[0], pair[1]];
+        (subject, &library.name) == (next_subject, &next.name)
+    });
+    let text = |(subject, library): (&str, &Library)| {
+        let name = &library.name;
+        format!(
+            "The library {name} of {subject} changed while the benchmark ran: its figures are of two."
+        )
+    };
+    pairs.map(|pair| Block::Notice(text(pair[0]))).collect()
 }
 
 fn verdicts(experiment: &Experiment, flows: &[Flow<'_>]) -> Vec<Block> {

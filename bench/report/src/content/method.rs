@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::document::{Block, Cell, Table};
 use crate::experiment::{Experiment, Finding};
+use crate::sample::Library;
 
 pub(super) fn blocks(experiment: &Experiment) -> Vec<Block> {
     let mut blocks = profiles(experiment);
@@ -12,7 +13,7 @@ pub(super) fn blocks(experiment: &Experiment) -> Vec<Block> {
         .facts("subject")
         .map(|fact| vec![Cell::plain(&fact.name), Cell::plain(format!("`{}`", fact.value))]);
     blocks.push(texts(&["subject", "command"], subjects.collect()));
-    blocks.extend(libraries(experiment));
+    blocks.extend(table_of_libraries(experiment));
     blocks.push(heading("Machine"));
     blocks.push(facts(experiment, "machine"));
     blocks.push(heading("Method"));
@@ -49,15 +50,17 @@ fn facts(experiment: &Experiment, kind: &str) -> Block {
 }
 
 /// Which plugins the subjects ran, as they said. Two hashes of one are two libraries.
-fn libraries(experiment: &Experiment) -> Option<Block> {
-    let mut libraries = BTreeSet::new();
-    for run in &experiment.runs {
-        for library in run.sample.iter().flat_map(|sample| &sample.libraries) {
-            libraries.insert((run.subject.as_str(), library));
-        }
-    }
-    let rows = libraries.iter().map(|(subject, library)| {
-        let texts = [*subject, &library.name, &library.version, &format!("`{}`", library.hash)];
+pub(super) fn libraries(experiment: &Experiment) -> BTreeSet<(&str, &Library)> {
+    let samples = experiment.runs.iter().filter_map(|run| Some((run, run.sample.as_ref()?)));
+    let libraries = samples.flat_map(|(run, sample)| {
+        sample.libraries.iter().map(|library| (run.subject.as_str(), library))
+    });
+    libraries.collect()
+}
+
+fn table_of_libraries(experiment: &Experiment) -> Option<Block> {
+    let rows = libraries(experiment).into_iter().map(|(subject, library)| {
+        let texts = [subject, &library.name, &library.version, &format!("`{}`", library.hash)];
         texts.map(Cell::plain).into()
     });
     let rows: Vec<_> = rows.collect();

@@ -4,12 +4,12 @@ use anyhow::Result;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::theme::{Area, failed, grid, ink, muted, picture, text};
+use super::theme::{Area, LARGE, SMALL, failed, grid, ink, muted, picture, text};
 use crate::statistics::Interval;
 
-const ROW: u32 = 26;
-const LABELS: u32 = 210;
-const AXIS: u32 = 52;
+const ROW: u32 = 28;
+const LABELS: u32 = 220;
+const AXIS: u32 = 50;
 const TOP: u32 = 10;
 
 /// What the picture shows.
@@ -57,7 +57,9 @@ pub(super) fn draw(dots: &Dots<'_>) -> Result<String> {
             .x_labels(8)
             .light_line_style(TRANSPARENT);
         mesh.bold_line_style(grid()).axis_style(muted()).x_label_formatter(&label);
-        mesh.x_desc(dots.unit).x_label_style(text(13, muted())).axis_desc_style(text(13, muted()));
+        mesh.x_desc(dots.unit)
+            .x_label_style(text(SMALL, muted()))
+            .axis_desc_style(text(SMALL, muted()));
         mesh.draw().map_err(failed)?;
         if let Some(mark) = dots.mark {
             let line = PathElement::new([(mark, 0.0), (mark, f64::from(count))], ink());
@@ -78,14 +80,14 @@ fn draw_row(
     row: &Row<'_>,
 ) -> Result<()> {
     let middle = f64::from(index) + 0.5;
-    let baseline = i32::try_from(TOP + ROW * index + ROW / 2 - 7)?;
+    let baseline = i32::try_from(TOP + ROW * index + ROW / 2 - 8)?;
     match row {
         Row::Heading(name) => {
-            let style = ("sans-serif", 14, FontStyle::Bold).into_font().color(&ink());
+            let style = ("sans-serif", LARGE, FontStyle::Bold).into_font().color(&ink());
             area.draw(&Text::new((*name).to_owned(), (8, baseline), style)).map_err(failed)
         }
         Row::Values { label, color, interval, samples, band } => {
-            let style = text(13, muted());
+            let style = text(SMALL, muted());
             area.draw(&Text::new((*label).to_owned(), (22, baseline), style)).map_err(failed)?;
             if let Some((low, high)) = band {
                 let corners = [(*low, middle - 0.5), (*high, middle + 0.5)];
@@ -95,7 +97,7 @@ fn draw_row(
                 // From above to below in the order of rounds: drift shows as a slope.
                 let share = f64::from(place) / f64::from(u32::try_from(samples.len())?);
                 let dot =
-                    Circle::new((*sample, middle - 0.3 + 0.6 * share), 2, color.mix(0.4).filled());
+                    Circle::new((*sample, middle - 0.3 + 0.6 * share), 3, color.mix(0.5).filled());
                 plot.draw(&dot).map_err(failed)?;
             }
             let Some(Interval { estimate, low, high }) = *interval else { return Ok(()) };

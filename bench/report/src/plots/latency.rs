@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::theme::{failed, grid, muted, picture, series, text};
+use super::theme::{LEGEND, SMALL, failed, grid, legend, muted, picture, series, text};
 use crate::format::three_digits;
 use crate::histogram::Histogram;
 
@@ -29,9 +29,11 @@ pub(crate) fn latency(title: &str, subjects: &[(usize, &str, Histogram)]) -> Res
     let low = points().map(|point| point.1).filter(|y| *y > 0.0).fold(f64::INFINITY, f64::min);
     let high = points().map(|point| point.1).fold(low, f64::max);
     let range = if low <= high { low * 0.8..high * 1.25 } else { 1.0..10.0 };
-    picture(title, 400, |area| {
+    picture(title, 420, |area| {
+        legend(area, curves.iter().map(|(color, name, _)| (*color, *name)))?;
         let mut chart = ChartBuilder::on(area)
             .margin(12)
+            .margin_top(LEGEND)
             .margin_right(40)
             .x_label_area_size(44)
             .y_label_area_size(80)
@@ -46,18 +48,14 @@ pub(crate) fn latency(title: &str, subjects: &[(usize, &str, Histogram)]) -> Res
         mesh.light_line_style(TRANSPARENT).bold_line_style(grid()).axis_style(muted());
         mesh.x_labels(7).y_labels(8).x_label_formatter(&percentile).y_label_formatter(&value);
         mesh.x_desc("percentile").y_desc("latency, µs");
-        mesh.label_style(text(13, muted())).axis_desc_style(text(13, muted()));
+        mesh.label_style(text(SMALL, muted())).axis_desc_style(text(SMALL, muted()));
         mesh.draw().map_err(failed)?;
-        for (color, name, points) in curves {
-            let inside = points.into_iter().filter(|point| point.0 <= right && point.1 > 0.0);
+        for (color, _, points) in &curves {
+            let inside = points.iter().copied().filter(|point| point.0 <= right && point.1 > 0.0);
             let line = LineSeries::new(inside, color.stroke_width(2));
-            let legend =
-                move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3));
-            chart.draw_series(line).map_err(failed)?.label(name).legend(legend);
+            chart.draw_series(line).map_err(failed)?;
         }
-        let mut labels = chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::UpperLeft).label_font(text(13, muted()));
-        labels.draw().map_err(failed)
+        Ok(())
     })
 }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 
-use super::theme::{failed, grid, muted, picture, series, text};
+use super::theme::{LEGEND, SMALL, failed, grid, legend, muted, picture, series, text};
 use crate::analysis::Flow;
 use crate::format::whole;
 
@@ -13,9 +13,12 @@ pub(crate) fn rounds(title: &str, flow: &Flow<'_>) -> Result<String> {
     let low = all().map(|(_, value)| value).fold(f64::INFINITY, f64::min);
     let high = all().map(|(_, value)| value).fold(0.0, f64::max);
     let range = if low <= high { low * 0.99..high * 1.01 } else { 0.0..1.0 };
-    picture(title, 300, |area| {
+    picture(title, 320, |area| {
+        let names = flow.subjects.iter().map(|subject| subject.name);
+        legend(area, names.enumerate().map(|(index, name)| (series(index), name)))?;
         let mut chart = ChartBuilder::on(area)
             .margin(12)
+            .margin_top(LEGEND)
             .x_label_area_size(44)
             .y_label_area_size(90)
             .build_cartesian_2d(0.5..f64::from(last) + 0.5, range)
@@ -26,19 +29,15 @@ pub(crate) fn rounds(title: &str, flow: &Flow<'_>) -> Result<String> {
         mesh.disable_x_mesh().light_line_style(TRANSPARENT).bold_line_style(grid());
         mesh.axis_style(muted()).y_labels(6).x_labels(21);
         mesh.x_label_formatter(&round).y_label_formatter(&events).x_desc("round");
-        mesh.label_style(text(13, muted())).axis_desc_style(text(13, muted()));
+        mesh.label_style(text(SMALL, muted())).axis_desc_style(text(SMALL, muted()));
         mesh.draw().map_err(failed)?;
         for (index, subject) in flow.subjects.iter().enumerate() {
             let color = series(index);
             let points =
                 subject.throughputs.iter().map(|(round, value)| (f64::from(*round), *value));
             let line = LineSeries::new(points, color.stroke_width(2)).point_size(3);
-            let legend =
-                move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(3));
-            chart.draw_series(line).map_err(failed)?.label(subject.name).legend(legend);
+            chart.draw_series(line).map_err(failed)?;
         }
-        let mut labels = chart.configure_series_labels();
-        labels.position(SeriesLabelPosition::LowerLeft).label_font(text(13, muted()));
-        labels.draw().map_err(failed)
+        Ok(())
     })
 }
