@@ -17,7 +17,7 @@ run_subject() {
   # hands a signal on to all of it.
   timeout --kill-after=10 "$limit" "${prefix[@]}" "${words[@]}" > "$files.out" 2> "$files.err" < /dev/null &
   child=$!
-  wait "$child" || status=$?
+  wait "$child" 2> /dev/null || status=$?
   child=''
   case $status in
     0) failure=$("$BENCH_REPORT" check "$files.json" 2>&1) || failure="it wrote nonsense: $(head -n 1 <<< "${failure//$'\t'/ }")" ;;
@@ -126,6 +126,8 @@ interrupted() {
   if [ "$output_open" = yes ]; then
     say "interrupted. What is done is kept; to go on: scripts/bench.sh --resume $output"
     "$BENCH_REPORT" report "$output" 2> /dev/null || true
+  else
+    say "interrupted before anything was measured."
   fi
   case $1 in INT) exit 130 ;; HUP) exit 129 ;; *) exit 143 ;; esac
 }

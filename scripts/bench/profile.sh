@@ -55,11 +55,12 @@ under() {
   timeout --kill-after=10 600 "$@" "${words[@]}" > "$files.out" 2> "$files.err" < /dev/null &
   child=$!
   local status=0
-  wait "$child" || status=$?
+  wait "$child" 2> /dev/null || status=$?
   child=''
   [ "$status" -eq 0 ] && "$BENCH_REPORT" check "$files.json" 2>> "$files.err" && return
   say "FAILED: $profile of $name on $flow (exit status $status); see $files.err"
   fact notice '' "The profile $profile of $name on $flow failed with exit status $status."
+  found "$flow" "$name" "$profile" failed "profile/$flow-$name/$profile.err"
   return 1
 }
 

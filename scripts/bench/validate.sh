@@ -22,7 +22,11 @@ check_tools() {
       "This machine has 0 to $(($(nproc --all) - 1))."
   fi
   [ "$profile" = no ] || check_profilers
-  local load busy
+  local load busy governor
+  governor=$(first_line /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor)
+  [ "${governor:-performance}" = performance ] \
+    || notice "The governor is $governor: the clock depends on the load. \`cpupower frequency-set -g performance\` fixes it."
+  [ "$(turbo)" != on ] || notice "Turbo is on: the clock depends on the temperature."
   load=$(load_average)
   busy=$(awk -v load="$load" -v cpus="$(nproc)" 'BEGIN { print (load > cpus / 4) }')
   [ "$busy" = 0 ] || notice "The machine was not idle: its load average was $load before the benchmark."

@@ -216,6 +216,45 @@ what_is_wrong_is_refused_before_anything_runs() {
   says 'holds no benchmark that can be resumed'
 }
 
+# A folder with a program of this name, which runs these lines; `PATH` begins with it.
+stub() {
+  mkdir -p "$work/stubs"
+  printf '#!/usr/bin/env bash\n%s\n' "$2" > "$work/stubs/$1"
+  chmod +x "$work/stubs/$1"
+}
+
+profilers_that_do_not_work_are_switched_off_with_a_notice() {
+  configure unprofiled "subject = $(subject usual quick)"
+  stub perf 'exit 127'
+  stub valgrind 'exit 127'
+  PATH=$work/stubs:$PATH run --rounds 1 --profile
+  exits 0
+  reports '> **perf record does not work here'
+  reports '> **perf stat counts no instructions here'
+  reports '> **valgrind is missing'
+  [ ! -e "$folder/profile.tsv" ] || fail "something was profiled"
+}
+
+profiles_come_from_runs_of_their_own() {
+  configure profiled "subject = $(subject usual quick)"
+  export FAKE_LOG=$work/profiled/log
+  stub perf 'exit 127'
+  # Writes what callgrind writes, and runs the program.
+  stub valgrind '[ "$1" != --version ] || exit 0
+    [ "$1" = --tool=callgrind ] || exit 9
+    echo "summary: 2000000000" > "${2#*=}"
+    shift 2
+    exec "$@"'
+  PATH=$work/stubs:$PATH run --rounds 1 --profile
+  exits 0
+  # A trial, the subject twice, and callgrind.
+  [ "$(wc -l < "$FAKE_LOG")" -eq 4 ] || fail "expected 4 calls: $(cat "$FAKE_LOG")"
+  grep -qE '\| instructions \| [0-9]+ an event, start included \| \[callgrind.out\]' "$folder/report.md" || fail "no instructions"
+  reports 'The profile dhat of usual on flow failed with exit status 9.'
+  reports '| dhat | failed | [dhat.err](profile/flow-usual/dhat.err) |'
+  unset FAKE_LOG
+}
+
 results_are_not_written_over() {
   configure over "subject = $(subject usual quick)"
   run --rounds 1
@@ -237,6 +276,8 @@ tests=("$@")
   flags_go_before_the_file
   a_command_is_split_but_not_run_by_a_shell
   what_is_wrong_is_refused_before_anything_runs
+  profilers_that_do_not_work_are_switched_off_with_a_notice
+  profiles_come_from_runs_of_their_own
   results_are_not_written_over
 )
 failed=0

@@ -210,6 +210,31 @@ mod tests {
         assert_eq!(verdict(&[[1_000, 500, 0]; 10]), Verdict::TooFewRounds(0));
     }
 
+    /// How many of a hundred benchmarks of ten rounds call a difference, with normally distributed
+    /// noise of a per cent.
+    fn called(true_ratio: f64, random: &mut fastrand::Rng) -> usize {
+        let mut benchmark = || {
+            let mut round = |mean: f64| {
+                let (radius, angle) = (1.0 - random.f64(), random.f64());
+                let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos();
+                mean * (0.01 * normal).exp()
+            };
+            let rounds: Vec<_> = (0..10).map(|_| [1.0, true_ratio, 1.0].map(&mut round)).collect();
+            let with = |subject: usize| -> Vec<_> {
+                rounds.iter().map(|round| (round[0], round[subject])).collect()
+            };
+            judge(ratio(&with(1)), ratio(&with(2)).map(Interval::reach), 10).is_difference()
+        };
+        (0..100).filter(|_| benchmark()).count()
+    }
+
+    #[test]
+    fn equals_are_rarely_called_different_and_three_per_cent_rarely_missed() {
+        let mut random = fastrand::Rng::with_seed(1);
+        let (equal, slower) = (called(1.0, &mut random), called(0.97, &mut random));
+        assert!(equal <= 3 && slower >= 95, "{equal} and {slower} of 100");
+    }
+
     #[test]
     fn verdicts_say_how_much_and_between_what() {
         let ratio = |estimate, low, high| Interval { estimate, low, high };

@@ -235,6 +235,6 @@ mod tests {
             text.contains("> **no turbo**") && text.contains("| processor | a quick one |"),
             "{text}"
         );
-        assert!(text.contains("| plugin | `tremor bench {flow}` |"), "{text}");
+        assert!(text.contains("| plugin | `tremor bench {flow}` | `0a1b` |"), "{text}");
     }
 }

@@ -152,7 +152,8 @@ pub(crate) mod tests {
         fs::create_dir(path.join("samples")).unwrap();
         let mut facts = "setting\tbaseline\tstatic\nsetting\tagain\tstatic-again\n\
             machine\tprocessor\ta quick one\nmethod\trounds\t10\nnotice\t\tno turbo\n\
-            subject\tstatic\ttremor bench {flow} | cat\nsubject\tplugin\ttremor bench {flow}\n"
+            subject\tstatic\ttremor bench {flow} | cat\nsubject\tplugin\ttremor bench {flow}\n\
+            binary\tplugin\t0a1b\n"
             .to_owned();
         let mut runs = "number\tround\tflow\tsubject\tstatus\tname\tstarted\tseconds\tload\tmhz\t\
             celsius\treason\n"

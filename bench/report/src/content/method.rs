@@ -9,10 +9,7 @@ use crate::sample::Library;
 pub(super) fn blocks(experiment: &Experiment) -> Vec<Block> {
     let mut blocks = profiles(experiment);
     blocks.push(heading("Subjects"));
-    let subjects = experiment
-        .facts("subject")
-        .map(|fact| vec![Cell::plain(&fact.name), Cell::plain(format!("`{}`", fact.value))]);
-    blocks.push(texts(&["subject", "command"], subjects.collect()));
+    blocks.push(subjects(experiment));
     blocks.extend(table_of_libraries(experiment));
     blocks.push(heading("Machine"));
     blocks.push(facts(experiment, "machine"));
@@ -41,6 +38,20 @@ fn heading(text: &str) -> Block {
 fn texts(headings: &[&str], rows: Vec<Vec<Cell>>) -> Block {
     let headings = headings.iter().map(ToString::to_string).collect();
     Block::Table(Table { headings, rows, is_text: true })
+}
+
+/// What was measured: the command, and the first digits of the SHA-256 of its program.
+fn subjects(experiment: &Experiment) -> Block {
+    let rows = experiment.facts("subject").map(|subject| {
+        let mut programs = experiment.facts("binary").filter(|fact| fact.name == subject.name);
+        let hash = programs.next().map_or_else(String::new, |fact| format!("`{}`", fact.value));
+        vec![
+            Cell::plain(&subject.name),
+            Cell::plain(format!("`{}`", subject.value)),
+            Cell::plain(hash),
+        ]
+    });
+    texts(&["subject", "command", "SHA-256 of the program"], rows.collect())
 }
 
 fn facts(experiment: &Experiment, kind: &str) -> Block {
