@@ -98,6 +98,6 @@ callgrind() {
 
 dhat() {
   local folder=$output/$3
-  under "$1" "$2" "$3" dhat valgrind --tool=dhat --dhat-out-file="$folder/dhat.json" || return 0
-  found "$1" "$2" 'heap' "$(sed -n 's/^==[0-9]*== At t-gmax: *//p' "$folder/dhat.err") at its largest" "$3/dhat.json"
+  under "$1" "$2" "$3" dhat valgrind --tool=dhat --dhat-out-file="$folder/dhat.out.json" || return 0
+  found "$1" "$2" 'heap' "$(sed -n 's/^==[0-9]*== At t-gmax: *//p' "$folder/dhat.err") at its largest" "$3/dhat.out.json"
 }

@@ -238,20 +238,21 @@ profilers_that_do_not_work_are_switched_off_with_a_notice() {
 profiles_come_from_runs_of_their_own() {
   configure profiled "subject = $(subject usual quick)"
   export FAKE_LOG=$work/profiled/log
-  stub perf 'exit 127'
-  # Writes what callgrind writes, and runs the program.
+  # Works when it is tried, and not then.
+  stub perf '[ "$1" = record ] && [[ $* == *" -- true" ]]'
+  # Runs the program, and then writes what both tools write.
   stub valgrind '[ "$1" != --version ] || exit 0
-    [ "$1" = --tool=callgrind ] || exit 9
+    "${@:3}"
     echo "summary: 2000000000" > "${2#*=}"
-    shift 2
-    exec "$@"'
+    echo "==1== At t-gmax: 2,000 bytes in 3 blocks" >&2'
   PATH=$work/stubs:$PATH run --rounds 1 --profile
   exits 0
-  # A trial, the subject twice, and callgrind.
-  [ "$(wc -l < "$FAKE_LOG")" -eq 4 ] || fail "expected 4 calls: $(cat "$FAKE_LOG")"
+  # A trial, the subject twice, callgrind, DHAT.
+  [ "$(wc -l < "$FAKE_LOG")" -eq 5 ] || fail "expected 5 calls: $(cat "$FAKE_LOG")"
   grep -qE '\| instructions \| [0-9]+ an event, start included \| \[callgrind.out\]' "$folder/report.md" || fail "no instructions"
-  reports 'The profile dhat of usual on flow failed with exit status 9.'
-  reports '| dhat | failed | [dhat.err](profile/flow-usual/dhat.err) |'
+  reports '| heap | 2,000 bytes in 3 blocks at its largest |'
+  reports 'The profile perf-record of usual on flow failed with exit status 1.'
+  reports '| perf-record | failed | [perf-record.err](profile/flow-usual/perf-record.err) |'
   unset FAKE_LOG
 }
 
