@@ -82,7 +82,8 @@ a_subject_that_crashes_fails_alone() {
   says '5 of 20 runs failed'
   reports '5 of 20 runs failed; they are in no figure below.'
   reports '- `dies` on `flow`'
-  reports 'exit status 139'
+  reports 'exit status 139; run'
+  reports 'last said: `fake: assertion failed`'
   reports '**slower by'
   grep -q 'assertion failed' "$folder"/samples/*-dies.err || fail "its stderr is lost"
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::analysis::{Flow, PAIRS_NEEDED, Verdict, average, flows};
 use crate::document::{Block, Cell, Figure, Table, Tone};
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, Run};
 use crate::format::{percent, with_interval};
 use crate::plots;
 use crate::sample::Library;
@@ -64,17 +64,22 @@ fn failures(experiment: &Experiment) -> Vec<Block> {
     if failed.is_empty() {
         return Vec::new();
     }
-    let mut kinds: Vec<(&str, &str, &str, Vec<u32>)> = Vec::new();
+    let mut kinds: Vec<Vec<&Run>> = Vec::new();
     for run in &failed {
-        let kind = (run.subject.as_str(), run.flow.as_str(), run.reason.as_str());
-        match kinds.iter_mut().find(|known| (known.0, known.1, known.2) == kind) {
-            Some(known) => known.3.push(run.number),
-            None => kinds.push((kind.0, kind.1, kind.2, vec![run.number])),
+        let kind = |run: &Run| (run.subject.clone(), run.flow.clone(), run.reason.clone());
+        match kinds.iter_mut().find(|runs| runs.iter().any(|known| kind(known) == kind(run))) {
+            Some(runs) => runs.push(run),
+            None => kinds.push(vec![run]),
         }
     }
-    let items = kinds.iter().map(|(subject, flow, reason, numbers)| {
-        let numbers: Vec<_> = numbers.iter().map(ToString::to_string).collect();
-        format!("`{subject}` on `{flow}`, run {}: {reason}", numbers.join(", "))
+    let items = kinds.iter().filter_map(|runs| {
+        let first = runs.first()?;
+        let numbers: Vec<_> = runs.iter().map(|run| run.number.to_string()).collect();
+        let said = experiment.last_words(first).map_or_else(String::new, |words| {
+            format!("; run {} last said: `{}`", first.number, words.replace('`', "'"))
+        });
+        let Run { subject, flow, reason, .. } = first;
+        Some(format!("`{subject}` on `{flow}`, run {}: {reason}{said}", numbers.join(", ")))
     });
     let (count, runs) = (failed.len(), experiment.runs.len());
     let text = format!("{count} of {runs} runs failed; they are in no figure below.");
@@ -222,7 +227,8 @@ mod tests {
     fn what_failed_is_said_once_for_each_reason() {
         let text = text(&[("json", &[[1_000, 0, 1_000]; 6])]);
         assert!(text.contains("> **6 of 18 runs failed; they are in no figure below.**"), "{text}");
-        let line = "- `plugin` on `json`, run 2, 5, 8, 11, 14, 17: exit status 139\n";
+        let line = "- `plugin` on `json`, run 2, 5, 8, 11, 14, 17: exit status 139; \
+            run 2 last said: `assertion 'a' failed`\n";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| json | 100 | – | 100.0"), "{text}");
         assert!(text.contains("nothing is called: 0 complete rounds"), "{text}");

@@ -113,6 +113,13 @@ impl Experiment {
         first.chain(others).chain(std::iter::once(self.again.as_str())).collect()
     }
 
+    /// The last line that a run wrote to stderr, where it is kept.
+    pub(crate) fn last_words(&self, run: &Run) -> Option<String> {
+        let path = self.folder.join(format!("samples/{}.err", run.name));
+        let text = String::from_utf8_lossy(&fs::read(path).ok()?).into_owned();
+        text.lines().rfind(|line| !line.trim().is_empty()).map(str::to_owned)
+    }
+
     /// The runs of a subject that gave a figure, in the order of their rounds.
     pub(crate) fn samples(&self, flow: &str, subject: &str) -> Vec<(&Run, &Sample)> {
         let runs = self.runs.iter().filter(|run| run.flow == flow && run.subject == subject);
@@ -180,6 +187,10 @@ pub(crate) mod tests {
                     let hgrm = " 1.0 0.0 50 1.0\n 5.0 0.9 90 10\n 9.0 1.0 100 inf\n";
                     fs::write(path.join(format!("samples/{name}.json")), sample).unwrap();
                     fs::write(path.join(format!("samples/{name}.hgrm")), hgrm).unwrap();
+                    if *figure == 0 {
+                        let err = format!("run {number}\nassertion `a` failed\n\n");
+                        fs::write(path.join(format!("samples/{name}.err")), err).unwrap();
+                    }
                 }
             }
         }
