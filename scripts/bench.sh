@@ -24,6 +24,10 @@
 # Paths are relative to the repository. docs/benchmarks/harness.md says more.
 # Exit status: 0 done, 1 a run failed, 2 refused before anything ran, 130 interrupted.
 set -euo pipefail
+[ "${BASH_VERSINFO[0]}" -ge 5 ] && [ -r /proc/loadavg ] || {
+  echo "error: this needs Linux and bash 5; here are $(uname -s) and bash $BASH_VERSION" >&2
+  exit 2
+}
 shopt -s inherit_errexit
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
