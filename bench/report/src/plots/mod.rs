@@ -1,0 +1,13 @@
+//! The pictures of the report, as SVG.
+
+mod dots;
+mod latency;
+mod relative;
+mod rounds;
+mod theme;
+mod throughput;
+
+pub(crate) use latency::latency;
+pub(crate) use relative::relative;
+pub(crate) use rounds::rounds;
+pub(crate) use throughput::throughput;

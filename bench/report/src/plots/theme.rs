@@ -1,0 +1,127 @@
+//! Sizes, fonts and colours, and how they follow the reader's choice of light or dark.
+//!
+//! plotters writes a colour as an attribute, which a style sheet may overrule: each picture carries
+//! one that replaces the colours of light pages by those of dark ones.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+pub(super) const WIDTH: u32 = 960;
+/// The height that a legend takes.
+pub(super) const LEGEND: u32 = 32;
+/// Of fonts; plotters makes letters of four fifths of the size.
+pub(super) const SMALL: u32 = 17;
+pub(super) const LARGE: u32 = 18;
+
+/// A colour on light pages, and what replaces it on dark ones.
+#[derive(Clone, Copy)]
+struct Pair(RGBColor, RGBColor);
+
+const INK: Pair = Pair(RGBColor(31, 35, 40), RGBColor(230, 237, 243));
+const MUTED: Pair = Pair(RGBColor(89, 99, 110), RGBColor(154, 165, 177));
+const GRID: Pair = Pair(RGBColor(223, 228, 233), RGBColor(50, 58, 68));
+/// Told apart by those who see few colours, too: after M. Okabe and K. Ito, Color Universal Design.
+const SERIES: [Pair; 6] = [
+    Pair(RGBColor(0, 96, 160), RGBColor(92, 176, 240)),
+    Pair(RGBColor(200, 82, 0), RGBColor(255, 148, 77)),
+    Pair(RGBColor(0, 128, 96), RGBColor(60, 200, 160)),
+    Pair(RGBColor(160, 70, 130), RGBColor(224, 140, 196)),
+    Pair(RGBColor(150, 110, 0), RGBColor(232, 196, 72)),
+    Pair(RGBColor(70, 80, 90), RGBColor(184, 194, 204)),
+];
+
+pub(super) const fn ink() -> RGBColor {
+    INK.0
+}
+
+pub(super) const fn muted() -> RGBColor {
+    MUTED.0
+}
+
+pub(super) const fn grid() -> RGBColor {
+    GRID.0
+}
+
+/// The colour of the subject at this place.
+pub(super) const fn series(index: usize) -> RGBColor {
+    SERIES[index % SERIES.len()].0
+}
+
+pub(super) fn text(size: u32, color: RGBColor) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&color)
+}
+
+/// The names of subjects beside their colours, in a line at the top.
+pub(super) fn legend<'a>(
+    area: &Area<'_>,
+    subjects: impl Iterator<Item = (RGBColor, &'a str)>,
+) -> Result<()> {
+    let mut left = 12;
+    for (color, name) in subjects {
+        let line = PathElement::new([(left, 14), (left + 20, 14)], color.stroke_width(4));
+        area.draw(&line).map_err(failed)?;
+        area.draw(&Text::new(name.to_owned(), (left + 28, 7), text(SMALL, ink())))
+            .map_err(failed)?;
+        // The widths of letters are the reader's to know: wide ones are some 10 pixels.
+        left += 28 + 10 * i32::try_from(name.chars().count())? + 24;
+    }
+    Ok(())
+}
+
+/// The picture that `draw` draws, with its title for those who do not see it.
+pub(super) fn picture(
+    title: &str,
+    height: u32,
+    draw: impl FnOnce(&Area<'_>) -> Result<()>,
+) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        draw(&area)?;
+        area.present().map_err(failed)?;
+    }
+    let label = title.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;");
+    let (start, rest) =
+        svg.split_once('>').ok_or_else(|| anyhow!("the picture has no first element"))?;
+    Ok(format!("{start} role=\"img\" aria-label=\"{label}\">\n<style>{}</style>{rest}", dark()))
+}
+
+/// What plotters says when it cannot draw.
+pub(super) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("cannot draw: {error}")
+}
+
+fn dark() -> String {
+    let mut style = "@media (prefers-color-scheme: dark) {".to_owned();
+    for Pair(light, dark) in [INK, MUTED, GRID].iter().chain(&SERIES) {
+        let [from, to] = [light, dark].map(|RGBColor(r, g, b)| format!("#{r:02X}{g:02X}{b:02X}"));
+        for attribute in ["fill", "stroke"] {
+            // Writing to a string does not fail.
+            let _: std::fmt::Result = write!(style, "[{attribute}=\"{from}\"]{{{attribute}:{to}}}");
+        }
+    }
+    style + "}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_colour_of_a_picture_has_one_for_dark_pages() {
+        let svg = picture("a & b", 100, |area| {
+            area.draw(&Text::new("text", (5, 5), text(12, ink()))).map_err(failed)?;
+            area.draw(&PathElement::new([(0, 0), (9, 9)], series(1))).map_err(failed)
+        })
+        .unwrap();
+        assert!(svg.contains("aria-label=\"a &amp; b\""), "{svg}");
+        for attribute in ["fill=\"#1F2328\"", "stroke=\"#C85200\""] {
+            assert_eq!(svg.matches(attribute).count(), 2, "once drawn, once in the style: {svg}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Writes the report into the folder of a benchmark.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::content::{self, TITLE};
+use crate::document::Block;
+use crate::experiment::{Experiment, Run};
+use crate::render::{html, markdown};
+use crate::sample::{Latency, Sample};
+
+pub(crate) fn write(folder: &Path) -> Result<()> {
+    let experiment = Experiment::read(folder)?;
+    let blocks = content::report(&experiment)?;
+    let plots = folder.join("plots");
+    fs::create_dir_all(&plots).with_context(|| format!("cannot create {}", plots.display()))?;
+    for block in &blocks {
+        if let Block::Figure(figure) = block {
+            put(&plots.join(format!("{}.svg", figure.name)), &figure.svg)?;
+        }
+    }
+    put(&folder.join("report.md"), markdown(&blocks))?;
+    put(&folder.join("report.html"), html(TITLE, &blocks))?;
+    put(&folder.join("samples.csv"), table(&experiment.runs)?)
+}
+
+fn put(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
+}
+
+const HEADINGS: [&str; 21] = [
+    "number",
+    "round",
+    "flow",
+    "subject",
+    "status",
+    "started",
+    "seconds",
+    "load",
+    "mhz",
+    "celsius",
+    "events",
+    "events_per_second",
+    "bytes_per_second",
+    "latency_mean_ns",
+    "latency_stdev_ns",
+    "latency_p50_ns",
+    "latency_p90_ns",
+    "latency_p99_ns",
+    "latency_p999_ns",
+    "latency_max_ns",
+    "cpu_s",
+];
+
+/// All runs with their figures, a line each; what a subject did not say is empty.
+fn table(runs: &[Run]) -> Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(HEADINGS.into_iter().chain(["cpu_ns_per_event", "reason"]))?;
+    for run in runs {
+        let mut record = vec![
+            run.number.to_string(),
+            run.round.to_string(),
+            run.flow.clone(),
+            run.subject.clone(),
+            run.status.clone(),
+            run.started.clone(),
+            run.seconds.to_string(),
+            run.load.to_string(),
+            run.mhz.clone(),
+            run.celsius.clone(),
+        ];
+        record.extend(
+            figures(run.sample.as_ref())
+                .map(|figure| figure.map(|value| value.to_string()).unwrap_or_default()),
+        );
+        record.push(run.reason.clone());
+        writer.write_record(&record)?;
+    }
+    writer.into_inner().context("cannot write the table of samples")
+}
+
+fn figures(sample: Option<&Sample>) -> [Option<f64>; 12] {
+    let latency = sample.and_then(|sample| sample.latency_ns.clone()).unwrap_or_default();
+    let Latency { mean, stdev, p50, p90, p99, p999, max } = latency;
+    let [events, throughput, bytes, cpu, each] = sample.map_or([None; 5], |sample| {
+        let Sample { events, events_per_second, bytes_per_second, .. } = *sample;
+        [events, Some(events_per_second), bytes_per_second, sample.cpu_s, sample.cpu_ns_per_event]
+    });
+    [events, throughput, bytes, mean, stdev, p50, p90, p99, p999, max, cpu, each]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::tests::experiment;
+
+    #[test]
+    fn the_folder_gets_report_pictures_and_raw_samples() {
+        let (folder, _) = experiment(&[("json", &[[1_000, 970, 1_001]; 10])]);
+        write(folder.path()).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(read("report.html").contains("<svg"));
+        let report = read("report.md");
+        for line in report.lines().filter(|line| line.starts_with("![")) {
+            let name = line.rsplit_once('(').unwrap().1.trim_end_matches(')');
+            assert!(read(name).starts_with("<svg"), "{name}");
+        }
+        let csv = read("samples.csv");
+        let lines: Vec<_> = csv.lines().collect();
+        assert_eq!(lines.len(), 31);
+        assert!(lines.iter().all(|line| line.split(',').count() == 23), "{csv}");
+        let first =
+            "1,1,json,static,ok,2026-05-01T12:00:00Z,12.5,0.25,,,,1000,1000000,,,1000,,2500.5";
+        assert!(lines[1].starts_with(first), "{}", lines[1]);
+    }
+
+    #[test]
+    fn a_benchmark_of_which_nothing_worked_has_a_report_all_the_same() {
+        let (folder, _) = experiment(&[("json", &[[0, 0, 0]; 2])]);
+        write(folder.path()).unwrap();
+        let report = fs::read_to_string(folder.path().join("report.md")).unwrap();
+        assert!(report.contains("6 of 6 runs failed"), "{report}");
+    }
+
+    #[test]
+    fn the_same_samples_give_the_same_report() {
+        let (folder, _) = experiment(&[("json", &[[1_000, 970, 1_001], [990, 980, 985]])]);
+        let report = || {
+            write(folder.path()).unwrap();
+            fs::read_to_string(folder.path().join("report.html")).unwrap()
+        };
+        assert_eq!(report(), report());
+    }
+}

@@ -1,0 +1,103 @@
+//! In which order subjects run.
+//!
+//! Flows follow each other in random order within a round, and subjects in random order within a
+//! flow, so that what is compared ran within minutes: a machine that slowly gets hotter, or that has
+//! a busy hour, does the same to all of them.
+
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+
+/// What a benchmark is made of.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The same seed gives the same order
+    #[arg(long)]
+    seed: u64,
+    /// How often each subject runs each flow
+    #[arg(long)]
+    rounds: u32,
+    /// Names of flows
+    #[arg(long, num_args = 1.., required = true)]
+    flows: Vec<String>,
+    /// Names of subjects
+    #[arg(long, num_args = 1.., required = true)]
+    subjects: Vec<String>,
+}
+
+/// A run: the round, the flow, the subject.
+type Slot<'a> = (u32, &'a str, &'a str);
+
+pub(crate) fn print(arguments: &Arguments) -> Result<()> {
+    let mut out = io::stdout().lock();
+    for (number, (round, flow, subject)) in (1..).zip(order(arguments)) {
+        writeln!(out, "{number}\t{round}\t{flow}\t{subject}")?;
+    }
+    Ok(())
+}
+
+fn order(arguments: &Arguments) -> Vec<Slot<'_>> {
+    let mut random = fastrand::Rng::with_seed(arguments.seed);
+    let mut slots = Vec::new();
+    for round in 1..=arguments.rounds {
+        let mut flows: Vec<_> = arguments.flows.iter().collect();
+        random.shuffle(&mut flows);
+        for flow in flows {
+            let mut subjects: Vec<_> = arguments.subjects.iter().collect();
+            random.shuffle(&mut subjects);
+            slots.extend(
+                subjects.into_iter().map(|subject| (round, flow.as_str(), subject.as_str())),
+            );
+        }
+    }
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(seed: u64) -> Arguments {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect();
+        let (flows, subjects) = (names(&["json", "msgpack"]), names(&["a", "b", "a-again"]));
+        Arguments { seed, rounds: 20, flows, subjects }
+    }
+
+    #[test]
+    fn each_round_runs_each_subject_on_each_flow_once() {
+        let arguments = arguments(1);
+        let slots = order(&arguments);
+        assert_eq!(slots.len(), 20 * 2 * 3);
+        for (index, round) in slots.chunks(6).enumerate() {
+            let mut round = round.to_vec();
+            round.sort_unstable();
+            let subjects = ["a", "a-again", "b"];
+            let all = ["json", "msgpack"].into_iter().flat_map(|flow| subjects.map(|s| (flow, s)));
+            let number = u32::try_from(index + 1).unwrap();
+            let expected: Vec<_> = all.map(|(flow, subject)| (number, flow, subject)).collect();
+            assert_eq!(round, expected);
+        }
+    }
+
+    #[test]
+    fn the_subjects_of_a_flow_follow_each_other() {
+        let arguments = arguments(2);
+        assert!(
+            order(&arguments).chunks(3).all(|three| three.iter().all(|run| run.1 == three[0].1))
+        );
+    }
+
+    #[test]
+    fn a_seed_fixes_the_order_and_another_one_changes_it() {
+        assert_eq!(order(&arguments(7)), order(&arguments(7)));
+        assert_ne!(order(&arguments(7)), order(&arguments(8)));
+    }
+
+    #[test]
+    fn no_subject_is_always_first() {
+        let arguments = arguments(3);
+        let slots = order(&arguments);
+        let first = slots.chunks(3).filter(|three| three[0].2 == "a").count();
+        assert!((5..=22).contains(&first), "{first} of 40");
+    }
+}
