@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{boundary, demo, nightly, scripts, tidy};
+use crate::{boundary, demo, nightly, perf_gate, scripts, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,7 +26,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -36,6 +36,7 @@ const STEPS: [Step; 9] = [
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
     Step { name: "demo", check: demo },
+    Step { name: "perf", check: perf },
 ];
 
 pub(crate) fn run() -> Result<()> {
@@ -145,6 +146,13 @@ fn doc() -> Result<Outcome> {
 fn demo() -> Result<Outcome> {
     demo::check()?;
     Ok(Outcome::Passed)
+}
+
+fn perf() -> Result<Outcome> {
+    Ok(match perf_gate::check()? {
+        perf_gate::Outcome::Compared => Outcome::Passed,
+        perf_gate::Outcome::Skipped(skipped) => Outcome::Partly { skipped },
+    })
 }
 
 #[cfg(test)]

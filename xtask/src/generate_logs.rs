@@ -12,20 +12,20 @@ use sample_logs::Generator;
 pub(crate) struct Arguments {
     /// How many events, one a line
     #[arg(long)]
-    lines: u64,
+    pub(crate) lines: u64,
     /// The same seed gives the same bytes
     #[arg(long)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// What a line is
     #[arg(long, value_enum, default_value = "json")]
-    format: Format,
+    pub(crate) format: Format,
     /// The file to write, replaced if it exists; standard output if not given
     #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// An event as JSON
     Json,
     /// The same event as MessagePack, and that as base64

@@ -9,6 +9,7 @@ mod demo;
 mod fuzz;
 mod generate_logs;
 mod nightly;
+mod perf_gate;
 mod project;
 mod scripts;
 mod tidy;
@@ -40,6 +41,8 @@ enum Command {
     RandomizeLayout,
     /// Feeds decoders and documents with whatever may break them (nightly, cargo-fuzz)
     Fuzz(fuzz::Arguments),
+    /// Compares the instructions that the benchmark's flows take with those that are committed
+    PerfGate(perf_gate::Arguments),
     /// Writes log events as JSON lines; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
 }
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),
         Command::RandomizeLayout => boundary::randomize_layout(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
     };
     match result {
