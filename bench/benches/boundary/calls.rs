@@ -35,8 +35,8 @@ impl Calls {
     /// What the functions work on.
     pub(crate) fn state(self) -> &'static mut Echo {
         // SAFETY: the type is that of `boundary-plugin/src/lib.rs`; below as well.
-        unsafe { self.function::<extern "C" fn() -> &'static mut Echo>("boundary_state") }
-        ()
+        let make: extern "C" fn() -> &'static mut Echo = unsafe { self.function("boundary_state") };
+        make()
     }
 
     pub(crate) fn call(self) -> Call {
@@ -60,8 +60,8 @@ impl Calls {
 
     pub(crate) fn raw(self) -> RawEchoBox {
         // SAFETY: as above.
-        unsafe { self.function::<extern "C" fn() -> RawEchoBox>("boundary_raw") }
-        ()
+        let make: extern "C" fn() -> RawEchoBox = unsafe { self.function("boundary_raw") };
+        make()
     }
 
     /// How many tasks that the operator `ask` spawned have ended.

@@ -7,7 +7,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 
 use crate::{
     calls::Calls,
-    echo::{DynEcho, Echo, Payloads},
+    echo::{DynEcho, Echo, Payloads, RawEchoBox},
     library,
     waiting::{poll_function, poll_future},
 };
@@ -47,8 +47,8 @@ fn rung<S>(
 }
 
 fn rungs(group: &mut BenchmarkGroup<'_, WallTime>, library: Calls, payloads: &Payloads<'_>) {
-    rung(group, "direct, not inlined", payloads, Echo::new(), direct);
-    let here: Box<dyn DynEcho> = Box::new(Echo::new());
+    rung(group, "direct, not inlined", payloads, Echo::default(), direct);
+    let here: Box<dyn DynEcho> = Box::new(Echo::default());
     rung(group, "Box<dyn>, same binary", payloads, here, |echo, payloads| echo.call(payloads));
     let there = library.boxed();
     rung(group, "Box<dyn>, library", payloads, there, |echo, payloads| echo.call(payloads));
@@ -57,7 +57,7 @@ fn rungs(group: &mut BenchmarkGroup<'_, WallTime>, library: Calls, payloads: &Pa
         call(echo, payloads)
     });
     let raw = || library.raw();
-    rung(group, "sabi_trait, bare", payloads, raw(), |echo, payloads| echo.bare(payloads));
+    rung(group, "sabi_trait, bare", payloads, raw(), RawEchoBox::bare);
     rung(group, "sabi_trait, result", payloads, raw(), |echo, payloads| {
         counted(echo.result(payloads).into_result())
     });

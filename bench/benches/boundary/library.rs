@@ -49,9 +49,9 @@ pub(crate) fn build(folder: &Path, package: &str, variant: &str, arguments: &[&s
     cargo.arg("--target-dir").arg(target).arg("--message-format=json-render-diagnostics");
     cargo.args(&arguments[1..]);
     let said = cargo.output().map_err(|error| error.to_string());
-    let said = said.and_then(|output| match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(output.status.to_string()),
+    let said = said.and_then(|output| {
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() { Ok(said) } else { Err(output.status.to_string()) }
     });
     let built = said.and_then(|said| {
         let lines = said.lines().filter_map(|line| serde_json::from_str(line).ok());

@@ -2,6 +2,7 @@
 //! cannot wait.
 
 use std::{
+    future::Future,
     hint::black_box,
     pin::Pin,
     task::{Context, Poll, Waker},

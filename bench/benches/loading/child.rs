@@ -8,7 +8,7 @@ use std::{
 
 use abi_stable::{
     StableAbi, abi_stability::abi_checking::check_layout_compatibility,
-    library::lib_header_from_path,
+    library::lib_header_from_path, std_types::RSlice,
 };
 use serde_json::json;
 use tremor_pdk::{Batch, Output, abi::module::PluginModuleRef};
@@ -77,7 +77,7 @@ fn libloading(file: &Path, record: &mut Record) {
         let library = Calls::open(file);
         (library, library.raw())
     });
-    let payloads = Payloads { bytes: (&[]).into(), size: 0, events: 1 };
+    let payloads = Payloads { bytes: RSlice::EMPTY, size: 0, events: 1 };
     let (call, state) = (library.call(), library.state());
     record.calls("nothing: the clock alone", || ());
     record.calls("C function", || {

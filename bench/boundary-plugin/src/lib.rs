@@ -1,9 +1,9 @@
 //! What the benchmarks of the boundary call, in a library of its own: the same work behind every kind
 //! of call there is, and a plugin in the manner of all plugins.
 
-mod asks;
-mod components;
-mod echo;
+pub mod asks;
+pub mod components;
+pub mod echo;
 // The product's own guard and slot, so that what is measured is what is shipped.
 #[path = "../../../tremor-pdk/src/ffi/guard.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -19,9 +19,11 @@ use abi_stable::{
     std_types::{RBox, RResult, RSlice, RVec},
 };
 use async_ffi::{BorrowingFfiFuture, FfiContext, FfiPoll};
-// Where `guard` looks for them.
 use tremor_pdk::abi::connector::{CallFuture, CallResult};
-use tremor_pdk::{Error, Result};
+
+// Where `guard` and its tests look for them.
+#[allow(unused_imports)]
+use tremor_pdk::{Error, ErrorKind, Result};
 
 use self::{
     asks::Ask,
@@ -34,7 +36,7 @@ use self::{
 /// What the functions below work on. It lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_state() -> &'static mut Echo {
-    Box::leak(Box::new(Echo::new()))
+    Box::leak(Box::new(Echo::default()))
 }
 
 /// A C function.
@@ -44,9 +46,11 @@ pub extern "C" fn boundary_call(echo: &mut Echo, payloads: &Payloads<'_>) -> u64
 }
 
 /// A C function that a panic may leave.
+///
+/// # Panics
+/// Where there is nothing to do: without something that may panic the compiler knows that nothing can.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn boundary_call_unwind(echo: &mut Echo, payloads: &Payloads<'_>) -> u64 {
-    // Without something that may panic the compiler knows that nothing can.
     assert!(payloads.events > 0, "a batch of nothing");
     echo.work(payloads)
 }
@@ -54,14 +58,14 @@ pub extern "C-unwind" fn boundary_call_unwind(echo: &mut Echo, payloads: &Payloa
 /// A trait object of Rust's: host and plugin are built by the same compiler, or this means nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_dyn(place: &mut Option<Box<dyn DynEcho>>) {
-    *place = Some(Box::new(Echo::new()));
+    *place = Some(Box::new(Echo::default()));
 }
 
-/// A trait object of abi_stable's.
+/// A trait object of `abi_stable`'s.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_raw() -> RawEchoBox {
     install_hook();
-    RawEcho_TO::from_ptr(RBox::new(Adapter { slot: Slot::new(), echo: Echo::new() }), TD_Opaque)
+    RawEcho_TO::from_ptr(RBox::new(Adapter { slot: Slot::new(), echo: Echo::default() }), TD_Opaque)
 }
 
 struct Adapter {
