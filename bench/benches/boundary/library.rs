@@ -6,16 +6,19 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 const PACKAGE: &str = "boundary-plugin";
 
-/// The library as the product builds its plugins.
+/// The library as the product builds its plugins: built once a process, so that there is one file, and
+/// one library of it, whoever opens it.
 ///
 /// # Panics
 /// Where it cannot be built; the message says by what command it is.
 pub(crate) fn unwinding() -> PathBuf {
-    build(&folder(), PACKAGE, "unwind", &["build"])
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| build(&folder(), PACKAGE, "unwind", &["build"])).clone()
 }
 
 /// The library as it is where a panic ends the process. The standard library in it still has its

@@ -57,6 +57,8 @@ impl Record {
     }
 
     fn add(&mut self, id: &str, ns: f64) {
+        // A ps is finer than any clock.
+        let ns = (ns * 1000.0).round() / 1000.0;
         self.samples.entry(id.to_owned()).or_default().push(ns);
     }
 
