@@ -62,8 +62,9 @@ pub(crate) fn build(folder: &Path, package: &str, variant: &str, arguments: &[&s
         files.next_back().ok_or_else(|| "cargo names none".to_owned())
     });
     let built = built.unwrap_or_else(|why| {
-        let folder = folder.display();
-        panic!("no library of `{package}` ({why}): in {folder}, repair what {cargo:?} says")
+        panic!(
+            "no library of `{package}` ({why}); this builds it, or says what is wrong: {cargo:?}"
+        )
     });
     let folder = target.join("boundary").join(profile).join(variant);
     let aside = folder.join(built.file_name().unwrap_or_default());
