@@ -4,7 +4,7 @@ use std::path::Path;
 
 use libloading::Library;
 
-use crate::echo::{DynEcho, Echo, Payloads, RawEchoBox};
+use crate::echo::{DynEcho, Echo, LARGEST, Payloads, RawEchoBox};
 
 /// A C function.
 pub(crate) type Call = extern "C" fn(&mut Echo, &Payloads<'_>) -> u64;
@@ -58,10 +58,16 @@ impl Calls {
         place.expect("it was made")
     }
 
+    /// With room for the largest call.
     pub(crate) fn raw(self) -> RawEchoBox {
+        self.raw_with_room(LARGEST)
+    }
+
+    /// With room for a call with so many bytes.
+    pub(crate) fn raw_with_room(self, room: usize) -> RawEchoBox {
         // SAFETY: as above.
-        let make: extern "C" fn() -> RawEchoBox = unsafe { self.function("boundary_raw") };
-        make()
+        let make: extern "C" fn(usize) -> RawEchoBox = unsafe { self.function("boundary_raw") };
+        make(room)
     }
 
     /// How many tasks that the operator `ask` spawned have ended.

@@ -7,7 +7,7 @@ use criterion::{BenchmarkGroup, Criterion, Throughput, measurement::WallTime};
 
 use crate::{
     calls::Calls,
-    echo::{DynEcho, Echo, Payloads, RawEchoBox},
+    echo::{DynEcho, Echo, LARGEST, Payloads, RawEchoBox},
     library,
     waiting::{poll_function, poll_future},
 };
@@ -47,8 +47,9 @@ fn rung<S>(
 }
 
 fn rungs(group: &mut BenchmarkGroup<'_, WallTime>, library: Calls, payloads: &Payloads<'_>) {
-    rung(group, "direct, not inlined", payloads, Echo::default(), direct);
-    let here: Box<dyn DynEcho> = Box::new(Echo::default());
+    rung(group, "nothing: the loop alone", payloads, Echo::new(0), |_, payloads| payloads.events);
+    rung(group, "direct, not inlined", payloads, Echo::new(LARGEST), direct);
+    let here: Box<dyn DynEcho> = Box::new(Echo::new(LARGEST));
     rung(group, "Box<dyn>, same binary", payloads, here, |echo, payloads| echo.call(payloads));
     let there = library.boxed();
     rung(group, "Box<dyn>, library", payloads, there, |echo, payloads| echo.call(payloads));

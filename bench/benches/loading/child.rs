@@ -77,7 +77,7 @@ impl Record {
 fn libloading(file: &Path, record: &mut Record) {
     let (library, mut raw) = record.step("libloading: open, find, make", || {
         let library = Calls::open(file);
-        (library, library.raw())
+        (library, library.raw_with_room(64))
     });
     let payloads = Payloads { bytes: RSlice::EMPTY, size: 0, events: 1 };
     let (call, state) = (library.call(), library.state());

@@ -35,16 +35,20 @@ pub struct Payloads<'a> {
 /// What does the work.
 pub struct Echo {
     output: Vec<u8>,
-}
-
-impl Default for Echo {
-    /// With room for the largest call.
-    fn default() -> Self {
-        Self { output: vec![0; LARGEST] }
-    }
+    /// Where in it to start.
+    start: usize,
 }
 
 impl Echo {
+    /// With room for a call with so many bytes. The room starts at a boundary of a page, or of a cache
+    /// line where it is smaller: copying depends on that more than on anything that is measured.
+    pub fn new(room: usize) -> Self {
+        let align = room.next_power_of_two().clamp(64, 4096);
+        let output = vec![0; room + align];
+        let start = output.as_ptr().align_offset(align);
+        Self { output, start }
+    }
+
     /// Copies every payload, and says how many there were. Of empty ones there is nothing to copy, so
     /// that a call with them is a call and nothing else.
     // A call within the call would be measured as well.
@@ -52,7 +56,7 @@ impl Echo {
     #[inline(always)]
     pub fn work(&mut self, payloads: &Payloads<'_>) -> u64 {
         if payloads.size > 0 {
-            let to = self.output.chunks_exact_mut(payloads.size);
+            let to = self.output[self.start..].chunks_exact_mut(payloads.size);
             let from = payloads.bytes.as_slice().chunks_exact(payloads.size);
             to.zip(from).for_each(|(to, from)| to.copy_from_slice(from));
         }

@@ -28,7 +28,7 @@ use tremor_pdk::{Error, ErrorKind, Result};
 use self::{
     asks::Ask,
     components::{Count, Take},
-    echo::{DynEcho, Echo, Payloads, RawEcho, RawEcho_TO, RawEchoBox},
+    echo::{DynEcho, Echo, LARGEST, Payloads, RawEcho, RawEcho_TO, RawEchoBox},
     guard::{Guarded, guard, install_hook},
     slot::Slot,
 };
@@ -36,7 +36,7 @@ use self::{
 /// What the functions below work on. It lives as long as the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_state() -> &'static mut Echo {
-    Box::leak(Box::new(Echo::default()))
+    Box::leak(Box::new(Echo::new(LARGEST)))
 }
 
 /// A C function.
@@ -58,14 +58,14 @@ pub extern "C-unwind" fn boundary_call_unwind(echo: &mut Echo, payloads: &Payloa
 /// A trait object of Rust's: host and plugin are built by the same compiler, or this means nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn boundary_dyn(place: &mut Option<Box<dyn DynEcho>>) {
-    *place = Some(Box::new(Echo::default()));
+    *place = Some(Box::new(Echo::new(LARGEST)));
 }
 
-/// A trait object of `abi_stable`'s.
+/// A trait object of `abi_stable`'s, with room for so many bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn boundary_raw() -> RawEchoBox {
+pub extern "C" fn boundary_raw(room: usize) -> RawEchoBox {
     install_hook();
-    RawEcho_TO::from_ptr(RBox::new(Adapter { slot: Slot::new(), echo: Echo::default() }), TD_Opaque)
+    RawEcho_TO::from_ptr(RBox::new(Adapter { slot: Slot::new(), echo: Echo::new(room) }), TD_Opaque)
 }
 
 struct Adapter {
