@@ -41,6 +41,7 @@ fn rung<S>(
     mut subject: S,
     call: impl Fn(&mut S, &Payloads<'_>) -> u64,
 ) {
+    assert_eq!(call(&mut subject, payloads), payloads.events, "{name} does all of the work");
     group.bench_function(name, |bencher| {
         bencher.iter(|| call(black_box(&mut subject), black_box(payloads)));
     });

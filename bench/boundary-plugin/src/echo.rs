@@ -49,18 +49,21 @@ impl Echo {
         Self { output, start }
     }
 
-    /// Copies every payload, and says how many there were. Of empty ones there is nothing to copy, so
-    /// that a call with them is a call and nothing else.
+    /// Copies every payload there is room for, and says how many. Of empty ones there is nothing to
+    /// copy, so that a call with them is a call and nothing else.
     // A call within the call would be measured as well.
     #[allow(clippy::inline_always)]
     #[inline(always)]
     pub fn work(&mut self, payloads: &Payloads<'_>) -> u64 {
-        if payloads.size > 0 {
-            let to = self.output[self.start..].chunks_exact_mut(payloads.size);
-            let from = payloads.bytes.as_slice().chunks_exact(payloads.size);
-            to.zip(from).for_each(|(to, from)| to.copy_from_slice(from));
+        if payloads.size == 0 {
+            return payloads.events;
         }
-        payloads.events
+        let to = self.output[self.start..].chunks_exact_mut(payloads.size);
+        let from = payloads.bytes.as_slice().chunks_exact(payloads.size);
+        to.zip(from).fold(0, |copied, (to, from)| {
+            to.copy_from_slice(from);
+            copied + 1
+        })
     }
 
     /// The same, once it was pending so many times.

@@ -72,7 +72,8 @@ fn echo(criterion: &mut Criterion) {
         for events in [1, 256] {
             let bytes = payload.repeat(events);
             let batch = Payloads { bytes: bytes.as_slice().into(), size, events: events as u64 };
-            group.throughput(Throughput::Elements(events as u64));
+            group.throughput(Throughput::Elements(batch.events));
+            assert_eq!(raw.guarded(&batch).into_result().expect("no panic"), batch.events);
             let name = format!("ours, guarded call, copied into a buffer, batch of {events}");
             group.bench_function(name, |bencher| {
                 bencher.iter(|| raw.guarded(black_box(&batch)).is_ok());
