@@ -28,7 +28,10 @@ const ALLOWED: &[Allowed] = &[
         path: "bench/boundary-plugin/src/",
         why: "symbols that are found by their names, and a call's future in a slot",
     },
-    Allowed { path: "bench/peers/benches/", why: "buffers that another crate gives without bounds" },
+    Allowed {
+        path: "bench/peers/benches/",
+        why: "buffers that another crate gives without bounds",
+    },
     Allowed {
         path: "runtime/src/codec/json/",
         why: "strings in blocks of the widest registers, and the tape's text as offsets",
