@@ -43,7 +43,7 @@ pub(crate) fn queue(criterion: &mut Criterion) {
 
 /// A batch that is taken out as soon as it is in.
 async fn in_and_out(batches: u64, events: usize) -> Duration {
-    let (sender, mut receiver) = hand_over::queue();
+    let (mut sender, mut receiver) = hand_over::queue();
     let mut travelling = batch(&Pool::new(1), events);
     let start = Instant::now();
     for _ in 0..batches {
@@ -56,7 +56,7 @@ async fn in_and_out(batches: u64, events: usize) -> Duration {
 /// So many batches as fast as they are taken, with what it takes to fill them and to give them back.
 async fn stream(batches: u64, events: usize) -> Duration {
     let pool = Pool::new(64);
-    let (sender, mut receiver) = hand_over::queue();
+    let (mut sender, mut receiver) = hand_over::queue();
     let start = Instant::now();
     let source = executor::spawn("source", async move {
         for _ in 0..batches {
@@ -75,12 +75,12 @@ async fn stream(batches: u64, events: usize) -> Duration {
 
 /// One batch that goes to another task and back: each way wakes a task that waits.
 async fn there_and_back(batches: u64, events: usize) -> Duration {
-    async fn pass_on(mut from: Receiver, to: Sender) {
+    async fn pass_on(mut from: Receiver, mut to: Sender) {
         while let Some(batch) = from.receive().await {
             to.send(batch).await;
         }
     }
-    let (there, other) = hand_over::queue();
+    let (mut there, other) = hand_over::queue();
     let (back, mut returned) = hand_over::queue();
     let echo = executor::spawn("echo", pass_on(other, back));
     let task = executor::spawn("starter", async move {

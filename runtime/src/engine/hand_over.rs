@@ -23,7 +23,7 @@ pub fn queue() -> (Sender, Receiver) {
 
 impl Sender {
     /// Waits for room and puts the batch in; `false` where nobody receives any more.
-    pub async fn send(&self, batch: Batch) -> bool {
+    pub async fn send(&mut self, batch: Batch) -> bool {
         self.0.send(InFlight { batch, token: Token::untracked() }).await.is_none()
     }
 }
