@@ -21,6 +21,8 @@ mod connector;
 mod control;
 mod dead_letter;
 mod delivery;
+#[doc(hidden)]
+pub mod hand_over;
 mod pace;
 mod pipeline;
 mod queue;

@@ -20,6 +20,7 @@ const HOMES: [Home; 2] = [
             "runtime/src/plugin/",
             // Benches measure its types against others.
             "bench/benches/",
+            "bench/boundary-plugin/src/",
         ],
     },
     Home {

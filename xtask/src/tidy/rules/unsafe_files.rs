@@ -17,6 +17,22 @@ const ALLOWED: &[Allowed] = &[
         why: "an experiment with allocators, and a plugin without the checks of the runtime",
     },
     Allowed {
+        path: "bench/benches/boundary/",
+        why: "functions of a library that are called without the runtime",
+    },
+    Allowed {
+        path: "bench/benches/loading/",
+        why: "a library that is loaded without the runtime, step by step",
+    },
+    Allowed {
+        path: "bench/boundary-plugin/src/",
+        why: "symbols that are found by their names, and a call's future in a slot",
+    },
+    Allowed {
+        path: "bench/peers/benches/",
+        why: "buffers that another crate gives without bounds",
+    },
+    Allowed {
         path: "runtime/src/codec/json/",
         why: "strings in blocks of the widest registers, and the tape's text as offsets",
     },

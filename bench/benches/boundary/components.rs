@@ -1,0 +1,77 @@
+//! The whole way through the product: an operator and a sink, called as a flow calls them, loaded from
+//! a library and linked statically.
+
+use std::{
+    hint::black_box,
+    task::{Context, Poll, Waker},
+};
+
+use criterion::{Criterion, Throughput};
+use serde_json::json;
+use tremor_pdk::{Batch, Operator, Output, SinkDriver, dynamic::DynSink};
+use tremor_runtime::{
+    executor,
+    plugin::{ConnectorFactory, Library, Policy},
+};
+
+use crate::{
+    counted::{Count, Take},
+    host, library,
+};
+
+const BATCHES: [usize; 3] = [1, 16, 256];
+const PAYLOAD: [u8; 64] = [b'x'; 64];
+
+fn batch(events: usize) -> Batch {
+    let mut batch = Batch::new();
+    (0..events).for_each(|_| batch.push_message(0, &PAYLOAD));
+    batch
+}
+
+/// The sink of the library, loaded as the runtime loads it.
+fn sink(path: &std::path::Path) -> Box<dyn DynSink> {
+    let library = Library::inspect(path).expect("a plugin");
+    let factory = ConnectorFactory::load(&library, "take", Policy::default());
+    let connector = factory.expect("its connector").create("boundary", &json!({}), host::context());
+    let mut connector = connector.expect("a good configuration");
+    executor::block_on(connector.create_sink()).expect("it makes one").expect("it has one")
+}
+
+pub(crate) fn components(criterion: &mut Criterion) {
+    let path = library::unwinding();
+    let operators: [(_, Box<dyn Operator>); 2] = [
+        ("operator, linked", Box::new(Count::default())),
+        ("operator, loaded", host::operator(&path, "count", &json!({}))),
+    ];
+    let sinks: [(_, Box<dyn DynSink>); 2] = [
+        ("sink, linked", Box::new(SinkDriver::new(Take::default()))),
+        ("sink, loaded", sink(&path)),
+    ];
+    let (mut operators, mut sinks) = (operators, sinks);
+    for events in BATCHES {
+        let mut group = criterion.benchmark_group(format!("components, batch of {events}"));
+        group.throughput(Throughput::Elements(events as u64));
+        let (mut batch, mut output) = (batch(events), Output::new());
+        for (name, operator) in &mut operators {
+            group.bench_function(*name, |bencher| {
+                bencher.iter(|| {
+                    let operator = black_box(&mut *operator);
+                    operator.process(black_box(&mut batch), &mut output).expect("it does not fail");
+                });
+            });
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        for (name, sink) in &mut sinks {
+            group.bench_function(*name, |bencher| {
+                bencher.iter(|| {
+                    let sink = black_box(&mut *sink);
+                    match sink.poll_deliver(&mut context, black_box(&mut batch)) {
+                        Poll::Ready(delivery) => delivery.expect("it does not fail"),
+                        Poll::Pending => panic!("it waits for nothing"),
+                    }
+                });
+            });
+        }
+        group.finish();
+    }
+}

@@ -1,0 +1,84 @@
+//! What it costs a plugin to ask its host for something. The host's side is the runtime's own.
+
+use std::{
+    io,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use criterion::{Criterion, Throughput};
+use serde_json::json;
+use tremor_pdk::{Batch, Operator, Output};
+use tremor_runtime::plugin::{ComponentFactory, HostContext, HostServices, Library, Policy};
+
+use crate::{calls::Calls, library};
+
+/// Asked so often in each call of the operator, so that the call itself counts for little.
+const TIMES: u64 = 100;
+
+/// Services that nobody asks for here.
+pub(crate) struct NoServices;
+
+impl HostServices for NoServices {
+    fn connection_lost(&self) {}
+    fn request_stop(&self, _graceful: bool, _reason: &str) {}
+}
+
+pub(crate) fn context() -> Arc<HostContext> {
+    HostContext::new("boundary", ".", NoServices)
+}
+
+/// An operator of the library, loaded as the runtime loads it.
+pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> Box<dyn Operator> {
+    let library = Library::inspect(path).expect("a plugin");
+    let factory = ComponentFactory::load(&library, "operator", name, Policy::default());
+    let made = factory.expect("its operator").operator("boundary", config, context());
+    made.expect("a good configuration")
+}
+
+pub(crate) fn host(criterion: &mut Criterion) {
+    // As the runtime has it, but for where lines go to.
+    let logs = tracing_subscriber::fmt().with_env_filter("info").with_target(false);
+    logs.with_ansi(false).with_writer(io::sink).init();
+    let path = library::unwinding();
+    let mut group = criterion.benchmark_group("host calls");
+    group.throughput(Throughput::Elements(TIMES));
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    for (subject, name) in [
+        ("nothing", "none: the loop alone"),
+        ("filtered", "log, filtered"),
+        ("logged", "log, written to nowhere"),
+        ("counter", "metric, counter"),
+        ("clock", "clock"),
+    ] {
+        let mut ask = operator(&path, "ask", &json!({ "subject": subject, "times": TIMES }));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| ask.process(&mut batch, &mut output).expect("it does not fail"));
+        });
+    }
+    let ended = Calls::open(&path).tasks_ended();
+    let mut ask = operator(&path, "ask", &json!({ "subject": "spawn", "times": TIMES }));
+    let mut spawn = |calls: u64, until_ended: bool| {
+        let mut took = Duration::ZERO;
+        for _ in 0..calls {
+            let all = ended() + TIMES;
+            let start = Instant::now();
+            ask.process(&mut batch, &mut output).expect("it does not fail");
+            let spawned = start.elapsed();
+            while ended() < all {
+                thread::yield_now();
+            }
+            took += if until_ended { start.elapsed() } else { spawned };
+        }
+        took
+    };
+    group.bench_function("spawn, until all are spawned", |bencher| {
+        bencher.iter_custom(|calls| spawn(calls, false));
+    });
+    group.bench_function("spawn, until all have ended", |bencher| {
+        bencher.iter_custom(|calls| spawn(calls, true));
+    });
+    group.finish();
+}

@@ -1,0 +1,98 @@
+//! The queue between two tasks: what it adds to an event, by how many travel together.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use tremor_abi::batch::{Batch, Pool};
+use tremor_runtime::{
+    engine::hand_over::{self, Receiver, Sender},
+    executor,
+};
+
+const BATCHES: [usize; 5] = [1, 16, 64, 256, 1024];
+
+/// A batch as a source makes it, of payloads as small as they get: they are written here, once.
+fn batch(pool: &Pool, events: usize) -> Batch {
+    let mut batch = Batch::from_pool(pool);
+    (0..events).for_each(|_| batch.push_message(0, b"x"));
+    batch
+}
+
+pub(crate) fn queue(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("queue");
+    for events in BATCHES {
+        group.throughput(Throughput::Elements(events as u64));
+        group.bench_function(BenchmarkId::new("in and out, one task", events), |bencher| {
+            bencher.iter_custom(|batches| executor::block_on(in_and_out(batches, events)));
+        });
+        group.bench_function(BenchmarkId::new("in one task, out in another", events), |bencher| {
+            bencher.iter_custom(|batches| executor::block_on(stream(batches, events)));
+        });
+        group.bench_function(
+            BenchmarkId::new("there and back, one at a time", events),
+            |bencher| {
+                bencher.iter_custom(|batches| executor::block_on(there_and_back(batches, events)));
+            },
+        );
+    }
+    group.finish();
+}
+
+/// A batch that is taken out as soon as it is in.
+async fn in_and_out(batches: u64, events: usize) -> Duration {
+    let (mut sender, mut receiver) = hand_over::queue();
+    let mut travelling = batch(&Pool::new(1), events);
+    let start = Instant::now();
+    for _ in 0..batches {
+        sender.send(travelling).await;
+        travelling = receiver.receive().await.expect("it has just been sent");
+    }
+    start.elapsed()
+}
+
+/// So many batches as fast as they are taken, with what it takes to fill them and to give them back.
+async fn stream(batches: u64, events: usize) -> Duration {
+    let pool = Pool::new(64);
+    let (mut sender, mut receiver) = hand_over::queue();
+    let start = Instant::now();
+    let source = executor::spawn("source", async move {
+        for _ in 0..batches {
+            sender.send(batch(&pool, events)).await;
+        }
+    });
+    let sink = executor::spawn("sink", async move {
+        while let Some(batch) = receiver.receive().await {
+            black_box(batch);
+        }
+    });
+    source.await;
+    sink.await;
+    start.elapsed()
+}
+
+/// One batch that goes to another task and back: each way wakes a task that waits.
+async fn there_and_back(batches: u64, events: usize) -> Duration {
+    async fn pass_on(mut from: Receiver, mut to: Sender) {
+        while let Some(batch) = from.receive().await {
+            to.send(batch).await;
+        }
+    }
+    let (mut there, other) = hand_over::queue();
+    let (back, mut returned) = hand_over::queue();
+    let echo = executor::spawn("echo", pass_on(other, back));
+    let task = executor::spawn("starter", async move {
+        let mut travelling = batch(&Pool::new(1), events);
+        let start = Instant::now();
+        for _ in 0..batches {
+            there.send(travelling).await;
+            travelling = returned.receive().await.expect("it comes back");
+        }
+        start.elapsed()
+    });
+    let took = task.await;
+    echo.await;
+    took
+}

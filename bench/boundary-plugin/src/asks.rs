@@ -1,0 +1,80 @@
+//! An operator that asks its host for the same thing again and again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tremor_pdk::{Counter, info, prelude::*, trace};
+
+/// How many tasks that were spawned have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// How many tasks that were spawned have ended, since the library was loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn boundary_tasks_ended() -> u64 {
+    ENDED.load(Ordering::Acquire)
+}
+
+/// What to ask for.
+#[derive(Clone, Copy, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
+#[schemars(crate = "tremor_pdk::schemars")]
+enum Subject {
+    /// Nothing: what the loop and the call of the operator take.
+    Nothing,
+    /// A line that is logged.
+    Logged,
+    /// A line that is not, because of its level.
+    Filtered,
+    /// One more on a counter.
+    Counter,
+    /// The time.
+    Clock,
+    /// A task with nothing to do.
+    Spawn,
+}
+
+/// What to ask for, and how often in each call.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Config {
+    subject: Subject,
+    times: u64,
+}
+
+/// The operator.
+pub struct Ask {
+    config: Config,
+    host: Host,
+    counter: Counter,
+    last: u64,
+}
+
+impl Operator for Ask {
+    fn process(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        let (host, counter) = (&self.host, &self.counter);
+        for time in 0..self.config.times {
+            match self.config.subject {
+                Subject::Nothing => {}
+                Subject::Logged => info!(host, "connected for the {time}th time"),
+                Subject::Filtered => trace!(host, "connected for the {time}th time"),
+                Subject::Counter => counter.add(1),
+                Subject::Clock => self.last = host.now_ns(),
+                Subject::Spawn => host.spawn("nothing", async {
+                    ENDED.fetch_add(1, Ordering::Release);
+                }),
+            }
+            std::hint::black_box(&mut self.last);
+        }
+        Ok(())
+    }
+}
+
+impl OperatorPlugin for Ask {
+    const NAME: &'static str = "ask";
+    type Config = Config;
+
+    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
+        let counter = host.counter("asked", "how often something was counted");
+        Ok(Self { config, host, counter, last: 0 })
+    }
+}

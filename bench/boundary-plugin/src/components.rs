@@ -1,0 +1,65 @@
+//! A plugin in the manner of all plugins, which looks at every event and does nothing else: compiled
+//! into the plugin, and once more into the benchmarks for the other side.
+
+use tremor_pdk::prelude::*;
+
+/// No configuration.
+#[derive(Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub struct Nothing {}
+
+/// Bytes of all raw events.
+fn bytes(batch: &Batch) -> usize {
+    batch.events().iter().filter_map(|event| batch.raw(event)).map(<[u8]>::len).sum()
+}
+
+/// An operator that adds up bytes.
+#[derive(Default)]
+pub struct Count {
+    bytes: usize,
+}
+
+impl Operator for Count {
+    fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        self.bytes += bytes(batch);
+        Ok(())
+    }
+}
+
+impl OperatorPlugin for Count {
+    const NAME: &'static str = "count";
+    type Config = Nothing;
+
+    fn new(_id: &str, _config: Nothing, _host: Host) -> Result<Self> {
+        Ok(Self::default())
+    }
+}
+
+/// A connector and its sink, which adds up bytes.
+#[derive(Default)]
+pub struct Take {
+    bytes: usize,
+}
+
+impl Connector for Take {
+    const NAME: &'static str = "take";
+    type Config = Nothing;
+    type Source = NoSource;
+    type Sink = Self;
+
+    fn new(_id: &str, _config: Nothing, _host: Host) -> Result<Self> {
+        Ok(Self::default())
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Self>> {
+        Ok(Some(Self::default()))
+    }
+}
+
+impl Sink for Take {
+    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        self.bytes += bytes(batch);
+        Ok(Delivery::done())
+    }
+}
