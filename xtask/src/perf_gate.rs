@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn more_than_two_per_cent_more_is_worse_and_less_is_said() {
         let before = figures(&[("a", 1_000.0), ("b", 1_000.0), ("c", 1_000.0)]);
-        let now = figures(&[("a", 1_020.0), ("b", 1_021.0), ("c", 900.0), ("new", 1.0)]);
+        let now = figures(&[("a", 1_019.0), ("b", 1_021.0), ("c", 900.0), ("new", 1.0)]);
         let (table, worse) = compare(&before, &now);
         assert_eq!(worse, ["b", "new"]);
         assert!(table.contains("+2.10 %  WORSE") && table.contains("-10.00 %  better"), "{table}");
