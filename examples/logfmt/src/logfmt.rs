@@ -79,7 +79,7 @@ impl Codec for Logfmt {
             if position > 0 {
                 message.push(b' ');
             }
-            message.extend_from_slice(key.as_bytes());
+            message.extend_from_copy_slice(key.as_bytes());
             match value.shape() {
                 Shape::Bool(true) => {}
                 Shape::String(text) => {
@@ -89,7 +89,7 @@ impl Codec for Logfmt {
                 Shape::Array(_) | Shape::Object(_) | Shape::Bytes(_) => {
                     return Err(Error::bad_data(format!("logfmt cannot hold `{key}`: {value}")));
                 }
-                _ => message.extend_from_slice(format!("={value}").as_bytes()),
+                _ => message.extend_from_copy_slice(format!("={value}").as_bytes()),
             }
         }
         Ok(())
@@ -115,8 +115,8 @@ impl Logfmt {
 fn push_text(text: &str, message: &mut ByteBuffer) {
     let is_plain = !text.is_empty() && !text.contains(['=', ' ', '"', '\\']);
     if is_plain {
-        return message.extend_from_slice(text.as_bytes());
+        return message.extend_from_copy_slice(text.as_bytes());
     }
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
-    message.extend_from_slice(format!("\"{escaped}\"").as_bytes());
+    message.extend_from_copy_slice(format!("\"{escaped}\"").as_bytes());
 }

@@ -136,7 +136,7 @@ impl Codec for Text {
         let text = value.as_str().ok_or_else(|| Error::bad_data("not text"))?;
         // What the encoder is told is one letter longer, for the decoder to let it pass.
         obey(text.strip_prefix('>'))?;
-        message.extend_from_slice(text.as_bytes());
+        message.extend_from_copy_slice(text.as_bytes());
         Ok(())
     }
 }
