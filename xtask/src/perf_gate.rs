@@ -36,7 +36,7 @@ const FLOWS: [&str; 6] = [
 /// Events of the file that is replayed.
 const EVENTS: u64 = 500;
 /// How often the file is replayed in the two runs.
-const REPLAYS: (u64, u64) = (2, 10);
+const REPLAYS: (u64, u64) = (2, 42);
 /// Events a pull.
 const PULL: u64 = 50;
 /// What a flow may take more than before, in per cent.
