@@ -18,9 +18,9 @@ use tremor_runtime::{
 /// How long a flow may drain.
 const DRAIN: Duration = Duration::from_secs(10);
 /// Events of a flow that ends by itself.
-const EVENTS: u64 = 100;
+const EVENTS: usize = 100;
 /// Events, in batches of which each makes an operator panic.
-const PANICS: u64 = 20_000;
+const PANICS: usize = 20_000;
 
 /// What a cycle does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -80,8 +80,7 @@ impl Soak {
     pub(crate) fn new(plugins: &Path, tremor: &Path) -> Result<Self, String> {
         let wrong = |error| format!("no folder for flow files: {error}");
         let folder = TempDir::new().map_err(wrong)?;
-        let lines = |word: &str, count: u64| (0..count).map(|_| format!("{word}\n")).collect();
-        let (words, panics): (String, String) = (lines("word", EVENTS), lines("panic", PANICS));
+        let (words, panics) = ("word\n".repeat(EVENTS), "panic\n".repeat(PANICS));
         for (name, contents) in [
             ("ends", ENDS),
             ("stops", STOPS),
@@ -105,8 +104,8 @@ impl Soak {
         match scenario {
             Scenario::Load => {
                 let ended = self.flow("ends", &Stopper::default())?;
-                let counts = ended.counts;
-                let arrived = counts.events_in == EVENTS && counts.events_out == EVENTS;
+                let arrived = ended.counts.events_in == EVENTS as u64
+                    && ended.counts.events_out == EVENTS as u64;
                 expect(arrived && ended.failure.is_none(), &ended)?;
                 let stopper = Stopper::default();
                 stopper.drain();
@@ -121,7 +120,8 @@ impl Soak {
                 }
                 let report = self.flow("operator", &Stopper::default())?;
                 let counts = report.counts;
-                expect(counts.events_in == PANICS && counts.failed == PANICS, &report)
+                let all = PANICS as u64;
+                expect(counts.events_in == all && counts.failed == all, &report)
             }
         }
     }
@@ -134,7 +134,7 @@ impl Soak {
         if let Some(problem) = problems.first() {
             return Err(problem.to_string());
         }
-        let flow = flow::load(&self.folder.path().join(name)).map_err(|error| error.to_string())?;
+        let flow = flow::load(self.folder.path().join(name)).map_err(|error| error.to_string())?;
         components.check(&flow).map_err(|error| error.to_string())?;
         let reports = run(&[(&flow, &components)], stopper, DRAIN);
         let mut reports = reports.map_err(|error| error.to_string())?;

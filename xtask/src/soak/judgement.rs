@@ -57,14 +57,16 @@ fn memory(rows: &[Row]) -> Line {
     let warm: Vec<_> = rows.iter().filter(|row| row.cycle > cycles * WARM_UP).collect();
     let growth = slope(&warm);
     let (from, to) = (mebibytes(warm.first()), mebibytes(warm.last()));
-    let mut found = format!(
-        "{from:.2} MiB behind the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
-         {GROWTH} allowed"
-    );
     let enough = warm.len() >= LEAST_CYCLES;
-    if !enough {
-        found += &format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len());
-    }
+    let reserve = if enough {
+        String::new()
+    } else {
+        format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len())
+    };
+    let found = format!(
+        "{from:.2} MiB behind the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
+         {GROWTH} allowed{reserve}"
+    );
     Line { what: "memory", found, holds: enough.then_some(growth <= GROWTH) }
 }
 
@@ -91,11 +93,7 @@ impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  cycles       {} in {:.0} s", self.cycles, self.elapsed_s)?;
         self.lines.iter().try_for_each(|Line { what, found, holds }| {
-            let verdict = match holds {
-                Some(true) => "",
-                Some(false) => "; BROKEN",
-                None => "",
-            };
+            let verdict = if *holds == Some(false) { "; BROKEN" } else { "" };
             writeln!(f, "  {what:12} {found}{verdict}")
         })
     }
@@ -126,7 +124,7 @@ mod tests {
             (
                 "a descriptor for a while",
                 |cycle, row| {
-                    row.descriptors += f64::from(cycle == 300.0);
+                    row.descriptors += f64::from((299.5..300.5).contains(&cycle));
                 },
                 0,
             ),

@@ -6,6 +6,7 @@ mod judgement;
 mod plot;
 mod table;
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let table = soak(scenario, &built, arguments, &output)?;
         let judgement = Judgement::of(&table);
         broken += judgement.broken();
-        summary += &format!("\n{scenario}\n{judgement}");
+        write!(summary, "\n{scenario}\n{judgement}")?;
         tables.push((scenario, table));
     }
     print(&summary);
@@ -70,13 +71,11 @@ fn soak(scenario: &str, built: &Built, arguments: &Arguments, output: &Path) -> 
     let mut command = Command::new(&built.soak);
     command.arg(scenario).arg("--plugins").arg(&built.plugins);
     command.arg("--tremor").arg(&built.tremor).arg("--csv").arg(&csv);
-    match arguments.cycles {
-        Some(cycles) => command.arg("--cycles").arg(cycles.to_string()),
-        None => {
-            let seconds = arguments.minutes * 60 / SCENARIOS.len() as u64;
-            command.arg("--seconds").arg(seconds.to_string())
-        }
+    let (limit, value) = match arguments.cycles {
+        Some(cycles) => ("--cycles", cycles),
+        None => ("--seconds", arguments.minutes * 60 / SCENARIOS.len() as u64),
     };
+    command.arg(limit).arg(value.to_string());
     let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     eprintln!("==> {scenario}");
     // Every panic of a plugin prints a line.
