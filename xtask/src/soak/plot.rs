@@ -13,6 +13,8 @@ const SIZE: (u32, u32) = (960, 900);
 const FONT: &str = "sans-serif";
 /// Told apart by those who see few colours, too: after M. Okabe and K. Ito, Color Universal Design.
 const COLORS: [RGBColor; 2] = [RGBColor(0, 96, 160), RGBColor(200, 82, 0)];
+/// Of lines: the one below shows on both sides of the one above.
+const WIDTHS: [u32; 2] = [6, 2];
 const GRID: RGBColor = RGBColor(223, 228, 233);
 
 /// A panel's title, and what it shows of a row.
@@ -58,14 +60,12 @@ fn draw_panel(
     let mut mesh = chart.configure_mesh();
     mesh.light_line_style(TRANSPARENT).bold_line_style(GRID).x_desc("minutes").y_labels(6);
     mesh.label_style((FONT, 15)).axis_desc_style((FONT, 15)).draw().map_err(failed)?;
-    for ((name, table), color) in tables.iter().zip(COLORS) {
+    for ((name, table), (color, width)) in tables.iter().zip(COLORS.into_iter().zip(WIDTHS)) {
         let points = table.rows.iter().map(|row| (self::minutes(row), value(row)));
-        let line = LineSeries::new(points, color.stroke_width(2));
-        chart
-            .draw_series(line)
-            .map_err(failed)?
-            .label(*name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color.stroke_width(3)));
+        let line = LineSeries::new(points, color.stroke_width(width));
+        chart.draw_series(line).map_err(failed)?.label(*name).legend(move |(x, y)| {
+            PathElement::new([(x, y), (x + 20, y)], color.stroke_width(width))
+        });
     }
     let mut labels = chart.configure_series_labels();
     labels.position(SeriesLabelPosition::LowerRight).label_font((FONT, 15));
