@@ -221,8 +221,12 @@ fn latencies_are_exact_to_three_figures() {
     let header: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(header, ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]);
     let rows = text.lines().skip(2).take_while(|line| !line.starts_with('#'));
-    let last: Vec<_> = rows.last().unwrap().split_whitespace().collect();
+    let rows: Vec<Vec<_>> = rows.map(|row| row.split_whitespace().collect()).collect();
+    let (last, rows) = rows.split_last().unwrap();
     assert_eq!(last[1..], ["1.000000000000", "100"]);
+    // The plotter takes rows of four numbers, the first and the last of which it draws.
+    let four = |row: &Vec<&str>| row.len() == 4 && row.iter().all(|it| it.parse::<f64>().is_ok());
+    assert!(!rows.is_empty() && rows.iter().all(four), "{text}");
     assert!(text.contains("Total count    =          100]"), "{text}");
     let (_, log) = host.log().pop().unwrap();
     assert!(log.starts_with("100 events in 3600.000 s"), "{log}");

@@ -7,9 +7,10 @@ use super::table::{Row, Table};
 /// The part of the cycles, from the first, in which memory may still find its level.
 const WARM_UP: f64 = 0.25;
 /// Fewer cycles behind the warm-up say nothing of memory: it comes in pages.
-const LEAST_CYCLES: usize = 100;
-/// How much resident memory may grow with each cycle behind the warm-up, in bytes.
-const GROWTH: f64 = 2_048.0;
+const LEAST_CYCLES: usize = 250;
+/// How much resident memory may grow with each cycle behind the warm-up, in bytes. Not nothing: for
+/// some hundred cycles the allocator still finds its level, see `docs/benchmarks/soak.md`.
+const GROWTH: f64 = 1_024.0;
 /// How many threads the pool for blocking work may have: a few pieces of work wait at a time.
 const POOL: f64 = 8.0;
 
@@ -117,8 +118,8 @@ mod tests {
     fn each_bound_is_broken_by_what_it_is_for() {
         for (name, change, expected) in [
             ("nothing", (|_, _| {}) as fn(f64, &mut Row), 0),
-            ("1 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 1_024.0, 0),
-            ("3 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 3_072.0, 1),
+            ("half a KiB a cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
+            ("2 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 2_048.0, 1),
             ("a warm-up", |cycle, row| row.rss_bytes += cycle.min(100.0) * 1e5, 0),
             ("a descriptor", |cycle, row| row.descriptors += f64::from(cycle > 300.0), 1),
             (
