@@ -7,6 +7,8 @@
 
 #[path = "../examples/soak/cycle.rs"]
 mod cycle;
+#[path = "../examples/soak/heap.rs"]
+mod heap;
 #[path = "../examples/soak/sample.rs"]
 mod sample;
 #[path = "support/mod.rs"]

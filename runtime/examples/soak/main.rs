@@ -3,6 +3,7 @@
 //! its figures and draws them. Linux only: it asks `/proc`.
 
 mod cycle;
+mod heap;
 mod sample;
 
 use std::{

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::heap::allocated;
+
 /// The threads for blocking work. The pool grows with the work that waits at one time, and keeps
 /// what it has, so that its size says nothing of what cycles leave behind.
 const POOL: &str = "blocking-";
@@ -18,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// What the process holds at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
+    /// What is allocated, in bytes.
+    pub(crate) allocated: u64,
     /// Resident memory, in bytes.
     pub(crate) rss: u64,
     /// Open file descriptors.
@@ -33,7 +37,8 @@ pub(crate) struct Sample {
 impl Sample {
     /// What [`Display`](fmt::Display) writes, as the head of a table.
     #[allow(dead_code)] // a test writes no table
-    pub(crate) const COLUMNS: &str = "rss_bytes,descriptors,threads,libraries,pool_threads";
+    pub(crate) const COLUMNS: &str =
+        "allocated_bytes,rss_bytes,descriptors,threads,libraries,pool_threads";
 
     /// Looks at this process, whose plugins are in this folder.
     pub(crate) fn take(plugins: &Path) -> io::Result<Self> {
@@ -44,6 +49,7 @@ impl Sample {
         let names = thread_names()?;
         let pool_threads = names.iter().filter(|name| name.starts_with(POOL)).count();
         Ok(Self {
+            allocated: allocated(),
             rss: resident()?,
             // One of them is that of the folder that is being listed.
             descriptors: fs::read_dir("/proc/self/fd")?.count() - 1,
@@ -61,8 +67,8 @@ impl Sample {
 
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rss, descriptors, threads, libraries, pool_threads } = self;
-        write!(f, "{rss},{descriptors},{threads},{libraries},{pool_threads}")
+        let Self { allocated, rss, descriptors, threads, libraries, pool_threads } = self;
+        write!(f, "{allocated},{rss},{descriptors},{threads},{libraries},{pool_threads}")
     }
 }
 

@@ -5,12 +5,15 @@ use std::fmt;
 use super::table::{Row, Table};
 
 /// The part of the cycles, from the first, in which memory may still find its level.
-const WARM_UP: f64 = 0.25;
-/// Fewer cycles behind the warm-up say nothing of memory: it comes in pages.
-const LEAST_CYCLES: usize = 250;
-/// How much resident memory may grow with each cycle behind the warm-up, in bytes. Not nothing: for
-/// some hundred cycles the allocator still finds its level, see `docs/benchmarks/soak.md`.
-const GROWTH: f64 = 1_024.0;
+const WARM_UP: f64 = 0.5;
+/// Fewer cycles behind the warm-up say nothing of memory.
+const LEAST_CYCLES: usize = 150;
+/// How much what is allocated may grow with each cycle behind the warm-up, in bytes: less than four
+/// of the smallest blocks that glibc has.
+const ALLOCATED: f64 = 128.0;
+/// The same of resident memory. Not nothing: for some hundred cycles the allocator still finds its
+/// level, see `docs/benchmarks/soak.md`.
+const RESIDENT: f64 = 1_024.0;
 /// How many threads the pool for blocking work may have: a few pieces of work wait at a time.
 const POOL: f64 = 8.0;
 
@@ -38,7 +41,8 @@ impl Judgement {
         };
         let pool = rows.iter().map(|row| row.pool_threads).fold(0.0, f64::max);
         let lines = vec![
-            memory(rows),
+            memory("allocated", rows, ALLOCATED, |row| row.allocated_bytes),
+            memory("resident", rows, RESIDENT, |row| row.rss_bytes),
             back("descriptors", |row| row.descriptors),
             back("threads", |row| row.threads),
             back("libraries", |row| row.libraries),
@@ -53,10 +57,15 @@ impl Judgement {
     }
 }
 
-fn memory(rows: &[Row]) -> Line {
+fn memory(what: &'static str, rows: &[Row], bound: f64, bytes: fn(&Row) -> f64) -> Line {
     let cycles = rows.last().map_or(0.0, |row| row.cycle);
-    let warm: Vec<_> = rows.iter().filter(|row| row.cycle > cycles * WARM_UP).collect();
+    let warm: Vec<_> = rows
+        .iter()
+        .filter(|row| row.cycle > cycles * WARM_UP)
+        .map(|row| (row.cycle, bytes(row)))
+        .collect();
     let growth = slope(&warm);
+    let mebibytes = |row: Option<&(f64, f64)>| row.map_or(0.0, |row| row.1 / f64::from(1 << 20));
     let (from, to) = (mebibytes(warm.first()), mebibytes(warm.last()));
     let enough = warm.len() >= LEAST_CYCLES;
     let reserve = if enough {
@@ -66,28 +75,20 @@ fn memory(rows: &[Row]) -> Line {
     };
     let found = format!(
         "{from:.2} MiB behind the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
-         {GROWTH} allowed{reserve}"
+         {bound} allowed{reserve}"
     );
-    Line { what: "memory", found, holds: enough.then_some(growth <= GROWTH) }
+    Line { what, found, holds: enough.then_some(growth <= bound) }
 }
 
-fn mebibytes(row: Option<&&Row>) -> f64 {
-    row.map_or(0.0, |row| row.rss_bytes / f64::from(1 << 20))
-}
-
-/// Of resident memory over cycles, in bytes a cycle: a line with the least squares.
-fn slope(rows: &[&Row]) -> f64 {
+/// Of bytes over cycles, in bytes a cycle: a line with the least squares.
+fn slope(points: &[(f64, f64)]) -> f64 {
     #[allow(clippy::cast_precision_loss)] // not 2^53 rows
-    let count = rows.len() as f64;
-    let mean = |value: fn(&Row) -> f64| rows.iter().map(|row| value(row)).sum::<f64>() / count;
-    let (cycle, rss) = (mean(|row| row.cycle), mean(|row| row.rss_bytes));
-    let sum = |value: &dyn Fn(&Row) -> f64| rows.iter().map(|row| value(row)).sum::<f64>();
-    let spread = sum(&|row| (row.cycle - cycle).powi(2));
-    if spread > 0.0 {
-        sum(&|row| (row.cycle - cycle) * (row.rss_bytes - rss)) / spread
-    } else {
-        0.0
-    }
+    let count = points.len() as f64;
+    let cycle = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let bytes = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|point| (point.0 - cycle).powi(2)).sum();
+    let product: f64 = points.iter().map(|point| (point.0 - cycle) * (point.1 - bytes)).sum();
+    if spread > 0.0 { product / spread } else { 0.0 }
 }
 
 impl fmt::Display for Judgement {
@@ -120,6 +121,8 @@ mod tests {
             ("nothing", (|_, _| {}) as fn(f64, &mut Row), 0),
             ("half a KiB a cycle", |cycle, row| row.rss_bytes += cycle * 512.0, 0),
             ("2 KiB a cycle", |cycle, row| row.rss_bytes += cycle * 2_048.0, 1),
+            ("a word a cycle", |cycle, row| row.allocated_bytes += cycle * 8.0, 0),
+            ("ten blocks a cycle", |cycle, row| row.allocated_bytes += cycle * 320.0, 1),
             ("a warm-up", |cycle, row| row.rss_bytes += cycle.min(100.0) * 1e5, 0),
             ("a descriptor", |cycle, row| row.descriptors += f64::from(cycle > 300.0), 1),
             (
@@ -141,6 +144,6 @@ mod tests {
     fn memory_of_few_cycles_is_not_judged() {
         let judgement = judged(100, |cycle, row| row.rss_bytes += cycle * 1e6);
         assert_eq!(judgement.broken(), 0);
-        assert!(judgement.to_string().contains("not judged: 75 cycles"), "{judgement}");
+        assert!(judgement.to_string().contains("not judged: 50 cycles"), "{judgement}");
     }
 }

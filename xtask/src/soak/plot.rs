@@ -9,7 +9,7 @@ use plotters::prelude::*;
 
 use super::table::{Row, Table};
 
-const SIZE: (u32, u32) = (960, 900);
+const SIZE: (u32, u32) = (960, 1_200);
 const FONT: &str = "sans-serif";
 /// Told apart by those who see few colours, too: after M. Okabe and K. Ito, Color Universal Design.
 const COLORS: [RGBColor; 2] = [RGBColor(0, 96, 160), RGBColor(200, 82, 0)];
@@ -20,7 +20,8 @@ const GRID: RGBColor = RGBColor(223, 228, 233);
 /// A panel's title, and what it shows of a row.
 type Panel = (&'static str, fn(&Row) -> f64);
 
-const PANELS: [Panel; 3] = [
+const PANELS: [Panel; 4] = [
+    ("allocated memory, MiB", |row| row.allocated_bytes / 1_048_576.0),
     ("resident memory, MiB", |row| row.rss_bytes / 1_048_576.0),
     ("open descriptors", |row| row.descriptors),
     ("threads, those of the pool for blocking work included", |row| row.threads + row.pool_threads),

@@ -4,7 +4,8 @@ use std::str::FromStr;
 
 use anyhow::{Context, Error, Result, ensure};
 
-const COLUMNS: &str = "cycle,elapsed_s,rss_bytes,descriptors,threads,libraries,pool_threads";
+const COLUMNS: &str =
+    "cycle,elapsed_s,allocated_bytes,rss_bytes,descriptors,threads,libraries,pool_threads";
 
 /// The first row is from after the cycle that loads what stays loaded, the last from when everything
 /// has settled.
@@ -17,6 +18,7 @@ pub(super) struct Table {
 pub(super) struct Row {
     pub(super) cycle: f64,
     pub(super) elapsed_s: f64,
+    pub(super) allocated_bytes: f64,
     pub(super) rss_bytes: f64,
     pub(super) descriptors: f64,
     pub(super) threads: f64,
@@ -40,11 +42,29 @@ impl FromStr for Table {
 
 fn row(line: &str) -> Result<Row> {
     let values: Vec<f64> = line.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let [cycle, elapsed_s, rss_bytes, descriptors, threads, libraries, pool_threads] = values[..]
+    let [
+        cycle,
+        elapsed_s,
+        allocated_bytes,
+        rss_bytes,
+        descriptors,
+        threads,
+        libraries,
+        pool_threads,
+    ] = values[..]
     else {
-        anyhow::bail!("{} values, not 7", values.len());
+        anyhow::bail!("{} values, not 8", values.len());
     };
-    Ok(Row { cycle, elapsed_s, rss_bytes, descriptors, threads, libraries, pool_threads })
+    Ok(Row {
+        cycle,
+        elapsed_s,
+        allocated_bytes,
+        rss_bytes,
+        descriptors,
+        threads,
+        libraries,
+        pool_threads,
+    })
 }
 
 #[cfg(test)]
@@ -54,10 +74,13 @@ mod tests {
     #[test]
     fn what_is_no_table_says_in_which_line() {
         for (rows, expected) in [
-            ("0,0.0,1,2,3,4,5\n1,0.1,1,2,3,4,5\n", None),
-            ("0,0.0,1,2,3,4,5\n", Some("there is no cycle")),
-            ("0,0.0,1,2,3,4,5\n1,0.1,1\n", Some("line 3: `1,0.1,1`: 3 values, not 7")),
-            ("0,0.0,many,2,3,4,5\n", Some("line 2: `0,0.0,many,2,3,4,5`: invalid float literal")),
+            ("0,0.0,9,1,2,3,4,5\n1,0.1,9,1,2,3,4,5\n", None),
+            ("0,0.0,9,1,2,3,4,5\n", Some("there is no cycle")),
+            ("0,0.0,9,1,2,3,4,5\n1,0.1,1\n", Some("line 3: `1,0.1,1`: 3 values, not 8")),
+            (
+                "0,0.0,9,many,2,3,4,5\n",
+                Some("line 2: `0,0.0,9,many,2,3,4,5`: invalid float literal"),
+            ),
         ] {
             let error = format!("{COLUMNS}\n{rows}").parse::<Table>().err();
             let error = error.map(|error| format!("{error:#}"));
