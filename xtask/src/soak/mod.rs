@@ -78,6 +78,8 @@ fn soak(scenario: &str, built: &Built, arguments: &Arguments, output: &Path) -> 
     command.arg(limit).arg(value.to_string());
     let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
     eprintln!("==> {scenario}");
+    // Each thread would keep some of what is freed, and count it as allocated.
+    command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     // Every panic of a plugin prints a line.
     let status = command.stderr(file).current_dir(root()).status();
     let status = status.with_context(|| format!("cannot start {}", built.soak.display()))?;
