@@ -12,6 +12,7 @@ mod nightly;
 mod perf_gate;
 mod project;
 mod scripts;
+mod soak;
 mod tidy;
 
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ enum Command {
     PerfGate(perf_gate::Arguments),
     /// Writes log events as JSON lines; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
+    /// Loads, ends, breaks and restarts flows again and again, and looks at what stays behind
+    Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

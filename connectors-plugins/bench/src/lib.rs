@@ -1,5 +1,5 @@
-//! The `bench` connector: a source that replays a file from memory as fast as it can, and a sink
-//! that counts what arrives and measures how long it took.
+//! The `bench` connector: a source that replays a file from memory, as fast as it can or at a rate,
+//! and a sink that counts what arrives and measures how long it took.
 //!
 //! ```yaml
 //! connectors:
@@ -20,6 +20,7 @@
 mod data;
 mod measurement;
 mod report;
+mod schedule;
 mod sink;
 mod source;
 
@@ -30,6 +31,7 @@ use tremor_pdk::{info, prelude::*};
 use self::{
     data::{Data, Form},
     measurement::{Clock, Measurement},
+    schedule::Rate,
 };
 pub use self::{sink::Meter, source::Replay};
 
@@ -55,6 +57,10 @@ pub struct Config {
     #[serde(default)]
     #[schemars(range(min = 0.0))]
     pub warmup_s: f64,
+    /// How many events a source offers a second, whether the flow keeps up or not; as many as the
+    /// flow takes, if it is not set.
+    #[schemars(range(min = 0.0))]
+    pub rate: Option<f64>,
     /// Where the sink writes its report, as JSON. A relative path starts at the folder of the flow
     /// file.
     pub report: Option<PathBuf>,
@@ -94,6 +100,7 @@ impl Connector for Bench {
     fn validate(config: &Config) -> Result<()> {
         nanoseconds("warmup_s", config.warmup_s)?;
         config.duration_s.map(|duration_s| nanoseconds("duration_s", duration_s)).transpose()?;
+        config.rate.map(Rate::new).transpose()?;
         if config.file.is_some() && config.iterations.is_none() && config.duration_s.is_none() {
             return Err(Error::configuration(
                 "nothing says when `file` has been replayed often enough: set `iterations`, \
@@ -122,6 +129,8 @@ impl Connector for Bench {
             clock: self.clock.clone(),
             data,
             next: 0,
+            rate: self.config.rate.map(Rate::new).transpose()?,
+            schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),
             duration_ns: duration_s.map(|s| nanoseconds("duration_s", s)).transpose()?,
         }))

@@ -75,7 +75,7 @@ impl Measurement {
 }
 
 impl Recording {
-    /// Counts events that were taken in and arrived together.
+    /// Counts events that were sent at one time and arrived together.
     pub(crate) fn record(&mut self, now_ns: u64, ingest_ns: u64, events: u64, bytes: u64) {
         self.events += events;
         self.bytes += bytes;

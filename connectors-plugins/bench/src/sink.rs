@@ -19,7 +19,7 @@ impl Sink for Meter {
         // One clock read a batch: it arrives as a whole.
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();
-        // Neighbours of one pull were taken in at the same time: one record for all of them.
+        // Neighbours that were sent at one time are one record; at a rate each has a time of its own.
         for run in batch.events().chunk_by(|one, next| one.ingest_ns == next.ingest_ns) {
             let ingest_ns = run[0].ingest_ns;
             if !self.clock.counts(ingest_ns) {

@@ -1,10 +1,14 @@
 //! The source: the same events, again and again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tremor_pdk::prelude::*;
 
-use crate::{data::Data, measurement::Clock};
+use crate::{
+    data::Data,
+    measurement::Clock,
+    schedule::{Rate, Schedule},
+};
 
 /// Replays the events of a file.
 #[derive(Debug)]
@@ -18,6 +22,10 @@ pub struct Replay {
     pub(crate) iterations: u64,
     /// How long to go on behind the warm-up.
     pub(crate) duration_ns: Option<u64>,
+    /// How many events to offer, if not as many as are taken.
+    pub(crate) rate: Option<Rate>,
+    /// When; begins with the first pull.
+    pub(crate) schedule: Option<Schedule>,
 }
 
 impl Source for Replay {
@@ -26,20 +34,66 @@ impl Source for Replay {
         let now_ns = self.host.now_ns();
         let counts_from_ns = self.clock.start(now_ns);
         let end_ns = self.duration_ns.map(|duration_ns| counts_from_ns.saturating_add(duration_ns));
-        if end_ns.is_some_and(|end_ns| now_ns >= end_ns) {
-            return Ok(Pull::Finished);
+        let end_ns = end_ns.unwrap_or(u64::MAX);
+        let Some(rate) = self.rate else { return Ok(self.fill(batch, now_ns, end_ns)) };
+        let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(now_ns, rate));
+        let pull = self.fill_with_due(batch, &mut schedule, now_ns, end_ns);
+        self.schedule = Some(schedule);
+        Ok(pull)
+    }
+}
+
+impl Replay {
+    /// As many events as the batch takes, all of them sent now.
+    fn fill(&mut self, batch: &mut Batch, now_ns: u64, end_ns: u64) -> Pull {
+        if now_ns >= end_ns {
+            return Pull::Finished;
         }
         while self.iterations > 0 && !batch.is_full() {
-            batch.push_message(0, self.data.event(self.next));
-            self.next += 1;
-            if self.next == self.data.len() {
-                self.next = 0;
-                self.iterations -= 1;
-            }
+            self.push(batch);
         }
         for event in batch.events_mut() {
             event.ingest_ns = now_ns;
         }
-        Ok(if self.iterations == 0 { Pull::Finished } else { Pull::Events })
+        if self.iterations == 0 { Pull::Finished } else { Pull::Events }
+    }
+
+    /// The events that are due, each sent when it should have been: one that a stall held up has
+    /// waited since then. What was due before the end is sent, however late.
+    fn fill_with_due(
+        &mut self,
+        batch: &mut Batch,
+        schedule: &mut Schedule,
+        now_ns: u64,
+        end_ns: u64,
+    ) -> Pull {
+        while self.iterations > 0 && !batch.is_full() {
+            let due_ns = schedule.due_ns();
+            if due_ns >= end_ns {
+                return Pull::Finished;
+            }
+            if due_ns > now_ns {
+                // With events in the batch the wait would begin only once they are handed over:
+                // too late. The next pull says how long it is by then.
+                let is_idle = batch.is_empty();
+                let wait = Duration::from_nanos(due_ns - now_ns);
+                return if is_idle { Pull::Idle(wait) } else { Pull::Events };
+            }
+            self.push(batch);
+            schedule.take();
+            if let Some(event) = batch.events_mut().last_mut() {
+                event.ingest_ns = due_ns;
+            }
+        }
+        if self.iterations == 0 { Pull::Finished } else { Pull::Events }
+    }
+
+    fn push(&mut self, batch: &mut Batch) {
+        batch.push_message(0, self.data.event(self.next));
+        self.next += 1;
+        if self.next == self.data.len() {
+            self.next = 0;
+            self.iterations -= 1;
+        }
     }
 }

@@ -96,6 +96,71 @@ fn a_duration_counts_from_the_end_of_the_warm_up() {
     }
 }
 
+/// The times of a batch's events, in ms after `start`.
+fn sent_ms(batch: &Batch, start: u64) -> Vec<u64> {
+    batch.events().iter().map(|event| (event.ingest_ns - start) / 1_000_000).collect()
+}
+
+#[test]
+fn at_a_rate_events_are_sent_when_they_are_due_however_late_they_are_pulled() {
+    let (_folder, host) = folder("in", b"x\n");
+    let config = r#"{ "file": "in", "duration_s": 0.06, "warmup_s": 0.02, "rate": 100 }"#;
+    let mut source = bench(&host, config).unwrap();
+    let (start, idle) = (host.now_ns(), |ms| Pull::Idle(Duration::from_millis(ms)));
+    for (advance_ms, expected, expected_ms) in [
+        (0, Pull::Events, &[0][..]),
+        (0, idle(10), &[]),
+        (4, idle(6), &[]),
+        (6, Pull::Events, &[10]),
+        (33, Pull::Events, &[20, 30, 40]), // pulled 3 ms after the last: a stall is not hidden
+        (0, idle(7), &[]),
+        (60, Pull::Finished, &[50, 60, 70]), // past the end, but not before all that was due
+        (0, Pull::Finished, &[]),
+    ] {
+        host.advance(Duration::from_millis(advance_ms));
+        let (pull, batch) = source.pull().unwrap();
+        assert_eq!((pull, &*sent_ms(&batch, start)), (expected, expected_ms));
+    }
+}
+
+#[test]
+fn at_a_rate_a_full_batch_leaves_what_else_is_due_to_the_next_pull() {
+    let (_folder, host) = folder("in", b"x\n");
+    let config = r#"{ "file": "in", "iterations": 5, "rate": 1000 }"#;
+    let mut source = bench(&host, config).unwrap();
+    let start = host.now_ns();
+    source.pull().unwrap();
+    host.advance(Duration::from_secs(1));
+    let mut pull = || {
+        let mut batch = Batch::new();
+        batch.set_limit(Limit { events: 3, ..Limit::default() });
+        let source = source.source().unwrap();
+        let poll = std::future::poll_fn(|context| source.poll_pull(context, &mut batch));
+        (host.block_on(poll).unwrap(), sent_ms(&batch, start))
+    };
+    assert_eq!(pull(), (Pull::Events, vec![1, 2, 3]));
+    assert_eq!(pull(), (Pull::Finished, vec![4]));
+}
+
+#[test]
+fn each_event_of_a_batch_is_recorded_with_a_time_of_its_own() {
+    let (folder, host) = folder("in", b"x\n");
+    let config = r#"{ "file": "in", "iterations": 10, "rate": 1000, "report": "r.json" }"#;
+    let mut bench = bench(&host, config).unwrap();
+    bench.pull().unwrap();
+    host.advance(Duration::from_millis(9));
+    let (_, batch) = bench.pull().unwrap();
+    bench.deliver(&batch).unwrap();
+    bench.stop().unwrap();
+    let report = report(folder.path());
+    assert_eq!((&report["events"], &report["elapsed_s"]), (&9.into(), &0.009.into()));
+    // 0, 1, … 8 ms: the first event was pulled in time and is not in this batch.
+    for (name, expected_ns) in [("mean", 4e6), ("p50", 4e6), ("p90", 8e6), ("max", 8e6)] {
+        let found = report["latency_ns"][name].as_f64().unwrap();
+        assert!((found / expected_ns - 1.0).abs() < 0.001, "{name}: {found}");
+    }
+}
+
 #[test]
 fn what_was_taken_in_before_the_end_of_the_warm_up_does_not_count() {
     let (folder, host) = folder("in", b"x\n");
@@ -156,8 +221,12 @@ fn latencies_are_exact_to_three_figures() {
     let header: Vec<_> = text.lines().next().unwrap().split_whitespace().collect();
     assert_eq!(header, ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]);
     let rows = text.lines().skip(2).take_while(|line| !line.starts_with('#'));
-    let last: Vec<_> = rows.last().unwrap().split_whitespace().collect();
+    let rows: Vec<Vec<_>> = rows.map(|row| row.split_whitespace().collect()).collect();
+    let (last, rows) = rows.split_last().unwrap();
     assert_eq!(last[1..], ["1.000000000000", "100"]);
+    // The plotter takes rows of four numbers, the first and the last of which it draws.
+    let four = |row: &Vec<&str>| row.len() == 4 && row.iter().all(|it| it.parse::<f64>().is_ok());
+    assert!(!rows.is_empty() && rows.iter().all(four), "{text}");
     assert!(text.contains("Total count    =          100]"), "{text}");
     let (_, log) = host.log().pop().unwrap();
     assert!(log.starts_with("100 events in 3600.000 s"), "{log}");
@@ -183,6 +252,7 @@ fn what_cannot_be_replayed_says_why() {
         (r#"{ "file": "in" }"#, "set `iterations`, `duration_s`, or both"),
         (r#"{ "file": "in", "duration_s": -1 }"#, "`duration_s` is -1"),
         (r#"{ "iterations": 1 }"#, "set `file`"),
+        (r#"{ "file": "in", "iterations": 1, "rate": 0 }"#, "`rate` is 0: write events a second"),
     ] {
         let error = bench(&host, config).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");

@@ -2,6 +2,7 @@
 
 mod overrides;
 mod report;
+mod setup;
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -31,6 +32,10 @@ pub(crate) struct Arguments {
     /// How long events count, in seconds, instead of what the flow says.
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<f64>,
+    /// How many events a second all sources together offer, whether the flow keeps up or not,
+    /// instead of what the flow says.
+    #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
+    rate: Option<f64>,
     /// The file to replay instead of those that the flow names, of the same form.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
@@ -45,6 +50,11 @@ pub(crate) struct Arguments {
 fn seconds(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "expected seconds, 0 or more".to_owned())
+}
+
+fn events_per_second(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "expected events a second, more than 0".to_owned())
 }
 
 /// Runs the benchmark and prints its report, which is what was asked for, to stdout.

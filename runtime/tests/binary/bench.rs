@@ -1,5 +1,7 @@
 //! `tremor bench`, and the flows that it is for.
 
+use std::env;
+
 use serde_json::Value;
 
 use crate::{
@@ -56,6 +58,46 @@ fn a_benchmark_counts_every_event_and_reports_all_that_is_promised() {
         assert!(run.stdout.contains(part), "`{part}` is not in:\n{}", run.stdout);
     }
     assert!(scene.read("out.hgrm").contains("Total count    =           10]"));
+}
+
+#[test]
+fn a_report_says_what_was_run_and_with_what() {
+    let scene = Scene::new(&flow("passthrough", "")).write("in", EVENTS.as_bytes());
+    let run = bench(&scene, &["--rate", "100000"]);
+    run.expect(0, &["10 events in, 10 out"]);
+    let report = report(&scene, "out.json");
+    for (pointer, expected) in [
+        ("/machine/kernel", env::consts::ARCH),
+        ("/build/rustc", "rustc 1."),
+        ("/build/target", env::consts::ARCH),
+        ("/build/version", "0."),
+        ("/build/allocator", "system"),
+        ("/data/0/path", "in"),
+        ("/command/1", "bench"),
+    ] {
+        let found = report.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        assert!(found.contains(expected), "{pointer} has no `{expected}`: {report}");
+    }
+    for pointer in ["/machine/threads", "/machine/processors"] {
+        assert!(report.pointer(pointer).and_then(Value::as_u64) >= Some(1), "{pointer}: {report}");
+    }
+    assert!(report["machine"]["cpu_features"].is_array(), "{report}");
+    assert_eq!(report["data"][0]["bytes"], EVENTS.len());
+    assert_eq!(report["data"][0]["hash"].as_str().unwrap().len(), 32);
+    assert_eq!(report["rate"], 100_000.0);
+    for part in ["offered     100000 events/s", "machine", "features", "rustc", "data", "command"] {
+        assert!(run.stdout.contains(part), "`{part}` is not in:\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn a_rate_is_shared_by_the_sources() {
+    let text = flow("passthrough", ", other -> main");
+    let scene = Scene::new(&text).write("in", EVENTS.as_bytes());
+    bench(&scene, &["--rate", "30000"]).expect(0, &["25 events in, 25 out"]);
+    assert_eq!(report(&scene, "out.json")["rate"], 30_000.0);
+    bench(&scene, &[]).expect(0, &[]);
+    assert_eq!(report(&scene, "out.json")["rate"], Value::Null);
 }
 
 #[test]
@@ -118,6 +160,7 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             ["`--link static` is not there yet", "benchmark harness"],
         ),
         (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "expected seconds"]),
+        (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "expected events a second"]),
     ] {
         let scene = Scene::new(&flow).write("in", data.as_bytes());
         let run = bench(&scene, more);

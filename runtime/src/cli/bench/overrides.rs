@@ -14,6 +14,7 @@ const BENCH: &str = "bench";
 pub(super) struct Overrides {
     warmup: Option<f64>,
     duration: Option<f64>,
+    rate: Option<f64>,
     data: Option<PathBuf>,
     report: PathBuf,
     hgrm: Option<PathBuf>,
@@ -30,6 +31,7 @@ impl Overrides {
         Ok(Self {
             warmup: arguments.warmup,
             duration: arguments.duration,
+            rate: arguments.rate,
             data: whole(&arguments.data)?,
             report: report.to_owned(),
             hgrm: whole(&arguments.hgrm)?,
@@ -54,8 +56,12 @@ impl Overrides {
                 flow.spec.connectors.first().map_or(Span::START, |connector| connector.name.at);
             return Err(flow.error(at, message).into());
         };
+        // Exact: there are not 2^53 sources.
+        #[allow(clippy::cast_precision_loss)]
+        let share = self.rate.map(|rate| rate / sources.len() as f64);
         for position in &sources {
             let connector = &mut flow.spec.connectors[*position];
+            set(connector, "rate", share.map(Value::from));
             set(connector, "file", self.data.as_deref().map(text));
         }
         let sink = &mut flow.spec.connectors[*sink];
@@ -71,6 +77,30 @@ impl Overrides {
         }
         sources.iter().try_for_each(|position| is_there(flow, &flow.spec.connectors[*position]))
     }
+}
+
+/// How many events a second all sources of a flow offer together; `None`: one of them offers as many
+/// as the flow takes.
+pub(super) fn rate(flow: &Flow) -> Option<f64> {
+    let rate = |position| config(flow, position).get("rate").and_then(Value::as_f64);
+    benches(flow, Role::Source).into_iter().map(rate).sum()
+}
+
+/// The files that the sources of a flow replay, each once.
+pub(super) fn files(flow: &Flow) -> Vec<PathBuf> {
+    let file = |position| config(flow, position).get("file").and_then(Value::as_str);
+    let mut files: Vec<_> = benches(flow, Role::Source)
+        .into_iter()
+        .filter_map(file)
+        .map(|file| flow.folder().join(file))
+        .collect();
+    files.sort();
+    files.dedup();
+    files
+}
+
+fn config(flow: &Flow, position: usize) -> &Value {
+    flow.spec.connectors[position].component.config.value()
 }
 
 /// Sets a key, where there is a value for it.

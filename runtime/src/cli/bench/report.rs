@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tremor_runtime::engine;
 
-use super::super::Prepared;
+use super::{super::Prepared, setup::Setup};
 
 /// How plugins are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -38,6 +38,8 @@ pub(super) struct Report {
     events_in: u64,
     tremor_version: &'static str,
     libraries: Vec<Library>,
+    #[serde(flatten)]
+    setup: Setup,
 }
 
 /// What the sink measured, behind the warm-up.
@@ -102,6 +104,7 @@ impl Report {
             events_in: run.counts.events_in,
             tremor_version: env!("CARGO_PKG_VERSION"),
             libraries: libraries.collect(),
+            setup: Setup::of(flow),
         }
     }
 
@@ -133,7 +136,8 @@ impl fmt::Display for Report {
         writeln!(f, "CPU         {cpu_s:.3} s, {each:.0} ns an event, warm-up included")?;
         self.libraries.iter().try_for_each(|Library { name, version, hash, .. }| {
             writeln!(f, "library     {name} {version} {hash}")
-        })
+        })?;
+        write!(f, "{}", self.setup)
     }
 }
 

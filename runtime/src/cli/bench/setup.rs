@@ -1,0 +1,192 @@
+//! What a benchmark was run with, but for the libraries: machine, build, data, command.
+
+use std::{env, fmt, fs, path::PathBuf, thread};
+
+use rustix::system::uname;
+use serde::Serialize;
+use tremor_runtime::{executor, flow::Flow};
+use twox_hash::XxHash3_128;
+
+use super::overrides;
+
+/// All of it, as it goes into the report.
+#[derive(Serialize)]
+pub(super) struct Setup {
+    machine: Machine,
+    build: Build,
+    data: Vec<Data>,
+    /// Events a second that all sources together offered; none where one offered as many as the
+    /// flow takes.
+    rate: Option<f64>,
+    /// The command line, the program first.
+    command: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    /// As the system names it; none where it does not.
+    cpu: Option<String>,
+    /// Of the instruction sets that codecs, searches and checksums choose between while they run,
+    /// those that this processor has.
+    cpu_features: Vec<&'static str>,
+    kernel: String,
+    /// How many threads may run at the same time: processors, less what affinity and quotas take.
+    processors: usize,
+    /// Of the executor. The system's own, for blocking work and timers, come on top.
+    threads: usize,
+}
+
+#[derive(Serialize)]
+struct Build {
+    version: &'static str,
+    rustc: &'static str,
+    target: &'static str,
+    /// `release` and those made of it, or `debug`.
+    profile: &'static str,
+    opt_level: &'static str,
+    rustflags: &'static str,
+    allocator: String,
+}
+
+/// A file that sources replayed.
+#[derive(Serialize)]
+struct Data {
+    path: PathBuf,
+    /// As it is on disk: before it is decompressed.
+    bytes: u64,
+    /// Of these bytes, XXH3 with 128 bits, as those of libraries; none where the file is gone.
+    hash: Option<String>,
+}
+
+impl Setup {
+    /// What runs this flow, as the command line changed it.
+    pub(super) fn of(flow: &Flow) -> Self {
+        Self {
+            machine: Machine::this(),
+            build: Build::this(),
+            data: overrides::files(flow).into_iter().map(Data::of).collect(),
+            rate: overrides::rate(flow),
+            command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+        }
+    }
+}
+
+impl Machine {
+    fn this() -> Self {
+        let name = uname();
+        let parts = [name.sysname(), name.release(), name.machine()];
+        Self {
+            cpu: cpu_model(),
+            cpu_features: cpu_features(),
+            kernel: parts.map(|part| part.to_string_lossy().into_owned()).join(" "),
+            processors: thread::available_parallelism().map_or(1, usize::from),
+            threads: executor::processors(),
+        }
+    }
+}
+
+/// The model of the first processor, from <https://man7.org/linux/man-pages/man5/proc_cpuinfo.5.html>.
+fn cpu_model() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let value = |key: &str| {
+        let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+        pairs.find(|(found, _)| found.trim() == key).map(|(_, value)| value.trim().to_owned())
+    };
+    // Arm tells numbers and no names.
+    let arm = || Some(format!("Arm {} {}", value("CPU implementer")?, value("CPU part")?));
+    value("model name").or_else(arm)
+}
+
+fn cpu_features() -> Vec<&'static str> {
+    macro_rules! detected {
+        ($detected:ident: $($feature:tt)*) => {
+            [$(($feature, std::arch::$detected!($feature))),*]
+        };
+    }
+    #[cfg(target_arch = "x86_64")]
+    let features = detected!(
+        is_x86_feature_detected: "sse2" "ssse3" "sse4.2" "pclmulqdq" "avx" "avx2" "bmi1" "bmi2"
+            "avx512f" "avx512bw" "avx512vl" "vpclmulqdq"
+    );
+    #[cfg(target_arch = "aarch64")]
+    let features = detected!(is_aarch64_feature_detected: "neon" "crc" "aes" "sha2" "sve");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let features: [(&str, bool); 0] = [];
+    features.into_iter().filter_map(|(name, has)| has.then_some(name)).collect()
+}
+
+impl Build {
+    fn this() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            rustc: env!("TREMOR_BUILD_RUSTC"),
+            target: env!("TREMOR_BUILD_TARGET"),
+            profile: env!("TREMOR_BUILD_PROFILE"),
+            opt_level: env!("TREMOR_BUILD_OPT"),
+            rustflags: env!("TREMOR_BUILD_RUSTFLAGS"),
+            allocator: allocator(env::var("LD_PRELOAD").ok().as_deref()),
+        }
+    }
+}
+
+/// The binary has no allocator of its own: it is that of the C library, unless something was put in
+/// front of it.
+fn allocator(preloaded: Option<&str>) -> String {
+    match preloaded.filter(|libraries| !libraries.is_empty()) {
+        Some(libraries) => format!("system, behind LD_PRELOAD={libraries}"),
+        None => "system".to_owned(),
+    }
+}
+
+impl Data {
+    fn of(path: PathBuf) -> Self {
+        // The run has read it: one that is gone since then has no hash, and the report says so.
+        let (bytes, hash) = fs::read(&path).map_or((0, None), |bytes| {
+            (bytes.len() as u64, Some(format!("{:032x}", XxHash3_128::oneshot(&bytes))))
+        });
+        Self { path, bytes, hash }
+    }
+}
+
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, build, data, rate, command } = self;
+        let Machine { cpu, cpu_features, kernel, processors, threads } = machine;
+        match rate {
+            Some(rate) => writeln!(f, "offered     {rate} events/s")?,
+            None => writeln!(f, "offered     as many as the flow takes")?,
+        }
+        let cpu = cpu.as_deref().unwrap_or("a processor that the system has no name for");
+        writeln!(f, "machine     {cpu}, {processors} processors, {threads} threads, {kernel}")?;
+        writeln!(f, "features    {}", cpu_features.join(" "))?;
+        let Build { version, rustc, target, profile, opt_level, rustflags, allocator } = build;
+        let flags =
+            if rustflags.is_empty() { String::new() } else { format!(", flags {rustflags}") };
+        writeln!(
+            f,
+            "build       tremor {version}, {rustc}, {target}, {profile}, opt-level {opt_level}{flags}"
+        )?;
+        writeln!(f, "allocator   {allocator}")?;
+        for Data { path, bytes, hash } in data {
+            let hash = hash.as_deref().unwrap_or("gone");
+            writeln!(f, "data        {}, {bytes} bytes {hash}", path.display())?;
+        }
+        writeln!(f, "command     {}", command.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::allocator;
+
+    #[test]
+    fn an_allocator_that_is_put_in_front_is_told() {
+        for (preloaded, expected) in [
+            (None, "system"),
+            (Some(""), "system"),
+            (Some("libjemalloc.so"), "system, behind LD_PRELOAD=libjemalloc.so"),
+        ] {
+            assert_eq!(allocator(preloaded), expected);
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a soak runs: the program, the `tremor` binary, and a folder with the plugins.
+
+use std::env;
+use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::project::{cargo, root, run};
+
+const PLUGINS: [&str; 5] = [
+    "connector-bench",
+    "connector-metronome",
+    "connector-null",
+    "fixture-hostile",
+    "fixture-mischief",
+];
+
+pub(super) struct Built {
+    pub(super) soak: PathBuf,
+    pub(super) tremor: PathBuf,
+    pub(super) plugins: PathBuf,
+}
+
+pub(super) fn all(release: bool) -> Result<Built> {
+    let profile: &[&str] = if release { &["--release"] } else { &[] };
+    let runtime = ["build", "--package=tremor-runtime", "--bin=tremor", "--example=soak"];
+    run(cargo([&runtime, profile].concat()))?;
+    let packages = PLUGINS.map(|package| format!("--package={package}"));
+    let mut command = cargo([&["build", "--lib"], profile].concat());
+    command.args(packages);
+    run(command)?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let folder = root().join(target).join(if release { "release" } else { "debug" });
+    let plugins = folder.join("soak-plugins");
+    fs::create_dir_all(&plugins).with_context(|| format!("cannot make {}", plugins.display()))?;
+    for package in PLUGINS {
+        gather(package, &folder, &plugins)?;
+    }
+    Ok(Built { soak: folder.join("examples/soak"), tremor: folder.join("tremor"), plugins })
+}
+
+/// Copies a plugin to the folder of the soak's; those that are only for tests do not stay where
+/// people keep theirs.
+fn gather(package: &str, from: &Path, to: &Path) -> Result<()> {
+    let name = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_"));
+    let (built, copy) = (from.join(&name), to.join(&name));
+    // Another run may have the old one open: it keeps it.
+    let _ = fs::remove_file(&copy);
+    fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
+    if package.starts_with("fixture-") {
+        fs::remove_file(&built).with_context(|| format!("cannot remove {}", built.display()))?;
+    }
+    Ok(())
+}
