@@ -1,4 +1,5 @@
-//! The built-in operators on a batch of 256 log events, decoding excluded.
+//! The built-in operators, and the classification of the plugin `logging`, on a batch of 256 log
+//! events, decoding excluded.
 //!
 //! Every iteration has a batch that was decoded just before it, as in a pipeline; what is measured
 //! is the operator's call alone. Times are for the whole batch; the throughput is in events. The
@@ -14,10 +15,10 @@ use criterion::{
 use serde_json::{Value as Json, json};
 use tremor_abi::{
     batch::{Batch, Output, Pool},
-    document::ValueRef,
     error::PluginError,
     value::Path,
 };
+use tremor_pdk::Operator;
 use tremor_runtime::{codec, operator};
 
 type Group<'c> = BenchmarkGroup<'c, WallTime>;
@@ -150,14 +151,22 @@ fn operators(criterion: &mut Criterion) {
     let mut process = |batch: &mut Batch, output: &mut Output| {
         bucket.process(batch, output).expect("it does not fail as a whole");
     };
-    measure(&mut group, "bucket: classified before", classify, &mut process);
-    measure(&mut group, "classify", |_| {}, |batch, _| classify(batch));
+    let mut logging = operator_logging::Logging::default();
+    let mut classify = |batch: &mut Batch, output: &mut Output| {
+        logging.process(batch, output).expect("it does not fail as a whole");
+    };
+    let before = |batch: &mut Batch| {
+        let mut logging = operator_logging::Logging::default();
+        logging.process(batch, &mut Output::new()).expect("it does not fail as a whole");
+    };
+    measure(&mut group, "bucket: classified before", before, &mut process);
+    measure(&mut group, "logging", |_| {}, &mut classify);
     measure(
         &mut group,
-        "classify and bucket",
+        "logging and bucket",
         |_| {},
         |batch, output| {
-            classify(batch);
+            classify(batch, output);
             process(batch, output);
         },
     );
@@ -177,68 +186,6 @@ fn operators(criterion: &mut Criterion) {
     built_in(&mut group, "put four together", "batch", &json!({ "max_events": 4 * EVENTS }));
     built_in(&mut group, "take into four", "batch", &json!({ "max_events": EVENTS / 4 }));
     group.finish();
-}
-
-/// Class, rate and dimension of the log events that Tremor's `throughput-logging` benchmarks make
-/// up, as metadata.
-fn classify(batch: &mut Batch) {
-    for position in 0..batch.len() {
-        let event = batch.events()[position];
-        let Some(value) = batch.value(&event) else { continue };
-        let (class, rate, by) = class(value);
-        let dimension = value.get(by).and_then(ValueRef::as_str).map(str::len);
-        // The text lies in the buffers that are written to, so it is copied aside.
-        let mut text = [0_u8; 64];
-        let len = dimension.unwrap_or_default().min(text.len());
-        if let Some(dimension) = value.get(by).and_then(ValueRef::as_str) {
-            text[..len].copy_from_slice(&dimension.as_bytes()[..len]);
-        }
-        let written = batch.write_metadata(position, |writer| {
-            writer.begin_object();
-            writer.key("class");
-            writer.str(class);
-            writer.key("rate");
-            writer.u64(rate);
-            writer.key("dimensions");
-            match std::str::from_utf8(&text[..len]) {
-                Ok(text) => writer.str(text),
-                Err(_) => writer.null(),
-            }
-            writer.end_object();
-        });
-        written.expect("one value was written");
-    }
-}
-
-fn class(value: ValueRef<'_>) -> (&'static str, u64, &'static str) {
-    let text = |key: &str| value.get(key).and_then(ValueRef::as_str);
-    let rate = match text("application") {
-        Some("app1") => 1_250,
-        Some("app2") => 2_500,
-        Some("app3" | "app5") => 18_750,
-        Some("app4") => 750,
-        _ => 0,
-    };
-    if rate > 0 {
-        return ("applog_app1", rate, "application");
-    }
-    let index_type = text("index_type");
-    match index_type {
-        Some("applog_app6") => return ("applog_app6", 4_500, "logger_name"),
-        Some("syslog_app1") => return ("syslog_app1", 2_500, "syslog_hostname"),
-        _ => {}
-    }
-    let mut tags = value.get("tags").and_then(ValueRef::as_array).into_iter().flatten();
-    if tags.any(|tag| tag.as_str() == Some("tag1")) {
-        return ("syslog_app2", 125, "syslog_hostname");
-    }
-    match index_type {
-        Some("syslog_app3") => ("syslog_app3", 1_750, "syslog_hostname"),
-        Some("syslog_app4") => ("syslog_app4", 7_500, "syslog_hostname"),
-        Some("syslog_app5") => ("syslog_app5", 125, "syslog_hostname"),
-        Some("syslog_app6") => ("syslog_app6", 3_750, "syslog_hostname"),
-        _ => ("default", 250, ""),
-    }
 }
 
 criterion_group!(benches, operators);
