@@ -157,7 +157,7 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             "1\n",
             &["--link", "static"],
             2,
-            ["`--link static` is not there yet", "benchmark harness"],
+            ["needs a build that has the plugins in it", "cargo xtask build-static"],
         ),
         (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "expected seconds"]),
         (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "expected events a second"]),
