@@ -10,10 +10,12 @@ use anyhow::Result;
 use crate::project::{cargo, root, run};
 
 /// Those that others source are checked with them.
-const SCRIPTS: [&str; 6] = [
+const SCRIPTS: [&str; 8] = [
     ".ci/run",
     "scripts/bench.sh",
+    "scripts/boundary.sh",
     "scripts/experiments.sh",
+    "scripts/idle.sh",
     "scripts/million.sh",
     "scripts/tests/bench.sh",
     "scripts/tests/fake.sh",
