@@ -50,8 +50,12 @@ fn configurations_of_linked_connectors_are_checked() {
 
 #[test]
 fn a_linked_plugin_says_what_it_is() {
-    let library = Library::linked(connector_file::__tremor_plugin::linked()).unwrap();
+    let libraries = Library::linked([connector_file::__tremor_plugin::linked()]).unwrap();
+    let [library] = &libraries[..] else { panic!("one plugin, one library") };
     assert_eq!(library.metadata().name, "connector-file");
     assert_eq!(library.path(), Path::new("(linked)/connector-file"));
     library.check(Policy::default()).unwrap();
+    let program = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let hash = twox_hash::XxHash3_128::oneshot(&program);
+    assert_eq!(library.hash().to_string(), format!("{hash:032x}"), "it is the program's");
 }

@@ -127,68 +127,52 @@ const fn same(a: &str, b: &str) -> bool {
 /// ```
 #[macro_export]
 macro_rules! export {
-    ($($components:tt)*) => {
+    (
+        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
+        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
+        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
+        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
+        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
+    ) => {
         #[doc(hidden)]
         pub mod __tremor_plugin {
             #[allow(unused_imports)]
             use super::*;
 
-            $crate::__record! { $($components)* }
-            $crate::__linked! { $($components)* }
-            $crate::__library! { $($components)* }
-        }
-    };
-}
-
-/// What the crate says about itself.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __record {
-    (
-        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
-        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
-        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
-        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
-        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
-    ) => {
-        const RECORD: $crate::__private::Record = $crate::__private::metadata(
-            ::core::env!("CARGO_PKG_NAME"),
-            ::core::env!("CARGO_PKG_VERSION"),
-            ::core::env!("CARGO_PKG_DESCRIPTION"),
-            if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
-            &[
-                $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
-                $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
-                $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
-                $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
-                $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
-            ],
-        );
-    };
-}
-
-/// What a program has that the crate is linked into.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __linked {
-    (
-        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
-        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
-        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
-        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
-        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
-    ) => {
-        /// The crate's components, for a program that it is linked into.
-        pub fn linked() -> $crate::linked::LinkedPlugin {
-            static METADATA: $crate::__private::Record = RECORD;
-            $crate::linked::LinkedPlugin {
-                metadata: &METADATA,
-                components: ::std::vec![
-                    $($($crate::linked::connector::<$connector>(),)+)?
-                    $($($crate::linked::operator::<$operator>(),)+)?
-                    $($($crate::linked::preprocessor::<$preprocessor>(),)+)?
-                    $($($crate::linked::postprocessor::<$postprocessor>(),)+)?
+            const RECORD: $crate::__private::Record = $crate::__private::metadata(
+                ::core::env!("CARGO_PKG_NAME"),
+                ::core::env!("CARGO_PKG_VERSION"),
+                ::core::env!("CARGO_PKG_DESCRIPTION"),
+                if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
+                &[
+                    $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
+                    $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
+                    $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
+                    $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
+                    $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
                 ],
+            );
+
+            /// The crate's components, for a program that it is linked into.
+            pub fn linked() -> $crate::linked::LinkedPlugin {
+                static METADATA: $crate::__private::Record = RECORD;
+                $crate::linked::LinkedPlugin {
+                    metadata: &METADATA,
+                    components: ::std::vec![
+                        $($($crate::linked::connector::<$connector>(),)+)?
+                        $($($crate::linked::operator::<$operator>(),)+)?
+                        $($($crate::linked::preprocessor::<$preprocessor>(),)+)?
+                        $($($crate::linked::postprocessor::<$postprocessor>(),)+)?
+                    ],
+                }
+            }
+
+            $crate::__library! {
+                $($($crate::__private::connector_artefact::<$connector>(),)+)?
+                $($($crate::__private::operator_artefact::<$operator>(),)+)?
+                $($($crate::__private::codec_artefact::<$codec>(),)+)?
+                $($($crate::__private::preprocessor_artefact::<$preprocessor>(),)+)?
+                $($($crate::__private::postprocessor_artefact::<$postprocessor>(),)+)?
             }
         }
     };
@@ -199,7 +183,7 @@ macro_rules! __linked {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __library {
-    ($($components:tt)*) => {};
+    ($($artefact:expr,)*) => {};
 }
 
 /// What a library exports.
@@ -207,13 +191,7 @@ macro_rules! __library {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __library {
-    (
-        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
-        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
-        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
-        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
-        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
-    ) => {
+    ($($artefact:expr,)*) => {
         /// What the library says about itself without being loaded.
         #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__tremor_pdk"))]
         #[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".tremor"))]
@@ -222,15 +200,7 @@ macro_rules! __library {
         pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record = RECORD;
 
         extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
-            let mut artefacts = $crate::__private::RVec::new();
-            $($(artefacts.push($crate::__private::connector_artefact::<$connector>());)+)?
-            $($(artefacts.push($crate::__private::operator_artefact::<$operator>());)+)?
-            $($(artefacts.push($crate::__private::codec_artefact::<$codec>());)+)?
-            $($(artefacts.push($crate::__private::preprocessor_artefact::<$preprocessor>());)+)?
-            $($(
-                artefacts.push($crate::__private::postprocessor_artefact::<$postprocessor>());
-            )+)?
-            artefacts
+            ::std::vec![$($artefact),*].into()
         }
 
         extern "C" fn root_module() -> $crate::__private::RootModuleResult {

@@ -54,6 +54,7 @@
 mod host;
 
 mod codec;
+mod config;
 mod connector;
 mod driver;
 pub mod dynamic;

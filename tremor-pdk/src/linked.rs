@@ -7,13 +7,12 @@
 //! the symbols that a library exports under fixed names.
 
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use tremor_abi::{host::HostHandle, metadata::Record};
 
 use crate::{
-    Connector, Error, Host, Operator, OperatorPlugin, Postprocessor, PostprocessorPlugin,
-    Preprocessor, PreprocessorPlugin, Result, driver::ConnectorDriver, dynamic::DynConnector,
+    Connector, Host, Operator, OperatorPlugin, Postprocessor, PostprocessorPlugin, Preprocessor,
+    PreprocessorPlugin, Result, config, driver::ConnectorDriver, dynamic::DynConnector,
 };
 
 /// A plugin crate.
@@ -53,11 +52,6 @@ pub enum Make {
     Postprocessor(fn(&Json) -> Result<Box<dyn Postprocessor>>),
 }
 
-fn config<C: DeserializeOwned>(name: &str, config: &Json) -> Result<C> {
-    C::deserialize(config)
-        .map_err(|error| Error::configuration(format!("config of `{name}`: {error}")))
-}
-
 fn config_schema<C: JsonSchema>() -> Option<Json> {
     serde_json::to_value(schemars::schema_for!(C)).ok()
 }
@@ -69,15 +63,14 @@ pub fn connector<C: Connector>() -> LinkedComponent {
         json: &Json,
         host: HostHandle,
     ) -> Result<Box<dyn DynConnector>> {
-        let config = config(C::NAME, json)?;
-        C::validate(&config)?;
+        let config = config::read_valid(C::NAME, json, C::validate)?;
         Ok(Box::new(ConnectorDriver::new(C::new(id, config, Host::new(host))?)))
     }
     LinkedComponent {
         kind: "connector",
         name: C::NAME,
         config_schema: config_schema::<C::Config>,
-        validate: |json| C::validate(&config(C::NAME, json)?).map(|()| Vec::new()),
+        validate: |json| config::read_valid(C::NAME, json, C::validate).map(|_| Vec::new()),
         make: Make::Connector(make::<C>),
     }
 }
@@ -89,8 +82,7 @@ pub fn operator<O: OperatorPlugin>() -> LinkedComponent {
         json: &Json,
         host: HostHandle,
     ) -> Result<Box<dyn Operator>> {
-        let config = config(O::NAME, json)?;
-        O::validate(&config)?;
+        let config = config::read_valid(O::NAME, json, O::validate)?;
         Ok(Box::new(O::new(id, config, Host::new(host))?))
     }
     LinkedComponent {
@@ -98,8 +90,7 @@ pub fn operator<O: OperatorPlugin>() -> LinkedComponent {
         name: O::NAME,
         config_schema: config_schema::<O::Config>,
         validate: |json| {
-            let config = config(O::NAME, json)?;
-            O::validate(&config)?;
+            let config = config::read_valid(O::NAME, json, O::validate)?;
             Ok(O::ports(&config))
         },
         make: Make::Operator(make::<O>),
@@ -111,15 +102,13 @@ macro_rules! processor {
         $(#[$doc])*
         pub fn $function<T: $plugin>() -> LinkedComponent {
             fn make<T: $plugin>(json: &Json) -> Result<Box<dyn $make>> {
-                let config = config(T::NAME, json)?;
-                T::validate(&config)?;
-                Ok(Box::new(T::new(config)?))
+                Ok(Box::new(T::new(config::read_valid(T::NAME, json, T::validate)?)?))
             }
             LinkedComponent {
                 kind: stringify!($function),
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
-                validate: |json| T::validate(&config(T::NAME, json)?).map(|()| Vec::new()),
+                validate: |json| config::read_valid(T::NAME, json, T::validate).map(|_| Vec::new()),
                 make: Make::$make(make::<T>),
             }
         }

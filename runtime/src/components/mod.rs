@@ -70,8 +70,8 @@ impl Components {
         plugins: impl IntoIterator<Item = LinkedPlugin>,
         policy: Policy,
     ) -> Result<Self, plugin::Error> {
-        let libraries = plugins.into_iter().map(Library::linked).collect::<Result<_, _>>()?;
-        let (registry, describer) = (Registry::of(libraries), Describer::new(policy));
+        let registry = Registry::of(Library::linked(plugins)?);
+        let describer = Describer::new(policy);
         Ok(Self { registry, describer, policy, said: Mutex::default() })
     }
 

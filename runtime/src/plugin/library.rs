@@ -19,6 +19,9 @@ use twox_hash::XxHash3_128;
 
 use super::{Error, ErrorKind, image};
 
+/// Where linked plugins are said to lie.
+const LINKED: &str = "(linked)";
+
 /// Larger files are not read: no library is that large. Bytes.
 const LARGEST: u64 = 1 << 30;
 
@@ -47,18 +50,24 @@ pub struct Library {
 }
 
 impl Library {
-    /// A plugin that is linked into this program. Its path is made up, its hash that of what it
-    /// says about itself.
+    /// Plugins that are linked into this program. Their paths are made up, and their hash is that of
+    /// the program.
     ///
     /// # Errors
-    /// Kind [`BadMetadata`](ErrorKind::BadMetadata).
-    pub fn linked(plugin: LinkedPlugin) -> Result<Self, Error> {
-        let json = plugin.metadata.json();
-        let unnamed = Path::new("(linked)");
-        let metadata: Metadata =
-            serde_json::from_slice(json).map_err(|error| bad_metadata(unnamed, error))?;
+    /// Kind [`BadMetadata`](ErrorKind::BadMetadata), and [`Unreadable`](ErrorKind::Unreadable) where
+    /// the program's own file is not to be read.
+    pub fn linked(plugins: impl IntoIterator<Item = LinkedPlugin>) -> Result<Vec<Self>, Error> {
+        let program =
+            std::env::current_exe().map_err(|error| unreadable(Path::new(LINKED), &error))?;
+        let hash = ContentHash(XxHash3_128::oneshot(&contents(&program)?));
+        plugins.into_iter().map(|plugin| Self::linked_with(plugin, hash)).collect()
+    }
+
+    fn linked_with(plugin: LinkedPlugin, hash: ContentHash) -> Result<Self, Error> {
+        let unnamed = Path::new(LINKED);
+        let metadata: Metadata = serde_json::from_slice(plugin.metadata.json())
+            .map_err(|error| bad_metadata(unnamed, error))?;
         let path = unnamed.join(&metadata.name);
-        let hash = ContentHash(XxHash3_128::oneshot(json));
         let canonical = path.clone();
         let abi = AbiVersion::CURRENT;
         Ok(Self { path, canonical, hash, metadata, abi, linked: Some(Arc::new(plugin)) })

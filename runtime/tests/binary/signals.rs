@@ -67,7 +67,8 @@ links: [ticks -> bad]";
     let signal = |child: &std::process::Child| {
         Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     };
-    until("state=\"running\"").unwrap();
+    // Before that, there may be nothing that does not drain.
+    until("a delivery hangs").unwrap();
     signal(&child);
     until("everything under way drains").unwrap();
     signal(&child);

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     CodecPlugin, Connector, Error, Host, OperatorPlugin, PostprocessorPlugin, PreprocessorPlugin,
-    Result, driver::ConnectorDriver,
+    Result, config, driver::ConnectorDriver,
 };
 
 /// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
@@ -118,7 +118,10 @@ pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
     extern "C" fn ports<O: OperatorPlugin>(
         value: &Value<'static>,
     ) -> RResult<RVec<RString>, Error> {
-        let ports = || Ok(O::ports(&config(O::NAME, value)?).into_iter().map(RString::from));
+        let ports = || {
+            let config = config::read(O::NAME, ValueRef::from(value))?;
+            Ok(O::ports(&config).into_iter().map(RString::from))
+        };
         guard("ports", || ports().map(Iterator::collect)).and_then(|ports| ports).into()
     }
     extern "C" fn create<O: OperatorPlugin>(
@@ -127,8 +130,7 @@ pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
         host: HostHandle,
     ) -> RResult<RawOperatorBox, Error> {
         guard("new", || {
-            let config = config(O::NAME, value)?;
-            O::validate(&config)?;
+            let config = config::read_valid(O::NAME, ValueRef::from(value), O::validate)?;
             Ok(component::operator(O::new(id.as_str(), config, Host::new(host))?))
         })
         .and_then(|result| result)
@@ -148,8 +150,7 @@ macro_rules! plugin_artefact {
             }
             extern "C" fn create<T: $plugin>(value: &Value<'static>) -> RResult<$raw, Error> {
                 guard("new", || {
-                    let config = config(T::NAME, value)?;
-                    T::validate(&config)?;
+                    let config = config::read_valid(T::NAME, ValueRef::from(value), T::validate)?;
                     Ok(component::$field(T::new(config)?))
                 })
                 .and_then(|result| result)
@@ -182,18 +183,13 @@ extern "C" fn config_schema<C: JsonSchema>() -> RString {
     guard("config_schema", schema).unwrap_or_default().into()
 }
 
-fn config<C: DeserializeOwned>(name: &str, config: &Value<'static>) -> Result<C> {
-    serde_json::to_value(ValueRef::from(config))
-        .and_then(serde_json::from_value)
-        .map_err(|error| Error::configuration(format!("config of `{name}`: {error}")))
-}
-
 fn checked<C: DeserializeOwned>(
     name: &str,
     value: &Value<'static>,
     validate: impl FnOnce(&C) -> Result<()>,
 ) -> RResult<(), Error> {
-    guard("validate", || validate(&config(name, value)?)).and_then(|result| result).into()
+    let valid = || config::read_valid(name, ValueRef::from(value), validate).map(drop);
+    guard("validate", valid).and_then(|result| result).into()
 }
 
 extern "C" fn create_connector<C: Connector>(
@@ -202,8 +198,7 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let config = config(C::NAME, value)?;
-        C::validate(&config)?;
+        let config = config::read_valid(C::NAME, ValueRef::from(value), C::validate)?;
         let made = C::new(id.as_str(), config, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))
     })

@@ -69,7 +69,7 @@ impl Connector for Hostile {
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         fault!(self.config, panic: SinkPanic);
-        Ok(Some(HostileSink { config: self.config.clone(), taken: 0 }))
+        Ok(Some(HostileSink { host: self.host.clone(), config: self.config.clone(), taken: 0 }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
@@ -148,6 +148,7 @@ fn forge(batch: &mut Batch) {
 
 /// The sink.
 pub struct HostileSink {
+    host: Host,
     config: Config,
     taken: u64,
 }
@@ -161,6 +162,7 @@ impl Sink for HostileSink {
             fault!(self.config, timeout: DeliverTimeout);
             fault!(self.config, panic: DeliverPanic);
             if self.config.happens(Fault::DeliverHang) {
+                tremor_pdk::debug!(self.host, "a delivery hangs");
                 pending::<()>().await;
             }
             if self.config.happens(Fault::DeliverReject) {
