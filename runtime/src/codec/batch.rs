@@ -38,6 +38,12 @@ pub(crate) trait MakeCodec {
     /// # Errors
     /// Those of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
+
+    /// Whether a batch gives the same whatever came before it, so that several instances may share
+    /// the batches of one connector.
+    fn is_stateless(&self) -> bool {
+        false
+    }
 }
 
 impl MakeCodec for Codec {
@@ -47,6 +53,10 @@ impl MakeCodec for Codec {
 
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error> {
         Ok(Box::new(Self::encoder(self)))
+    }
+
+    fn is_stateless(&self) -> bool {
+        true // what they keep is room to work in
     }
 }
 

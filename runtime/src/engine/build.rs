@@ -5,19 +5,21 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
+    balance::Balance,
     connector::{ConnectorTask, Factory, Retry},
     control::Control,
     pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Ports, Router, Target},
+    router::{Encoding, Router},
+    routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
     stage::{Stage, Step},
     stats::Stats,
 };
 use crate::{
-    codec::MakeCodec,
+    codec::{BatchDecoder, MakeCodec},
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
     processor::{self, Framing},
 };
@@ -113,11 +115,20 @@ pub(crate) fn tasks(
     let graph = &flow.graph;
     let owners = owners(graph);
     let mut queues = Queues::new(flow, &owners);
-    let pool = Pool::new(POOLED);
+    let mut framings = framings(flow, parts)?;
     let mut routers: HashMap<Owner, Router> = HashMap::new();
-    for (id, _) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
+    // The source of each sink that takes batches as they were pulled.
+    let mut lanes: HashMap<NodeId, NodeId> = HashMap::new();
+    for (id, node) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
         let plan = Plan { flow, parts, owners: &owners, queues: &queues, owner: id };
-        routers.insert(id, plan.router(&pool, stats)?);
+        let planned = plan.router(stats, &framings)?;
+        routers.insert(id, planned.router);
+        if let (Role::Source, Some(sink)) = (node.role, planned.sink)
+            && plan.is_fed_by_owner_alone(sink)
+            && codec(flow, parts, node)?.is_some_and(|codec| codec.is_stateless())
+        {
+            lanes.insert(sink, id);
+        }
     }
     let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
@@ -142,6 +153,11 @@ pub(crate) fn tasks(
                 output: Output::new(),
                 codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
                 pace: pace(spec),
+                balance: match lanes.values().any(|source| *source == id) {
+                    true => Balance::even(),
+                    false => Balance::Never,
+                },
+                handed: Pool::new(POOLED),
                 control: control.clone(),
             }),
             None => None,
@@ -150,8 +166,12 @@ pub(crate) fn tasks(
             Some((id, router)) => Some(SinkSide {
                 queue: queues.receiver(id),
                 router,
-                framing: framing(parts, spec, is_raw)?,
+                framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
+                decoder: match lanes.get(&id) {
+                    Some(source) => decoder(flow, parts, graph.node(*source))?,
+                    None => None,
+                },
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
             }),
@@ -225,6 +245,44 @@ impl Queues {
     }
 }
 
+/// The codec of a source or sink; none for structured connectors.
+fn codec(
+    flow: &Flow,
+    parts: &dyn Parts,
+    node: &Node,
+) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
+    parts.codec(&flow.spec.connectors[node.index])
+}
+
+/// Another decoder for what a source pulls.
+fn decoder(
+    flow: &Flow,
+    parts: &dyn Parts,
+    source: &Node,
+) -> Result<Option<Box<dyn BatchDecoder>>, flow::Diagnostic> {
+    let at = flow.spec.connectors[source.index].component.name.at;
+    let codec = codec(flow, parts, source)?;
+    let decoder = codec.as_deref().map(MakeCodec::decoder).transpose();
+    decoder.map_err(|error| flow.error(at, error.to_string()))
+}
+
+/// What happens to the messages of each sink behind its codec.
+fn framings(flow: &Flow, parts: &dyn Parts) -> Result<HashMap<NodeId, Framing>, flow::Diagnostic> {
+    let sinks = flow.graph.nodes().filter(|(_, node)| node.role == Role::Sink);
+    let framing = |(id, node): (NodeId, &Node)| {
+        let is_raw = codec(flow, parts, node)?.is_some();
+        Ok((id, framing(parts, &flow.spec.connectors[node.index], is_raw)?))
+    };
+    sinks.map(framing).collect()
+}
+
+/// The router of a task.
+struct Routed {
+    router: Router,
+    /// The sink that it feeds, where it feeds that and nobody else.
+    sink: Option<NodeId>,
+}
+
 /// What one task runs.
 struct Plan<'p> {
     flow: &'p Flow,
@@ -235,7 +293,11 @@ struct Plan<'p> {
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Router, flow::Diagnostic> {
+    fn router(
+        &self,
+        stats: &Arc<Stats>,
+        framings: &HashMap<NodeId, Framing>,
+    ) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
@@ -263,16 +325,41 @@ impl Plan<'_> {
         }
         let queues =
             targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
-        Ok(Router {
-            name: own.name.as_str().into(),
-            ports,
-            stages,
-            queues,
-            pool: pool.clone(),
-            stats: stats.clone(),
-            work: Vec::new(),
-            clock: None,
-        })
+        let sink = match targets.queued[..] {
+            [one] if graph.node(one).role == Role::Sink => Some(one),
+            _ => None,
+        };
+        let encoding = match sink {
+            Some(sink) => self.encoding(sink, framings)?,
+            None => None,
+        };
+        let pool = Pool::new(POOLED);
+        let name = own.name.as_str().into();
+        let routes = Routes::new(name, ports, stages, pool.clone(), stats.clone());
+        let router = Router::new(routes, queues, encoding, pool, stats.clone());
+        Ok(Routed { router, sink })
+    }
+
+    /// What it takes to encode for a sink; none where that is left to the sink.
+    fn encoding(
+        &self,
+        sink: NodeId,
+        framings: &HashMap<NodeId, Framing>,
+    ) -> Result<Option<Encoding>, flow::Diagnostic> {
+        let node = self.flow.graph.node(sink);
+        let codec = codec(self.flow, self.parts, node)?;
+        let Some(codec) = codec.filter(|codec| codec.is_stateless()) else { return Ok(None) };
+        let at = self.flow.spec.connectors[node.index].component.name.at;
+        let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
+        let suffix = framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
+        Ok(Some(Encoding { codec, suffix, pool: Pool::new(POOLED) }))
+    }
+
+    /// Whether everything that comes to a node comes from the task that is planned.
+    fn is_fed_by_owner_alone(&self, id: NodeId) -> bool {
+        let graph = &self.flow.graph;
+        let mut inputs = graph.node(id).inputs.iter();
+        inputs.all(|edge| self.owners.get(&graph.edge(*edge).from) == Some(&self.owner))
     }
 }
 

@@ -1,10 +1,14 @@
 //! The engine: runs flows.
 //!
 //! ```text
-//! source task:  pull -> preprocess -> decode -> operators     run to completion, a batch at a time
-//!                                        | bounded queue
-//! sink task:    encode -> frame -> deliver -> account
+//! source task:  pull -> preprocess -> decode -> operators -> encode
+//!                  |                                           | bounded queue
+//! sink task:       +--------> decode -> operators -> encode -> frame -> deliver -> account
 //! ```
+//! A batch runs to completion on one core, as far as that goes: a source that feeds one sink encodes
+//! for it, and hands over every other batch or so as it was pulled, so that both tasks have as much
+//! to do (`router`, `balance`). Otherwise operators are where the cut is.
+//!
 //! Each side of a connector is a task, and so is each pipeline that several tasks feed; all other
 //! pipelines run within the task that feeds them (`router`). What stands between tasks is a
 //! bounded queue of batches (`queue`); a full one stops the pull. Every event is followed to its
@@ -15,6 +19,7 @@
 //! under way arrives.
 
 mod backoff;
+mod balance;
 mod build;
 mod connection;
 mod connector;
@@ -23,10 +28,12 @@ mod dead_letter;
 mod delivery;
 #[doc(hidden)]
 pub mod hand_over;
+mod loan;
 mod pace;
 mod pipeline;
 mod queue;
 mod router;
+mod routes;
 mod simulation;
 mod sink;
 mod source;

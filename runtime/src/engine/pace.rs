@@ -48,6 +48,11 @@ impl Pace {
         Self { limit: Limit { events, ..Limit::default() }, fixed: true, ..Self::default() }
     }
 
+    /// Whether every run is to do the same work.
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.fixed
+    }
+
     pub(crate) fn limit(&self) -> Limit {
         self.limit
     }
@@ -58,7 +63,8 @@ impl Pace {
         if self.fixed || events == 0 {
             return;
         }
-        let busy = nanoseconds(took.saturating_sub(spent.waiting + spent.handing));
+        let busy = took.saturating_sub(spent.waiting + spent.handing + spent.turn);
+        let busy = nanoseconds(busy);
         let cost = smooth(&mut self.cost, busy.saturating_mul(16) / events as u64).max(1);
         let handing = smooth(&mut self.handing, nanoseconds(spent.handing));
         let waited_long = spent.waiting >= LONG_WAIT;
@@ -87,7 +93,8 @@ mod tests {
 
     use super::{Pace, Spent};
 
-    const NOTHING: Spent = Spent { waiting: Duration::ZERO, handing: Duration::ZERO };
+    const NOTHING: Spent =
+        Spent { waiting: Duration::ZERO, handing: Duration::ZERO, turn: Duration::ZERO };
 
     fn after(pulls: usize, ns_per_event: u64, spent: Spent) -> u32 {
         let mut pace = Pace::default();

@@ -55,7 +55,8 @@ impl PipelineTask {
                 return Poll::Ready(Step::Due);
             }
             if let Poll::Ready(received) = self.queue.poll_receive(context) {
-                return Poll::Ready(received.map_or(Step::Ended, Step::Received));
+                let received = received.map(|queued| Step::Received(queued.item));
+                return Poll::Ready(received.unwrap_or(Step::Ended));
             }
             self.control.poll_phase(context, Phase::Stopped).map(|()| Step::Stopped)
         })

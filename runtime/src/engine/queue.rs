@@ -8,13 +8,15 @@ use std::{
     future::poll_fn,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use super::{delivery::InFlight, spin::Spin};
+use tremor_pdk::{Batch, abi::batch::Rejected};
+
+use super::{delivery::InFlight, loan::Loan, routes::Routes, spin::Spin};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +34,59 @@ impl Default for Bounds {
     }
 }
 
+/// What goes through a queue.
+pub(crate) struct Queued {
+    pub(crate) item: InFlight,
+    pub(crate) form: Form,
+}
+
+/// What has been done to a batch, and what whoever takes it has to do.
+pub(crate) enum Form {
+    /// Its events are values.
+    Values,
+    /// Its events are values, and encoded already.
+    Encoded {
+        encoded: Batch,
+        /// Those that could not be.
+        rejected: Vec<Rejected>,
+    },
+    /// Its events are messages as they were pulled: they are to be decoded, and routed with these.
+    Raw(Loan<Routes>),
+}
+
+impl From<InFlight> for Queued {
+    fn from(item: InFlight) -> Self {
+        Self { item, form: Form::Values }
+    }
+}
+
+impl Queued {
+    /// How many events there are to account for.
+    pub(crate) fn events(&self) -> usize {
+        let rejected = match &self.form {
+            Form::Encoded { rejected, .. } => rejected.len(),
+            Form::Values | Form::Raw(_) => 0,
+        };
+        self.item.batch.len() + rejected
+    }
+
+    fn bytes(&self) -> usize {
+        let encoded = match &self.form {
+            Form::Encoded { encoded, .. } => encoded.weight(),
+            Form::Values | Form::Raw(_) => 0,
+        };
+        self.item.batch.weight() + encoded
+    }
+}
+
 struct State {
-    batches: VecDeque<InFlight>,
+    batches: VecDeque<Queued>,
     events: usize,
     bytes: usize,
     senders: usize,
     receiver_gone: bool,
+    /// Whether the receiver is there to take raw batches.
+    is_attended: bool,
     receiver: Option<Waker>,
     waiting: Vec<Waker>,
 }
@@ -46,6 +95,23 @@ impl State {
     /// Whether there is something for the receiver: a batch, or the end.
     fn has_news(&self) -> bool {
         !self.batches.is_empty() || self.senders == 0
+    }
+
+    /// Whether the queue does not take such a batch now, and will not.
+    fn refuses(&self, batch: Option<&Queued>) -> bool {
+        let is_raw = batch.is_some_and(|batch| matches!(batch.form, Form::Raw(_)));
+        self.receiver_gone || is_raw && !self.is_attended
+    }
+
+    fn push(&mut self, batch: Queued) {
+        self.events += batch.events();
+        self.bytes += batch.bytes();
+        self.batches.push_back(batch);
+    }
+
+    fn popped(&mut self, batch: &Queued) {
+        self.events -= batch.events();
+        self.bytes -= batch.bytes();
     }
 
     /// Whether a sender has to wait.
@@ -60,6 +126,7 @@ struct Shared {
     /// What the state says, for those who wait on the processor. Written under the lock.
     has_news: AtomicBool,
     is_full: AtomicBool,
+    len: AtomicUsize,
 }
 
 impl Shared {
@@ -67,6 +134,7 @@ impl Shared {
     fn show(&self, state: &State) {
         self.has_news.store(state.has_news(), Ordering::Release);
         self.is_full.store(state.is_full(self.bounds), Ordering::Release);
+        self.len.store(state.batches.len(), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -88,6 +156,8 @@ pub(crate) struct Spent {
     pub(crate) waiting: Duration,
     /// Handing over, and waking the receiver.
     pub(crate) handing: Duration,
+    /// Waiting for the routes, which another task had.
+    pub(crate) turn: Duration,
 }
 
 /// The end that batches come out of.
@@ -104,18 +174,21 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         bytes: 0,
         senders: 1,
         receiver_gone: false,
+        is_attended: false,
         receiver: None,
         waiting: Vec::new(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
-    let shared = Arc::new(Shared { bounds, state: Mutex::new(state), has_news, is_full });
+    let (state, len) = (Mutex::new(state), AtomicUsize::new(0));
+    let shared = Arc::new(Shared { bounds, state, has_news, is_full, len });
     let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
     (sender, Receiver { shared, spin: Spin::default() })
 }
 
 impl Sender {
-    /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
-    pub(crate) async fn send(&mut self, batch: InFlight) -> Option<InFlight> {
+    /// Waits for room and puts the batch in. Where the receiver is gone, or does not attend to raw
+    /// batches and this is one, the batch is given back.
+    pub(crate) async fn send(&mut self, batch: Queued) -> Option<Queued> {
         let mut batch = Some(batch);
         let start = Instant::now();
         let is_full = self.shared.is_full.load(Ordering::Acquire);
@@ -134,14 +207,19 @@ impl Sender {
         batch
     }
 
+    /// How many batches wait.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.len.load(Ordering::Acquire)
+    }
+
     /// What this end has spent its time on since this was last asked.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
     }
 
-    fn poll_send(&self, context: &Context<'_>, batch: &mut Option<InFlight>) -> Poll<()> {
+    fn poll_send(&self, context: &Context<'_>, batch: &mut Option<Queued>) -> Poll<()> {
         let mut state = self.shared.lock();
-        if state.receiver_gone {
+        if state.refuses(batch.as_ref()) {
             return Poll::Ready(());
         }
         if state.is_full(self.shared.bounds) {
@@ -149,9 +227,7 @@ impl Sender {
             return Poll::Pending;
         }
         if let Some(batch) = batch.take() {
-            state.events += batch.batch.len();
-            state.bytes += batch.batch.weight();
-            state.batches.push_back(batch);
+            state.push(batch);
         }
         self.shared.show(&state);
         let receiver = state.receiver.take();
@@ -186,7 +262,7 @@ impl Drop for Sender {
 
 impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
-    pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<InFlight>> {
+    pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
         if !has_news() {
             self.spin.wait(has_news);
@@ -198,7 +274,7 @@ impl Receiver {
         received
     }
 
-    fn take(&self, context: &Context<'_>) -> Poll<Option<InFlight>> {
+    fn take(&self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let mut state = self.shared.lock();
         let Some(batch) = state.batches.pop_front() else {
             if state.senders == 0 {
@@ -207,8 +283,7 @@ impl Receiver {
             state.receiver = Some(context.waker().clone());
             return Poll::Pending;
         };
-        state.events -= batch.batch.len();
-        state.bytes -= batch.batch.weight();
+        state.popped(&batch);
         self.shared.show(&state);
         let mut waiting = std::mem::take(&mut state.waiting);
         drop(state);
@@ -225,12 +300,36 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// The next batch, if there is one now.
-    pub(crate) fn try_receive(&mut self) -> Option<InFlight> {
-        match self.take(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(item) => item,
-            Poll::Pending => None,
+    /// From now on raw batches are taken.
+    pub(crate) fn attend(&mut self) {
+        self.shared.lock().is_attended = true;
+    }
+
+    /// From now on raw batches are not taken. What was handed over and not taken yet is given back:
+    /// its sender waits for its routes. It was the last in the queue, for what comes behind it goes
+    /// the way that it goes.
+    pub(crate) fn neglect(&mut self) -> Option<Queued> {
+        let mut state = self.shared.lock();
+        state.is_attended = false;
+        let raw = match state.batches.back() {
+            Some(Queued { form: Form::Raw(_), .. }) => state.batches.pop_back(),
+            _ => None,
+        };
+        if let Some(raw) = &raw {
+            state.popped(raw);
         }
+        self.shared.show(&state);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+        raw
+    }
+
+    /// Puts behind all others what has become of a raw batch, wherever the bounds are.
+    pub(crate) fn put_back(&mut self, batch: Queued) {
+        let mut state = self.shared.lock();
+        state.push(batch);
+        self.shared.show(&state);
     }
 
     /// Takes nothing more; says how many events were still in the queue.
@@ -261,14 +360,14 @@ mod tests {
 
     use tremor_pdk::Batch;
 
-    use super::{Bounds, bounded};
+    use super::{Bounds, Queued, bounded};
     use crate::engine::delivery::{InFlight, Token};
 
     #[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
-    fn batch(events: usize) -> Option<InFlight> {
+    fn batch(events: usize) -> Option<Queued> {
         let mut batch = Batch::new();
         (0..events).for_each(|_| batch.push_message(0, b"message"));
-        Some(InFlight { batch, token: Token::untracked() })
+        Some(InFlight { batch, token: Token::untracked() }.into())
     }
 
     #[test]

@@ -1,13 +1,17 @@
-//! Where a task's events go: through the pipelines that it runs itself, into the queues of other
-//! tasks.
+//! The way of a task's events into the queues of other tasks.
 //!
 //! A pipeline that one task feeds is run by that task, to completion, a batch at a time; only a
-//! pipeline that several tasks feed has a task of its own.
+//! pipeline that several tasks feed has a task of its own. What such a pipeline consists of are the
+//! [`Routes`].
+//!
+//! A batch is best decoded, operated on and encoded by one core, for its values are larger than
+//! its bytes, and moving them to another core costs more than making them. So whoever feeds one
+//! sink and nobody else encodes for it ([`Encoding`]), and a source may hand a batch over as it was
+//! pulled, with the routes, which the sink's task then takes it through and gives back
+//! ([`Router::hand_over`]). Operators see batches in the order of pulls either way, for there is
+//! only one of the routes, and it goes with the batch whose turn it is.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, task::Context, task::Poll, time::Instant};
 
 use tremor_pdk::{
     Batch,
@@ -16,182 +20,141 @@ use tremor_pdk::{
 
 use super::{
     delivery::{InFlight, Token},
-    queue::{Sender, Spent},
-    stage::{Around, Call, Letters, Stage, fan_out},
+    loan::Home,
+    queue::{Form, Queued, Sender, Spent},
+    routes::Routes,
     stats::Stats,
 };
-
-/// How long an operator waits at least that wants to be told the time again as soon as it was.
-const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-
-/// Where the events of one port go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// A pipeline that this task runs: its position in [`Router::stages`].
-    Stage(usize),
-    /// The queue of another task: its position in [`Router::queues`].
-    Queue(usize),
-}
-
-/// Where the events of a component's ports go.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ports {
-    pub(crate) out: Vec<Target>,
-    pub(crate) err: Vec<Target>,
-}
+use crate::codec::BatchEncoder;
 
 /// The way of events out of one component.
 pub(crate) struct Router {
     /// The component whose events these are.
     pub(crate) name: Arc<str>,
-    pub(crate) ports: Ports,
-    pub(crate) stages: Vec<Stage>,
-    pub(crate) queues: Vec<Sender>,
     pub(crate) pool: Pool,
     pub(crate) stats: Arc<Stats>,
-    /// What still has to be routed of the batch in hand. Empty between calls.
-    pub(crate) work: Vec<(Target, InFlight)>,
-    /// None before the first batch.
-    pub(crate) clock: Option<Clock>,
+    routes: Home<Routes>,
+    queues: Vec<Sender>,
+    /// Where there is one queue, and it is a sink's that takes encoded batches.
+    encoding: Option<Encoding>,
 }
 
-/// The clock of events: what the last event said, and the time that has passed since. So operators
-/// that go by the time of events work on old events as they do on new ones.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    /// In ns since the Unix epoch.
-    event: u64,
-    at: Instant,
-    /// When operators were last told the time.
-    told: Option<Instant>,
-}
-
-impl Clock {
-    fn now(&self) -> u64 {
-        let passed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.event.saturating_add(passed)
-    }
+/// Encodes for a sink.
+pub(crate) struct Encoding {
+    pub(crate) codec: Box<dyn BatchEncoder>,
+    /// What stands behind every message.
+    pub(crate) suffix: Vec<u8>,
+    /// Where encoded batches come from: the others keep nodes.
+    pub(crate) pool: Pool,
 }
 
 impl Router {
+    /// `pool` and `stats` are those of the routes.
+    pub(crate) fn new(
+        routes: Routes,
+        queues: Vec<Sender>,
+        encoding: Option<Encoding>,
+        pool: Pool,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let name = routes.name.clone();
+        Self { name, pool, stats, routes: Home::new(routes), queues, encoding }
+    }
+
+    /// Routes what has become of a pull: see [`Routes::take_in`].
+    pub(crate) async fn take_in(&mut self, batch: Batch, rejected: Vec<Rejected>, token: Token) {
+        self.routes.back().await.take_in(batch, rejected, token);
+        self.send().await;
+    }
+
     /// Routes a batch out of port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
-        self.set_clock(&item.batch);
-        fan_out(&self.ports.out, item, &mut self.work, &self.stats);
-        self.run().await;
+        self.routes.back().await.emit(item);
+        self.send().await;
     }
 
-    /// Routes events that the component could not handle out of port `err`, and the others of
-    /// their batch not at all: `batch` is only what the events point into.
+    /// Routes events that the component could not handle: see [`Routes::reject`].
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
-        self.set_clock(batch);
-        let letters = Letters { batch, rejected, token };
-        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
-        letters.post(&self.name, &self.ports.err, &mut around);
-        self.run().await;
+        self.routes.back().await.reject(batch, rejected, token);
+        self.send().await;
     }
 
-    /// What sending has taken since this was last asked.
+    /// Hands a batch of raw messages to the task of the one sink behind the one queue, to be
+    /// decoded and routed there. It is given back where that cannot be.
+    pub(crate) async fn hand_over(&mut self, item: InFlight) -> Option<InFlight> {
+        let [queue] = &mut self.queues[..] else { return Some(item) };
+        let Some(routes) = self.routes.lend() else { return Some(item) };
+        let refused = queue.send(Queued { item, form: Form::Raw(routes) }).await?;
+        Some(refused.item)
+    }
+
+    /// How many batches wait behind the one queue; none where there are several, and while the
+    /// routes are away.
+    pub(crate) fn queued(&mut self) -> Option<usize> {
+        self.routes.get()?;
+        let [queue] = &self.queues[..] else { return None };
+        Some(queue.len())
+    }
+
+    /// Ready when the routes are here.
+    pub(crate) fn poll_back(&mut self, context: &Context<'_>) -> Poll<()> {
+        self.routes.poll_back(context)
+    }
+
+    /// What sending, and waiting for the routes, has taken since this was last asked.
     pub(crate) fn take_spent(&mut self) -> Spent {
-        self.queues.iter_mut().map(Sender::take_spent).fold(Spent::default(), |sum, spent| Spent {
-            waiting: sum.waiting + spent.waiting,
-            handing: sum.handing + spent.handing,
-        })
+        let turn = self.routes.take_waited();
+        self.queues.iter_mut().map(Sender::take_spent).fold(
+            Spent { turn, ..Spent::default() },
+            |sum, spent| Spent {
+                waiting: sum.waiting + spent.waiting,
+                handing: sum.handing + spent.handing,
+                ..sum
+            },
+        )
     }
 
-    /// When an operator wants to be told the time.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        let clock = self.clock?;
-        let due = self.next_due()?;
-        let due = clock.at + Duration::from_nanos(due.saturating_sub(clock.event));
-        Some(clock.told.map_or(due, |told| due.max(told + SHORTEST_WAIT)))
+    /// When an operator wants to be told the time; unknown while the routes are away.
+    pub(crate) fn due(&mut self) -> Option<Instant> {
+        self.routes.get()?.due()
     }
 
     /// Whether it is time to tell an operator so.
-    pub(crate) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&mut self) -> bool {
         self.due().is_some_and(|due| due <= Instant::now())
     }
 
     /// Tells the time to the operators that wait for it, and routes what they emit.
     pub(crate) async fn tell_time(&mut self) {
-        let Some(clock) = &mut self.clock else { return };
-        clock.told = Some(Instant::now());
-        let now = clock.now();
-        self.tell(now).await;
-    }
-
-    /// The earliest time that an operator wants to be told, in ns since the Unix epoch.
-    pub(crate) fn next_due(&self) -> Option<u64> {
-        let steps = self.stages.iter().flat_map(|stage| &stage.steps);
-        steps.filter_map(super::stage::Step::due).min()
-    }
-
-    /// Tells operators that wait for it that it is `now`, in ns since the Unix epoch.
-    pub(crate) async fn tell(&mut self, now: u64) {
-        for stage in 0..self.stages.len() {
-            for step in 0..self.stages[stage].steps.len() {
-                if self.stages[stage].steps[step].due().is_some_and(|due| due <= now) {
-                    self.call(stage, step, Call::Time(now)).await;
-                }
-            }
-        }
+        self.routes.back().await.tell_time();
+        self.send().await;
     }
 
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
-        self.drain().await;
+        self.routes.back().await.drain();
+        self.send().await;
         self.queues.clear();
     }
 
-    /// Operators emit what they hold back.
-    pub(crate) async fn drain(&mut self) {
-        // Stages come in the order that events go through them.
-        for stage in 0..self.stages.len() {
-            for step in 0..self.stages[stage].steps.len() {
-                self.call(stage, step, Call::Drain).await;
-            }
-        }
-    }
-
-    async fn call(&mut self, stage: usize, step: usize, call: Call) {
-        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
-        self.stages[stage].call(step, call, &mut around);
-        self.run().await;
-    }
-
-    fn set_clock(&mut self, batch: &Batch) {
-        if self.stages.is_empty() {
-            return;
-        }
-        if let Some(last) = batch.events().last() {
-            let told = self.clock.and_then(|clock| clock.told);
-            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), told });
-        }
-    }
-
-    async fn run(&mut self) {
-        while let Some((target, item)) = self.work.pop() {
-            match target {
-                Target::Queue(queue) => {
-                    let Some(queue) = self.queues.get_mut(queue) else { continue };
-                    // A task that has failed takes nothing more: the events fail with it.
-                    if let Some(refused) = queue.send(item).await {
-                        self.stats.failed(refused.batch.len());
-                    }
-                }
-                Target::Stage(stage) => {
-                    let (work, stats) = (&mut self.work, &*self.stats);
-                    let mut around = Around { work, pool: &self.pool, stats };
-                    self.stages[stage].process(item, &mut around);
-                }
+    async fn send(&mut self) {
+        while let Some((queue, mut item)) = self.routes.get().and_then(Routes::next_outgoing) {
+            let Some(queue) = self.queues.get_mut(queue) else { continue };
+            let form = match &mut self.encoding {
+                Some(encoding) => encoding.encode(&mut item.batch),
+                None => Form::Values,
+            };
+            // A task that has failed takes nothing more: the events fail with it.
+            if let Some(refused) = queue.send(Queued { item, form }).await {
+                self.stats.failed(refused.events());
             }
         }
     }
 }
 
-impl Drop for Router {
-    fn drop(&mut self) {
-        // Nothing, unless the task was stopped: what operators held back fails with its tokens.
-        self.stats.failed(self.stages.iter().map(Stage::held).sum());
+impl Encoding {
+    fn encode(&mut self, batch: &mut Batch) -> Form {
+        let (encoded, rejected) = self.codec.encode_batch(batch, &self.pool, &self.suffix);
+        Form::Encoded { encoded, rejected }
     }
 }

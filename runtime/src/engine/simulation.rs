@@ -2,29 +2,28 @@
 //! thread. What the operators, codecs and processors of a flow do is what they do in the engine;
 //! what is simulated is the world around them.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use tremor_pdk::{Batch, Error, Output, Preprocessor, abi::batch::Pool};
 
 use super::{
     build::{Parts, framing, preprocessors, steps},
-    delivery::{InFlight, Token},
-    queue::{self, Bounds, Receiver, Sender},
-    router::{Ports, Router, Target},
+    delivery::Token,
+    routes::{Ports, Routes, Target},
     stage::Stage,
     stats::Stats,
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
-    executor::block_on,
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
     processor::{self, Framing},
 };
 
 /// A flow whose sources are fed by hand, and what comes out of it.
 pub(crate) struct Simulation {
-    /// The router of everybody: its name and ports are those of whoever emits.
-    router: Router,
+    /// The routes of everybody: their name and ports are those of whoever emits.
+    routes: Routes,
+    pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
     output: Output,
@@ -40,7 +39,7 @@ struct Source {
 /// Where events leave the flow: a sink, or a port of a pipeline that nothing is linked to.
 struct Outlet {
     name: String,
-    queue: Receiver,
+    queue: VecDeque<Batch>,
     /// Where what fails in the sink goes.
     err: Vec<Target>,
     codec: Option<Box<dyn BatchEncoder>>,
@@ -71,14 +70,12 @@ struct Plan<'p> {
     staged: Vec<NodeId>,
     sinks: Vec<NodeId>,
     names: Vec<String>,
-    queues: Vec<(Sender, Receiver)>,
 }
 
 impl Plan<'_> {
     fn add(&mut self, name: String) -> Target {
         self.names.push(name);
-        self.queues.push(queue::bounded(Bounds { events: usize::MAX, bytes: usize::MAX }));
-        Target::Queue(self.queues.len() - 1)
+        Target::Queue(self.names.len() - 1)
     }
 
     fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
@@ -115,13 +112,8 @@ impl Simulation {
         let graph = &flow.graph;
         let of = |role| graph.nodes().filter(move |(_, node)| node.role == role);
         let ids = |role| of(role).map(|(id, _)| id).collect();
-        let mut plan = Plan {
-            flow,
-            staged: ids(Role::Pipeline),
-            sinks: ids(Role::Sink),
-            names: Vec::new(),
-            queues: Vec::new(),
-        };
+        let mut plan =
+            Plan { flow, staged: ids(Role::Pipeline), sinks: ids(Role::Sink), names: Vec::new() };
         // Sinks first: their numbers are their positions.
         of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
         let mut stages = Vec::new();
@@ -155,24 +147,15 @@ impl Simulation {
             let codec = codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?;
             wants.push((err, codec, framing));
         }
-        let (senders, receivers): (Vec<_>, Vec<_>) = plan.queues.into_iter().unzip();
         let mut wants = wants.into_iter();
-        let outlets = plan.names.into_iter().zip(receivers).map(|(name, queue)| {
+        let outlets = plan.names.into_iter().map(|name| {
             let (err, codec, framing) = wants.next().unwrap_or_default();
-            Outlet { name, queue, err, codec, framing, taken: Vec::new() }
+            Outlet { name, queue: VecDeque::new(), err, codec, framing, taken: Vec::new() }
         });
         let outlets = outlets.collect();
-        let router = Router {
-            name: "".into(),
-            ports: Ports::default(),
-            stages,
-            queues: senders,
-            pool: Pool::new(8),
-            stats: Arc::new(Stats::default()),
-            work: Vec::new(),
-            clock: None,
-        };
-        Ok(Self { router, sources, outlets, output: Output::new() })
+        let (pool, stats) = (Pool::new(8), Arc::new(Stats::default()));
+        let routes = Routes::new("".into(), Ports::default(), stages, pool.clone(), stats);
+        Ok(Self { routes, pool, sources, outlets, output: Output::new() })
     }
 
     /// The names of the connectors that are sources.
@@ -208,28 +191,21 @@ impl Simulation {
         if let Some(codec) = codec {
             rejected.extend(codec.decode_batch(&mut batch));
         }
-        self.router.name = name.as_str().into();
-        self.router.ports = ports.clone();
-        block_on(async {
-            if !rejected.is_empty() {
-                self.router.reject(&batch, rejected, Token::untracked()).await;
-            }
-            if !batch.is_empty() {
-                self.router.emit(InFlight { batch, token: Token::untracked() }).await;
-            }
-        });
+        self.routes.name = name.as_str().into();
+        self.routes.ports = ports.clone();
+        self.routes.take_in(batch, rejected, Token::untracked());
         self.collect();
     }
 
     /// Lets time pass: operators are told whenever they wanted to be, in order.
     pub(crate) fn advance(&mut self, to: u64) {
         let mut last = None;
-        while let Some(due) = self.router.next_due().filter(|due| *due <= to) {
+        while let Some(due) = self.routes.next_due().filter(|due| *due <= to) {
             // An operator that wants to be told the same time again gets no second answer.
             if last.replace(due) == Some(due) {
                 break;
             }
-            block_on(self.router.tell(due));
+            self.routes.tell(due);
             self.collect();
         }
     }
@@ -253,7 +229,7 @@ impl Simulation {
                 self.emit(source, batch);
             }
         }
-        block_on(self.router.drain());
+        self.routes.drain();
         self.collect();
     }
 
@@ -271,24 +247,26 @@ impl Simulation {
         let mut again = true;
         while again {
             again = false;
+            while let Some((outlet, item)) = self.routes.next_outgoing() {
+                self.outlets[outlet].queue.push_back(item.batch);
+            }
             for outlet in &mut self.outlets {
-                while let Some(mut item) = outlet.queue.try_receive() {
+                while let Some(mut batch) = outlet.queue.pop_front() {
                     let Some(codec) = &mut outlet.codec else {
-                        outlet.taken.push(Taken { values: item.batch, encoded: None });
+                        outlet.taken.push(Taken { values: batch, encoded: None });
                         continue;
                     };
                     let suffix = outlet.framing.suffix();
                     let (mut encoded, mut rejected) =
-                        codec.encode_batch(&mut item.batch, &self.router.pool, suffix);
-                    rejected.extend(outlet.framing.process(&mut encoded, &mut item.batch));
+                        codec.encode_batch(&mut batch, &self.pool, suffix);
+                    rejected.extend(outlet.framing.process(&mut encoded, &mut batch));
                     if !rejected.is_empty() {
                         again = true;
-                        self.router.name = outlet.name.as_str().into();
-                        self.router.ports = Ports { out: Vec::new(), err: outlet.err.clone() };
-                        block_on(self.router.reject(&item.batch, rejected, Token::untracked()));
+                        self.routes.name = outlet.name.as_str().into();
+                        self.routes.ports = Ports { out: Vec::new(), err: outlet.err.clone() };
+                        self.routes.reject(&batch, rejected, Token::untracked());
                     }
-                    let encoded = Some(encoded);
-                    outlet.taken.push(Taken { values: item.batch, encoded });
+                    outlet.taken.push(Taken { values: batch, encoded: Some(encoded) });
                 }
             }
         }

@@ -10,9 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorKind, Signal,
-    abi::batch::{Pool, Rejected},
-    dynamic::DynSink,
+    Batch, Delivery, Error, ErrorKind, Signal, abi::batch::Rejected, dynamic::DynSink,
 };
 
 use super::{
@@ -20,11 +18,17 @@ use super::{
     connection::{Connection, End},
     control::{Control, Phase},
     delivery::InFlight,
-    queue::Receiver,
+    loan::Loan,
+    queue::{Form, Queued, Receiver},
     router::Router,
+    routes::Routes,
     spin::Worker,
 };
-use crate::{codec::BatchEncoder, executor, processor::Framing};
+use crate::{
+    codec::{BatchDecoder, BatchEncoder},
+    executor,
+    processor::Framing,
+};
 
 /// How often a sink is told the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -40,14 +44,16 @@ pub(crate) struct SinkSide {
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
     pub(crate) framing: Framing,
+    /// For what its one source hands over as it was pulled; none where that is not done.
+    pub(crate) decoder: Option<Box<dyn BatchDecoder>>,
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet, in order.
-    pub(crate) pending: VecDeque<InFlight>,
+    pub(crate) pending: VecDeque<Queued>,
 }
 
 /// What a sink waits for.
 enum Step {
-    Received(Option<InFlight>),
+    Received(Option<Queued>),
     /// An operator behind `err` is to be told the time.
     Due,
     Tick,
@@ -58,13 +64,26 @@ enum Step {
 impl SinkSide {
     /// The sink is gone for good: what it has not delivered fails back to its sources.
     pub(crate) fn abandon(self) {
-        let pending: usize = self.pending.iter().map(|item| item.batch.len()).sum();
+        let pending: usize = self.pending.iter().map(Queued::events).sum();
         self.router.stats.failed(pending + self.queue.close());
     }
 
     /// Runs the sink of one connection to its end.
-    pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+    pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let _worker = Worker::enter();
+        if self.decoder.is_some() {
+            self.queue.attend();
+        }
+        let end = self.serve(sink, connection).await;
+        // Its source waits for the routes, and may have to end before there is another connection.
+        if let Some(Queued { item, form: Form::Raw(routes) }) = self.queue.neglect() {
+            let put = |queued| self.queue.put_back(queued);
+            take_through(item, routes, self.decoder.as_deref_mut(), put);
+        }
+        end
+    }
+
+    async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         // One timer for many waits: to set one takes memory.
         let mut tick = std::pin::pin!(executor::sleep(TICK));
         loop {
@@ -74,8 +93,13 @@ impl SinkSide {
                 }
             }
             let result = match self.next(connection, tick.as_mut()).await {
-                Step::Received(Some(item)) => {
-                    self.pending.push_back(item);
+                Step::Received(Some(Queued { item, form: Form::Raw(routes) })) => {
+                    let put = |queued| self.pending.push_back(queued);
+                    take_through(item, routes, self.decoder.as_deref_mut(), put);
+                    Ok(())
+                }
+                Step::Received(Some(queued)) => {
+                    self.pending.push_back(queued);
                     Ok(())
                 }
                 Step::Received(None) => {
@@ -131,11 +155,12 @@ impl SinkSide {
         sink: &mut dyn DynSink,
         connection: &Connection,
     ) -> Result<(), End> {
-        let Some(mut item) = self.pending.pop_front() else { return Ok(()) };
+        let Some(Queued { mut item, mut form }) = self.pending.pop_front() else { return Ok(()) };
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
         let mut attempts = 0;
         loop {
-            let mut outgoing = self.encode(&mut item).await;
+            let form = std::mem::replace(&mut form, Form::Values);
+            let mut outgoing = self.encode(&mut item, form).await;
             if item.batch.is_empty() {
                 item.token.settle();
                 return Ok(());
@@ -157,7 +182,7 @@ impl SinkSide {
                 },
                 Some(Err(error)) => Err(error),
                 None => {
-                    self.pending.push_front(item);
+                    self.pending.push_front(item.into());
                     return Err(End::Interrupted);
                 }
             };
@@ -172,12 +197,12 @@ impl SinkSide {
                     let wait = backoff.next();
                     tracing::warn!(component = %self.router.name, %error, ?wait, "not delivered");
                     if !waits(wait, &self.control, connection).await {
-                        self.pending.push_front(item);
+                        self.pending.push_front(item.into());
                         return Err(End::Interrupted);
                     }
                 }
                 _ => {
-                    self.pending.push_front(item);
+                    self.pending.push_front(item.into());
                     return Err(End::of(error));
                 }
             }
@@ -185,11 +210,15 @@ impl SinkSide {
     }
 
     /// What the sink gets: encoded messages, or the values as they are.
-    async fn encode(&mut self, item: &mut InFlight) -> Batch {
-        let Some(codec) = &mut self.codec else { return item.batch.clone() };
-        let pool: &Pool = &self.router.pool;
-        let suffix = self.framing.suffix();
-        let (mut encoded, mut rejected) = codec.encode_batch(&mut item.batch, pool, suffix);
+    async fn encode(&mut self, item: &mut InFlight, form: Form) -> Batch {
+        let (mut encoded, mut rejected) = match (form, &mut self.codec) {
+            (Form::Encoded { encoded, rejected }, _) => (encoded, rejected),
+            (Form::Values | Form::Raw(_), Some(codec)) => {
+                let suffix = self.framing.suffix();
+                codec.encode_batch(&mut item.batch, &self.router.pool, suffix)
+            }
+            (Form::Values | Form::Raw(_), None) => return item.batch.clone(),
+        };
         rejected.extend(self.framing.process(&mut encoded, &mut item.batch));
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
@@ -239,6 +268,23 @@ impl SinkSide {
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
+    }
+}
+
+/// Does to a batch that was handed over as it was pulled what its source would have done, up to the
+/// encoding, and gives the routes back.
+fn take_through(
+    item: InFlight,
+    mut routes: Loan<Routes>,
+    decoder: Option<&mut (dyn BatchDecoder + 'static)>,
+    mut put: impl FnMut(Queued),
+) {
+    let InFlight { mut batch, token } = item;
+    let rejected = decoder.map_or_else(Vec::new, |decoder| decoder.decode_batch(&mut batch));
+    routes.take_in(batch, rejected, token);
+    // There is one queue, and this is behind it.
+    while let Some((_, item)) = routes.next_outgoing() {
+        put(item.into());
     }
 }
 

@@ -3,21 +3,24 @@
 use std::{
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
 use tremor_pdk::{
-    Batch, Error, ErrorKind, Output, Preprocessor, Pull, abi::batch::Rejected, dynamic::DynSource,
+    Batch, Error, ErrorKind, Output, Preprocessor, Pull,
+    abi::batch::{Pool, Rejected},
+    dynamic::DynSource,
 };
 
 use super::{
+    balance::Balance,
     connection::{Connection, End},
     control::{Control, Phase},
     delivery::{Ended, InFlight, Ledger, Token},
     pace::Pace,
     router::Router,
-    spin::Worker,
+    spin::{self, Worker},
 };
 use crate::{codec::BatchDecoder, executor, processor, time};
 
@@ -36,6 +39,10 @@ pub(crate) struct SourceSide {
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchDecoder>>,
     pub(crate) pace: Pace,
+    /// Which batches the sink's task takes through.
+    pub(crate) balance: Balance,
+    /// Where those come from: the core of the sink keeps their nodes.
+    pub(crate) handed: Pool,
     pub(crate) control: Arc<Control>,
 }
 
@@ -49,6 +56,8 @@ enum Step {
     Waited,
     /// An operator is to be told the time.
     Due,
+    /// The routes are back: an operator may want to be told the time.
+    Back,
 }
 
 /// A source within one connection.
@@ -68,6 +77,13 @@ struct Session<'s> {
 }
 
 impl SourceSide {
+    /// Whether the next pull is for the sink's task to decode: never where that could not do so at
+    /// the same time as this one works.
+    fn hands_over(&mut self) -> bool {
+        let Some(queued) = self.router.queued() else { return false };
+        !self.pace.is_fixed() && spin::is_roomy() && self.balance.hands_over(queued)
+    }
+
     /// Runs the source of one connection to its end.
     pub(crate) async fn run(&mut self, source: Box<dyn DynSource>, connection: &Connection) -> End {
         let _worker = Worker::enter();
@@ -92,20 +108,26 @@ impl SourceSide {
 impl Session<'_> {
     async fn run(&mut self) -> Result<End, Error> {
         loop {
-            let mut batch = Batch::from_pool(&self.side.router.pool);
-            batch.set_limit(self.side.pace.limit());
             if self.side.router.is_due() {
                 // A source that always has something would leave no other time for it.
                 self.side.router.tell_time().await;
             }
+            let hands_over = self.side.hands_over();
+            let SourceSide { router, handed, pace, .. } = &*self.side;
+            let mut batch = Batch::from_pool(if hands_over { handed } else { &router.pool });
+            batch.set_limit(pace.limit());
             let step = self.next(&mut batch, None).await;
             if !matches!(step, Step::Pulled(_)) {
                 self.source.give_up(&mut batch);
             }
             let events = batch.len();
-            self.handle(batch).await;
+            let was_handed = self.handle(batch, hands_over).await;
             let spent = self.side.router.take_spent();
-            self.side.pace.learn(events, self.pulled_at.elapsed(), spent);
+            if !was_handed && events > 0 {
+                let took = self.pulled_at.elapsed();
+                self.side.pace.learn(events, took, spent);
+                self.side.balance.learn(took, spent.turn);
+            }
             match step {
                 Step::Pulled(Ok(Pull::Events)) => {
                     if self.pulls.is_multiple_of(PULLS_IN_A_ROW) {
@@ -133,7 +155,7 @@ impl Session<'_> {
                 Step::Ended(ended) => self.acknowledge(ended)?,
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Due => self.side.router.tell_time().await,
-                Step::Waited => {}
+                Step::Waited | Step::Back => {}
             }
         }
     }
@@ -141,6 +163,7 @@ impl Session<'_> {
     /// Polls the source, then whatever else may interest it; with a deadline, waits for that
     /// instead of pulling.
     async fn next(&mut self, batch: &mut Batch, until: Option<Instant>) -> Step {
+        let is_away = self.side.router.poll_back(&Context::from_waker(Waker::noop())).is_pending();
         let due = self.side.router.due();
         let first = [until, due].into_iter().flatten().min();
         let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
@@ -157,6 +180,9 @@ impl Session<'_> {
             }
             if first.is_some() && timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(if first == until { Step::Waited } else { Step::Due });
+            }
+            if is_away && self.side.router.poll_back(context).is_ready() {
+                return Poll::Ready(Step::Back);
             }
             self.poll_others(context)
         })
@@ -185,6 +211,7 @@ impl Session<'_> {
                 Step::Broken => return Ok(Some(End::Interrupted)),
                 Step::Draining => return self.finish().await.map(Some),
                 Step::Due => self.side.router.tell_time().await,
+                Step::Back => {}
                 Step::Waited | Step::Pulled(_) => return Ok(None),
             }
         }
@@ -215,7 +242,7 @@ impl Session<'_> {
                 });
             }
             self.stamp(&mut batch);
-            self.decode_and_route(batch, whole).await;
+            self.decode_and_route(batch, whole, false).await;
         }
     }
 
@@ -243,10 +270,10 @@ impl Session<'_> {
         Ok(End::Finished)
     }
 
-    /// Takes a pulled batch through to its targets.
-    async fn handle(&mut self, mut batch: Batch) {
+    /// Takes a pulled batch through to its targets, or hands it over. Whether it was handed over.
+    async fn handle(&mut self, mut batch: Batch, hands_over: bool) -> bool {
         if batch.is_empty() {
-            return;
+            return false;
         }
         self.pulls += 1;
         if let Some(ledger) = &self.ledger {
@@ -261,7 +288,7 @@ impl Session<'_> {
                 preprocessor.process(batch, output)
             });
         }
-        self.decode_and_route(batch, whole).await;
+        self.decode_and_route(batch, whole, hands_over).await
     }
 
     /// One clock read a batch.
@@ -276,20 +303,16 @@ impl Session<'_> {
         }
     }
 
-    /// `whole`: nothing of the pull was lost before.
-    async fn decode_and_route(&mut self, mut batch: Batch, whole: bool) {
+    /// `whole`: nothing of the pull was lost before. Whether the batch was handed over.
+    async fn decode_and_route(&mut self, batch: Batch, whole: bool, hands_over: bool) -> bool {
         let mut rejected = self.side.output.take_rejected();
         let discarded = self.side.output.take_discarded();
         if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
-            return;
+            return false;
         }
         let router = &mut self.side.router;
         router.stats.events_in(batch.len() + rejected.len() + discarded);
         router.stats.discarded(discarded);
-        rejected.extend(match &mut self.side.codec {
-            Some(codec) => codec.decode_batch(&mut batch),
-            None => without_codec(&mut batch),
-        });
         let token = match self.carried.pop() {
             Some(token) if self.carried.is_empty() => token,
             Some(token) => {
@@ -302,14 +325,20 @@ impl Session<'_> {
             router.stats.failed(1);
             drop(token.clone());
         }
-        if !rejected.is_empty() {
-            router.reject(&batch, rejected, token.clone()).await;
+        let mut item = InFlight { batch, token };
+        if hands_over && rejected.is_empty() && !item.batch.is_empty() {
+            match router.hand_over(item).await {
+                None => return true,
+                Some(refused) => item = refused,
+            }
         }
-        if batch.is_empty() {
-            token.settle();
-        } else {
-            router.emit(InFlight { batch, token }).await;
-        }
+        let InFlight { mut batch, token } = item;
+        rejected.extend(match &mut self.side.codec {
+            Some(codec) => codec.decode_batch(&mut batch),
+            None => without_codec(&mut batch),
+        });
+        router.take_in(batch, rejected, token).await;
+        false
     }
 }
 
@@ -335,11 +364,13 @@ mod tests {
     use crate::{
         codec::{self, MakeCodec},
         engine::{
+            balance::Balance,
             connection::{Connection, End},
             control::Control,
             pace::Pace,
             queue::{self, Bounds},
-            router::{Ports, Router, Target},
+            router::Router,
+            routes::{Ports, Routes, Target},
             stats::Stats,
         },
         executor::block_on,
@@ -386,16 +417,10 @@ mod tests {
         let (sender, mut receiver) = queue::bounded(Bounds::default());
         let lines = processor::preprocessor("lines", &Config::Null).unwrap();
         let codec = codec::lookup("string", &Config::Null).unwrap();
-        let router = Router {
-            name: "source".into(),
-            ports: Ports { out: vec![Target::Queue(0)], err: Vec::new() },
-            stages: Vec::new(),
-            queues: vec![sender],
-            pool: Pool::new(1),
-            stats: Arc::new(Stats::default()),
-            work: Vec::new(),
-            clock: None,
-        };
+        let ports = Ports { out: vec![Target::Queue(0)], err: Vec::new() };
+        let (pool, stats) = (Pool::new(1), Arc::new(Stats::default()));
+        let routes = Routes::new("source".into(), ports, Vec::new(), pool.clone(), stats.clone());
+        let router = Router::new(routes, vec![sender], None, pool, stats);
         let mut side = SourceSide {
             id: 0,
             router,
@@ -403,6 +428,8 @@ mod tests {
             output: Output::new(),
             codec: Some(MakeCodec::decoder(&codec).unwrap()),
             pace: Pace::default(),
+            balance: Balance::Never,
+            handed: Pool::new(1),
             control: Arc::new(Control::new(0)),
         };
         let heard = Arc::<Mutex<Vec<_>>>::default();
@@ -411,7 +438,8 @@ mod tests {
         let sink = std::thread::spawn(move || {
             let mut texts = Vec::new();
             block_on(async {
-                while let Some(item) = std::future::poll_fn(|c| receiver.poll_receive(c)).await {
+                while let Some(queued) = std::future::poll_fn(|c| receiver.poll_receive(c)).await {
+                    let item = queued.item;
                     let events = item.batch.events().iter();
                     texts.extend(events.filter_map(|it| Some(item.batch.value(it)?.to_string())));
                     item.token.settle();

@@ -37,13 +37,18 @@ impl Worker {
     }
 }
 
+/// Whether every working task may have a processor to itself.
+pub(crate) fn is_roomy() -> bool {
+    WORKERS.load(Ordering::Relaxed) <= *PROCESSORS
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         WORKERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What one end of a queue knows of its waits.
+/// What one who waits for another again and again knows of its waits.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     /// When the last batch passed.
@@ -55,7 +60,7 @@ pub(crate) struct Spin {
 impl Spin {
     /// Looks again until it is `ready`, or until it has been looked at for long enough.
     pub(crate) fn wait(&self, ready: impl Fn() -> bool) {
-        if !self.is_worth_it() || WORKERS.load(Ordering::Relaxed) > *PROCESSORS {
+        if !self.is_worth_it() || !is_roomy() {
             return;
         }
         look(ready);

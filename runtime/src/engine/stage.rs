@@ -12,7 +12,7 @@ use super::{
     build::MakeOperator,
     dead_letter,
     delivery::{InFlight, Token},
-    router::{Ports, Target},
+    routes::{Ports, Target},
     stats::Stats,
 };
 

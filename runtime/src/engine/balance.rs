@@ -1,0 +1,142 @@
+//! Which of two tasks takes a batch through: the source's that is about to pull it, or the sink's.
+//!
+//! What is decided before the pull is decided without knowing what comes. But batches resemble one
+//! another: a sink that made the source wait for the routes had too much to do, and one whose queue
+//! is empty has too little.
+
+use std::time::Duration;
+
+/// Batches in a row that a source takes through itself, at most, while its sink has enough to do.
+const LONGEST_PAUSE: u32 = 31;
+/// Batches in a row that are handed over, at most: the source's pace goes by its own.
+const IN_A_ROW: u32 = 15;
+
+/// When a source hands over.
+#[derive(Debug, Default)]
+pub(crate) enum Balance {
+    /// Never.
+    #[default]
+    Never,
+    /// So that both tasks have as much to do.
+    Even(Even),
+    /// As it is written here, and then never.
+    #[cfg(test)]
+    Scripted(std::collections::VecDeque<bool>),
+}
+
+/// What the even balance goes by.
+#[derive(Debug, Default)]
+pub(crate) struct Even {
+    /// How many batches the source takes through itself before it hands over again.
+    left: u32,
+    /// How many it was the last time.
+    pause: u32,
+    in_a_row: u32,
+    /// Whether the last batch was handed over.
+    handed: bool,
+}
+
+impl Balance {
+    /// Even, once the source knows what a batch takes.
+    pub(crate) fn even() -> Self {
+        Self::Even(Even { left: 1, ..Even::default() })
+    }
+
+    /// Whether the next batch is handed over, while so many wait in the sink's queue.
+    pub(crate) fn hands_over(&mut self, queued: usize) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Even(even) => even.hands_over(queued),
+            #[cfg(test)]
+            Self::Scripted(decisions) => decisions.pop_front().unwrap_or(false),
+        }
+    }
+
+    /// Learns from a batch that the source took through itself in the time `took`, of which it
+    /// waited for the routes of the one before for `turn`.
+    pub(crate) fn learn(&mut self, took: Duration, turn: Duration) {
+        if let Self::Even(even) = self {
+            even.learn(took, turn);
+        }
+    }
+}
+
+impl Even {
+    fn hands_over(&mut self, queued: usize) -> bool {
+        // One may wait, for the sink has it encoded and is soon done with it: to find the queue
+        // empty every time, the sink would have to be idle every time.
+        if self.left > 0 || queued > 1 || self.in_a_row >= IN_A_ROW {
+            self.left = self.left.saturating_sub(1);
+            return false;
+        }
+        self.left = self.pause;
+        self.in_a_row += 1;
+        self.handed = true;
+        true
+    }
+
+    fn learn(&mut self, took: Duration, turn: Duration) {
+        self.in_a_row = 0;
+        if !std::mem::take(&mut self.handed) {
+            return;
+        }
+        self.pause = match turn > took / 3 {
+            true => (self.pause * 2 + 1).min(LONGEST_PAUSE),
+            false => self.pause / 2,
+        };
+        self.left = self.pause;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Balance, IN_A_ROW, LONGEST_PAUSE};
+
+    const TOOK: Duration = Duration::from_micros(30);
+
+    /// One that has handed over after so many batches that its source took through itself.
+    fn after(own: u32, balance: &mut Balance) {
+        for _ in 0..own {
+            assert!(!balance.hands_over(0));
+            balance.learn(TOOK, Duration::ZERO);
+        }
+        assert!(balance.hands_over(0));
+    }
+
+    #[test]
+    fn a_sink_that_has_little_to_do_gets_a_batch_as_soon_as_the_first_is_known() {
+        assert!(!Balance::Never.hands_over(0));
+        for (queued, expected) in [(0, true), (1, true), (2, false)] {
+            let mut balance = Balance::even();
+            assert!(!balance.hands_over(0), "nothing is known of a batch yet");
+            balance.learn(TOOK, Duration::ZERO);
+            assert_eq!(balance.hands_over(queued), expected);
+        }
+    }
+
+    #[test]
+    fn a_sink_that_keeps_the_source_waiting_gets_fewer_and_fewer() {
+        let mut balance = Balance::even();
+        after(1, &mut balance);
+        for own in [1, 3, 7, 15, LONGEST_PAUSE, LONGEST_PAUSE] {
+            balance.learn(TOOK, TOOK / 2);
+            after(own, &mut balance);
+        }
+        for own in [15, 7, 3, 1, 0, 0] {
+            balance.learn(TOOK, TOOK / 10);
+            after(own, &mut balance);
+        }
+    }
+
+    #[test]
+    fn now_and_then_a_source_takes_one_through_to_know_what_that_takes() {
+        let mut balance = Balance::even();
+        assert!(!balance.hands_over(0));
+        assert!((0..IN_A_ROW).all(|_| balance.hands_over(0)));
+        assert!(!balance.hands_over(0));
+        balance.learn(TOOK, Duration::ZERO);
+        assert!(balance.hands_over(0));
+    }
+}

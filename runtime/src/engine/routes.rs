@@ -1,0 +1,201 @@
+//! Where a component's events go: through the pipelines that are run with it, towards queues.
+//!
+//! Nothing here waits. What is to go into queues is laid down in order, and whoever runs this sees
+//! to it: the task of the component, or, for a batch that was handed over as it was pulled, the
+//! task of the sink ([`super::router`]).
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{
+    Batch,
+    abi::batch::{Pool, Rejected},
+};
+
+use super::{
+    delivery::{InFlight, Token},
+    stage::{Around, Call, Letters, Stage, Step, fan_out},
+    stats::Stats,
+};
+
+/// How long an operator waits at least that wants to be told the time again as soon as it was.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// Where the events of one port go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// A pipeline that is run here: its position in the stages.
+    Stage(usize),
+    /// The queue of another task: its position among the queues of the router.
+    Queue(usize),
+}
+
+/// Where the events of a component's ports go.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ports {
+    pub(crate) out: Vec<Target>,
+    pub(crate) err: Vec<Target>,
+}
+
+/// The way of events from one component to queues.
+pub(crate) struct Routes {
+    /// The component whose events these are.
+    pub(crate) name: Arc<str>,
+    pub(crate) ports: Ports,
+    stages: Vec<Stage>,
+    pool: Pool,
+    stats: Arc<Stats>,
+    /// What still has to be routed of the batch in hand. Empty between calls.
+    work: Vec<(Target, InFlight)>,
+    /// What goes into queues next, in order.
+    outgoing: VecDeque<(usize, InFlight)>,
+    /// None before the first batch.
+    clock: Option<Clock>,
+}
+
+/// The clock of events: what the last event said, and the time that has passed since. So operators
+/// that go by the time of events work on old events as they do on new ones.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// In ns since the Unix epoch.
+    event: u64,
+    at: Instant,
+    /// When operators were last told the time.
+    told: Option<Instant>,
+}
+
+impl Clock {
+    fn now(&self) -> u64 {
+        let passed = u64::try_from(self.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.event.saturating_add(passed)
+    }
+}
+
+impl Routes {
+    pub(crate) fn new(
+        name: Arc<str>,
+        ports: Ports,
+        stages: Vec<Stage>,
+        pool: Pool,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let (work, outgoing) = (Vec::new(), VecDeque::new());
+        Self { name, ports, stages, pool, stats, work, outgoing, clock: None }
+    }
+
+    /// Routes what has become of a pull: values out of port `out`, what could not be decoded out of
+    /// port `err`.
+    pub(crate) fn take_in(&mut self, batch: Batch, rejected: Vec<Rejected>, token: Token) {
+        if !rejected.is_empty() {
+            self.reject(&batch, rejected, token.clone());
+        }
+        if batch.is_empty() {
+            token.settle();
+        } else {
+            self.emit(InFlight { batch, token });
+        }
+    }
+
+    /// Routes a batch out of port `out`.
+    pub(crate) fn emit(&mut self, item: InFlight) {
+        self.set_clock(&item.batch);
+        fan_out(&self.ports.out, item, &mut self.work, &self.stats);
+        self.run();
+    }
+
+    /// Routes events that the component could not handle out of port `err`, and the others of
+    /// their batch not at all: `batch` is only what the events point into.
+    pub(crate) fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
+        self.set_clock(batch);
+        let letters = Letters { batch, rejected, token };
+        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
+        letters.post(&self.name, &self.ports.err, &mut around);
+        self.run();
+    }
+
+    /// The next batch that goes into a queue, and its position.
+    pub(crate) fn next_outgoing(&mut self) -> Option<(usize, InFlight)> {
+        self.outgoing.pop_front()
+    }
+
+    /// When an operator wants to be told the time.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let clock = self.clock?;
+        let due = self.next_due()?;
+        let due = clock.at + Duration::from_nanos(due.saturating_sub(clock.event));
+        Some(clock.told.map_or(due, |told| due.max(told + SHORTEST_WAIT)))
+    }
+
+    /// Tells the time to the operators that wait for it, and routes what they emit.
+    pub(crate) fn tell_time(&mut self) {
+        let Some(clock) = &mut self.clock else { return };
+        clock.told = Some(Instant::now());
+        let now = clock.now();
+        self.tell(now);
+    }
+
+    /// The earliest time that an operator wants to be told, in ns since the Unix epoch.
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.stages.iter().flat_map(|stage| &stage.steps).filter_map(Step::due).min()
+    }
+
+    /// Tells operators that wait for it that it is `now`, in ns since the Unix epoch.
+    pub(crate) fn tell(&mut self, now: u64) {
+        for stage in 0..self.stages.len() {
+            for step in 0..self.stages[stage].steps.len() {
+                if self.stages[stage].steps[step].due().is_some_and(|due| due <= now) {
+                    self.call(stage, step, Call::Time(now));
+                }
+            }
+        }
+    }
+
+    /// Operators emit what they hold back.
+    pub(crate) fn drain(&mut self) {
+        // Stages come in the order that events go through them.
+        for stage in 0..self.stages.len() {
+            for step in 0..self.stages[stage].steps.len() {
+                self.call(stage, step, Call::Drain);
+            }
+        }
+    }
+
+    fn call(&mut self, stage: usize, step: usize, call: Call) {
+        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
+        self.stages[stage].call(step, call, &mut around);
+        self.run();
+    }
+
+    fn set_clock(&mut self, batch: &Batch) {
+        if self.stages.is_empty() {
+            return;
+        }
+        if let Some(last) = batch.events().last() {
+            let told = self.clock.and_then(|clock| clock.told);
+            self.clock = Some(Clock { event: last.ingest_ns, at: Instant::now(), told });
+        }
+    }
+
+    fn run(&mut self) {
+        while let Some((target, item)) = self.work.pop() {
+            match target {
+                Target::Queue(queue) => self.outgoing.push_back((queue, item)),
+                Target::Stage(stage) => {
+                    let (work, stats) = (&mut self.work, &*self.stats);
+                    let mut around = Around { work, pool: &self.pool, stats };
+                    self.stages[stage].process(item, &mut around);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Routes {
+    fn drop(&mut self) {
+        // Nothing, unless the task was stopped: what operators held back fails with its tokens.
+        self.stats.failed(self.stages.iter().map(Stage::held).sum());
+    }
+}
