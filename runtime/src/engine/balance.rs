@@ -42,11 +42,12 @@ impl Balance {
         Self::Even(Even { left: 1, ..Even::default() })
     }
 
-    /// Whether the next batch is handed over, while so many wait in the sink's queue.
-    pub(crate) fn hands_over(&mut self, queued: usize) -> bool {
+    /// Whether the next batch is handed over, while so many wait in the sink's queue. Where the
+    /// sink's task has no processor to itself, that would only take this one from it.
+    pub(crate) fn hands_over(&mut self, queued: usize, has_processor: bool) -> bool {
         match self {
             Self::Never => false,
-            Self::Even(even) => even.hands_over(queued),
+            Self::Even(even) => has_processor && even.hands_over(queued),
             #[cfg(test)]
             Self::Scripted(decisions) => decisions.pop_front().unwrap_or(false),
         }
@@ -99,21 +100,29 @@ mod tests {
     /// One that has handed over after so many batches that its source took through itself.
     fn after(own: u32, balance: &mut Balance) {
         for _ in 0..own {
-            assert!(!balance.hands_over(0));
+            assert!(!balance.hands_over(0, true));
             balance.learn(TOOK, Duration::ZERO);
         }
-        assert!(balance.hands_over(0));
+        assert!(balance.hands_over(0, true));
     }
 
     #[test]
     fn a_sink_that_has_little_to_do_gets_a_batch_as_soon_as_the_first_is_known() {
-        assert!(!Balance::Never.hands_over(0));
+        assert!(!Balance::Never.hands_over(0, true));
         for (queued, expected) in [(0, true), (1, true), (2, false)] {
             let mut balance = Balance::even();
-            assert!(!balance.hands_over(0), "nothing is known of a batch yet");
+            assert!(!balance.hands_over(0, true), "nothing is known of a batch yet");
             balance.learn(TOOK, Duration::ZERO);
-            assert_eq!(balance.hands_over(queued), expected);
+            assert_eq!(balance.hands_over(queued, true), expected);
         }
+    }
+
+    #[test]
+    fn a_task_without_a_processor_to_itself_gets_nothing() {
+        let mut balance = Balance::even();
+        assert!(!balance.hands_over(0, true));
+        assert!(!balance.hands_over(0, false));
+        assert!(balance.hands_over(0, true));
     }
 
     #[test]
@@ -133,10 +142,10 @@ mod tests {
     #[test]
     fn now_and_then_a_source_takes_one_through_to_know_what_that_takes() {
         let mut balance = Balance::even();
-        assert!(!balance.hands_over(0));
-        assert!((0..IN_A_ROW).all(|_| balance.hands_over(0)));
-        assert!(!balance.hands_over(0));
+        assert!(!balance.hands_over(0, true));
+        assert!((0..IN_A_ROW).all(|_| balance.hands_over(0, true)));
+        assert!(!balance.hands_over(0, true));
         balance.learn(TOOK, Duration::ZERO);
-        assert!(balance.hands_over(0));
+        assert!(balance.hands_over(0, true));
     }
 }

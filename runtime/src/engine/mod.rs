@@ -40,6 +40,8 @@ mod source;
 mod spin;
 mod stage;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::{

@@ -77,11 +77,10 @@ struct Session<'s> {
 }
 
 impl SourceSide {
-    /// Whether the next pull is for the sink's task to decode: never where that could not do so at
-    /// the same time as this one works.
+    /// Whether the next pull is for the sink's task to decode: the one place where that is decided.
     fn hands_over(&mut self) -> bool {
         let Some(queued) = self.router.queued() else { return false };
-        !self.pace.is_fixed() && spin::is_roomy() && self.balance.hands_over(queued)
+        !self.pace.is_fixed() && self.balance.hands_over(queued, spin::is_roomy())
     }
 
     /// Runs the source of one connection to its end.

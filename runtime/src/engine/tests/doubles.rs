@@ -1,0 +1,167 @@
+//! What stands in for connectors, operators and codecs.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tremor_pdk::{
+    Batch, Delivery, Error, Operator, Output, Pull, Result, Signal,
+    abi::batch::Rejected,
+    dynamic::{BoxFuture, DynSink, DynSource},
+};
+
+use crate::codec::BatchDecoder;
+
+pub(super) type Shared<T> = Arc<Mutex<T>>;
+/// Numbers of pulls, and whether they were acknowledged.
+pub(super) type Heard = Shared<Vec<(u64, bool)>>;
+
+/// The values of a batch as JSON.
+pub(super) fn values(batch: &Batch) -> Vec<String> {
+    batch.events().iter().filter_map(|event| Some(batch.value(event)?.to_string())).collect()
+}
+
+/// A source that brings these messages, a list a pull, and ends.
+pub(super) struct Pulls {
+    pub(super) left: VecDeque<Vec<String>>,
+    pub(super) heard: Heard,
+    /// Where it does not end before this is set.
+    pub(super) until: Option<Arc<AtomicBool>>,
+}
+
+impl Pulls {
+    pub(super) fn of(messages: &[&[&str]]) -> Self {
+        let text = |messages: &&[&str]| messages.iter().map(ToString::to_string).collect();
+        Self { left: messages.iter().map(text).collect(), heard: Heard::default(), until: None }
+    }
+
+    /// Numbers, three a pull, beginning with 0.
+    pub(super) fn numbers(pulls: usize) -> Self {
+        let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
+        let left = (0..pulls).map(|pull| three(pull).collect()).collect();
+        Self { left, heard: Heard::default(), until: None }
+    }
+}
+
+impl DynSource for Pulls {
+    fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        let Some(messages) = self.left.pop_front() else {
+            let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));
+            return if waits { Poll::Pending } else { Poll::Ready(Ok(Pull::Finished)) };
+        };
+        messages.iter().for_each(|message| batch.push_message(0, message.as_bytes()));
+        Poll::Ready(Ok(Pull::Events))
+    }
+
+    fn give_up(&mut self, _batch: &mut Batch) {}
+
+    fn is_transactional(&self) -> bool {
+        true
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.heard.lock().map_err(Error::internal)?.push((pull, true));
+        Ok(())
+    }
+
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        self.heard.lock().map_err(Error::internal)?.push((pull, false));
+        Ok(())
+    }
+
+    fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a sink does with deliveries: what is here, and then it takes everything.
+#[derive(Default)]
+pub(super) struct Takes {
+    pub(super) next: VecDeque<Result<Delivery>>,
+    pub(super) delivered: Vec<Vec<String>>,
+}
+
+impl Takes {
+    pub(super) fn of(next: impl IntoIterator<Item = Result<Delivery>>) -> Shared<Self> {
+        let next = next.into_iter().collect();
+        Arc::new(Mutex::new(Self { next, delivered: Vec::new() }))
+    }
+}
+
+/// A sink of one connection.
+pub(super) struct Taking(pub(super) Shared<Takes>);
+
+impl DynSink for Taking {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Delivery>> {
+        let mut takes = self.0.lock().map_err(Error::internal)?;
+        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Delivery::done()))?;
+        let refused = |position: usize| {
+            delivery.exceptions().iter().any(|exception| exception.events.contains(&position))
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let messages = batch.events().iter().enumerate();
+        let messages = messages.filter(|(position, _)| !refused(*position));
+        let messages = messages.filter_map(|(_, event)| batch.raw(event).map(text)).collect();
+        takes.delivered.push(messages);
+        Poll::Ready(Ok(delivery))
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// Counts the batches that it decodes.
+pub(super) struct Counted(Box<dyn BatchDecoder>, Arc<AtomicUsize>);
+
+impl Counted {
+    pub(super) fn new(decoder: Box<dyn BatchDecoder>) -> (Self, Arc<AtomicUsize>) {
+        let count = Arc::<AtomicUsize>::default();
+        (Self(decoder, count.clone()), count)
+    }
+}
+
+impl BatchDecoder for Counted {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.decode_batch(batch)
+    }
+}
+
+/// An operator that writes down what it sees, in order.
+pub(super) struct Sees(pub(super) Shared<Vec<String>>);
+
+impl Operator for Sees {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.0.lock().map_err(Error::internal)?.extend(values(batch));
+        Ok(())
+    }
+}
+
+/// An operator that wants to be told the time as soon as it has seen a batch, and says when it was.
+pub(super) struct Waits {
+    pub(super) due: Option<u64>,
+    pub(super) told: Arc<AtomicBool>,
+}
+
+impl Operator for Waits {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.due = batch.events().last().map(|event| event.ingest_ns);
+        Ok(())
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.due
+    }
+
+    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.due = None;
+        self.told.store(true, Ordering::Relaxed);
+        batch.push_value(0, &"told").map_err(Error::internal)
+    }
+}
