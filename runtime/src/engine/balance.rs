@@ -1,15 +1,24 @@
-//! Which of two tasks takes a batch through: the source's that is about to pull it, or the sink's.
+//! Which of two tasks takes a batch through: the source's that is about to pull it, or the sink's;
+//! and how large one for the sink is.
 //!
 //! What is decided before the pull is decided without knowing what comes. But batches resemble one
-//! another: a sink that made the source wait for the routes had too much to do, and one whose queue
-//! is empty has too little.
+//! another: a sink that made the source wait for the routes had too much to do, and one that had
+//! nothing to do when the source was done with the next batch has too little.
 
 use std::time::Duration;
+
+use tremor_pdk::Limit;
+
+use super::queue::Spent;
 
 /// Batches in a row that a source takes through itself, at most, while its sink has enough to do.
 const LONGEST_PAUSE: u32 = 31;
 /// Batches in a row that are handed over, at most: the source's pace goes by its own.
 const IN_A_ROW: u32 = 15;
+/// How large a batch for the sink is, in parts of [`AS_LARGE`] of one that the source takes
+/// through itself, at least and at most.
+const SIZE: std::ops::RangeInclusive<u32> = 32..=160;
+const AS_LARGE: u32 = 64;
 
 /// When a source hands over.
 #[derive(Debug, Default)]
@@ -25,7 +34,7 @@ pub(crate) enum Balance {
 }
 
 /// What the even balance goes by.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Even {
     /// How many batches the source takes through itself before it hands over again.
     left: u32,
@@ -34,12 +43,13 @@ pub(crate) struct Even {
     in_a_row: u32,
     /// Whether the last batch was handed over.
     handed: bool,
+    size: u32,
 }
 
 impl Balance {
     /// Even, once the source knows what a batch takes.
     pub(crate) fn even() -> Self {
-        Self::Even(Even { left: 1, ..Even::default() })
+        Self::Even(Even { left: 1, pause: 0, in_a_row: 0, handed: false, size: AS_LARGE })
     }
 
     /// Whether the next batch is handed over, while so many wait in the sink's queue. Where the
@@ -53,11 +63,21 @@ impl Balance {
         }
     }
 
-    /// Learns from a batch that the source took through itself in the time `took`, of which it
-    /// waited for the routes of the one before for `turn`.
-    pub(crate) fn learn(&mut self, took: Duration, turn: Duration) {
+    /// The limit of a batch that is handed over, where the source's own have `limit`.
+    pub(crate) fn limit(&self, limit: Limit) -> Limit {
+        match self {
+            Self::Even(even) => {
+                let events = (limit.events.saturating_mul(even.size) / AS_LARGE).max(1);
+                Limit { events, ..limit }
+            }
+            _ => limit,
+        }
+    }
+
+    /// Learns from a batch that the source took through itself in the time `took`.
+    pub(crate) fn learn(&mut self, took: Duration, spent: Spent) {
         if let Self::Even(even) = self {
-            even.learn(took, turn);
+            even.learn(took, spent);
         }
     }
 }
@@ -76,16 +96,22 @@ impl Even {
         true
     }
 
-    fn learn(&mut self, took: Duration, turn: Duration) {
+    fn learn(&mut self, took: Duration, spent: Spent) {
         self.in_a_row = 0;
         if !std::mem::take(&mut self.handed) {
             return;
         }
-        self.pause = match turn > took / 3 {
+        self.pause = match spent.turn > took / 3 {
             true => (self.pause * 2 + 1).min(LONGEST_PAUSE),
             false => self.pause / 2,
         };
         self.left = self.pause;
+        let size = if spent.turn > took / 16 {
+            self.size - 1
+        } else {
+            self.size + u32::from(spent.found_idle)
+        };
+        self.size = size.clamp(*SIZE.start(), *SIZE.end());
     }
 }
 
@@ -93,15 +119,22 @@ impl Even {
 mod tests {
     use std::time::Duration;
 
-    use super::{Balance, IN_A_ROW, LONGEST_PAUSE};
+    use tremor_pdk::Limit;
+
+    use super::{Balance, IN_A_ROW, LONGEST_PAUSE, Spent};
 
     const TOOK: Duration = Duration::from_micros(30);
+
+    /// What a source says that waited so long for the routes.
+    fn waited(turn: Duration) -> Spent {
+        Spent { turn, ..Spent::default() }
+    }
 
     /// One that has handed over after so many batches that its source took through itself.
     fn after(own: u32, balance: &mut Balance) {
         for _ in 0..own {
             assert!(!balance.hands_over(0, true));
-            balance.learn(TOOK, Duration::ZERO);
+            balance.learn(TOOK, Spent::default());
         }
         assert!(balance.hands_over(0, true));
     }
@@ -112,7 +145,7 @@ mod tests {
         for (queued, expected) in [(0, true), (1, true), (2, false)] {
             let mut balance = Balance::even();
             assert!(!balance.hands_over(0, true), "nothing is known of a batch yet");
-            balance.learn(TOOK, Duration::ZERO);
+            balance.learn(TOOK, Spent::default());
             assert_eq!(balance.hands_over(queued, true), expected);
         }
     }
@@ -130,11 +163,11 @@ mod tests {
         let mut balance = Balance::even();
         after(1, &mut balance);
         for own in [1, 3, 7, 15, LONGEST_PAUSE, LONGEST_PAUSE] {
-            balance.learn(TOOK, TOOK / 2);
+            balance.learn(TOOK, waited(TOOK / 2));
             after(own, &mut balance);
         }
         for own in [15, 7, 3, 1, 0, 0] {
-            balance.learn(TOOK, TOOK / 10);
+            balance.learn(TOOK, waited(TOOK / 10));
             after(own, &mut balance);
         }
     }
@@ -145,7 +178,23 @@ mod tests {
         assert!(!balance.hands_over(0, true));
         assert!((0..IN_A_ROW).all(|_| balance.hands_over(0, true)));
         assert!(!balance.hands_over(0, true));
-        balance.learn(TOOK, Duration::ZERO);
+        balance.learn(TOOK, Spent::default());
         assert!(balance.hands_over(0, true));
+    }
+
+    #[test]
+    fn a_sink_that_is_found_idle_gets_larger_batches_and_one_that_is_late_smaller_ones() {
+        let idle = Spent { found_idle: true, ..Spent::default() };
+        let late = Spent { found_idle: true, ..waited(TOOK / 10) };
+        for (spent, expected) in [(Spent::default(), 64), (idle, 160), (late, 32)] {
+            let mut balance = Balance::even();
+            assert!(!balance.hands_over(0, true));
+            for _ in 0..200 {
+                assert!(balance.hands_over(0, true));
+                balance.learn(TOOK, spent);
+            }
+            let limit = balance.limit(Limit { events: 64, ..Limit::default() });
+            assert_eq!(limit.events, expected);
+        }
     }
 }

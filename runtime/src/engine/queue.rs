@@ -127,6 +127,8 @@ struct Shared {
     has_news: AtomicBool,
     is_full: AtomicBool,
     len: AtomicUsize,
+    /// Whether the receiver has found nothing and waits.
+    is_idle: AtomicBool,
 }
 
 impl Shared {
@@ -158,6 +160,8 @@ pub(crate) struct Spent {
     pub(crate) handing: Duration,
     /// Waiting for the routes, which another task had.
     pub(crate) turn: Duration,
+    /// Whether the receiver had nothing to do when something came.
+    pub(crate) found_idle: bool,
 }
 
 /// The end that batches come out of.
@@ -180,7 +184,8 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
     let (state, len) = (Mutex::new(state), AtomicUsize::new(0));
-    let shared = Arc::new(Shared { bounds, state, has_news, is_full, len });
+    let is_idle = AtomicBool::new(false);
+    let shared = Arc::new(Shared { bounds, state, has_news, is_full, len, is_idle });
     let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
     (sender, Receiver { shared, spin: Spin::default() })
 }
@@ -191,6 +196,7 @@ impl Sender {
     pub(crate) async fn send(&mut self, batch: Queued) -> Option<Queued> {
         let mut batch = Some(batch);
         let start = Instant::now();
+        self.spent.found_idle |= self.shared.is_idle.load(Ordering::Relaxed);
         let is_full = self.shared.is_full.load(Ordering::Acquire);
         if is_full {
             self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
@@ -265,10 +271,12 @@ impl Receiver {
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
         if !has_news() {
+            self.shared.is_idle.store(true, Ordering::Relaxed);
             self.spin.wait(has_news);
         }
         let received = self.take(context);
         if received.is_ready() {
+            self.shared.is_idle.store(false, Ordering::Relaxed);
             self.spin.passed(Instant::now());
         }
         received

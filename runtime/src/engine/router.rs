@@ -109,6 +109,7 @@ impl Router {
             |sum, spent| Spent {
                 waiting: sum.waiting + spent.waiting,
                 handing: sum.handing + spent.handing,
+                found_idle: sum.found_idle | spent.found_idle,
                 ..sum
             },
         )

@@ -112,9 +112,13 @@ impl Session<'_> {
                 self.side.router.tell_time().await;
             }
             let hands_over = self.side.hands_over();
-            let SourceSide { router, handed, pace, .. } = &*self.side;
-            let mut batch = Batch::from_pool(if hands_over { handed } else { &router.pool });
-            batch.set_limit(pace.limit());
+            let SourceSide { router, handed, pace, balance, .. } = &*self.side;
+            let (pool, limit) = match hands_over {
+                true => (handed, balance.limit(pace.limit())),
+                false => (&router.pool, pace.limit()),
+            };
+            let mut batch = Batch::from_pool(pool);
+            batch.set_limit(limit);
             let step = self.next(&mut batch, None).await;
             if !matches!(step, Step::Pulled(_)) {
                 self.source.give_up(&mut batch);
@@ -125,7 +129,7 @@ impl Session<'_> {
             if !was_handed && events > 0 {
                 let took = self.pulled_at.elapsed();
                 self.side.pace.learn(events, took, spent);
-                self.side.balance.learn(took, spent.turn);
+                self.side.balance.learn(took, spent);
             }
             match step {
                 Step::Pulled(Ok(Pull::Events)) => {

@@ -29,7 +29,7 @@ fn scripts() -> [(Vec<bool>, usize); 4] {
     [
         (vec![false; PULLS], 0),
         (vec![true; PULLS], PULLS / 2),
-        (vec![false, true, false, false, true, true, true], 3),
+        (vec![false, true, false, false, true, true, true], 4),
         (vec![true, false, true, false], 2),
     ]
 }
