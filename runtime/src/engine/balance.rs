@@ -101,10 +101,8 @@ impl Even {
         if !std::mem::take(&mut self.handed) {
             return;
         }
-        self.pause = match spent.turn > took / 3 {
-            true => (self.pause * 2 + 1).min(LONGEST_PAUSE),
-            false => self.pause / 2,
-        };
+        let is_late = spent.turn > took / 3;
+        self.pause = if is_late { self.pause * 2 + 1 } else { self.pause / 2 }.min(LONGEST_PAUSE);
         self.left = self.pause;
         let size = if spent.turn > took / 16 {
             self.size - 1

@@ -153,9 +153,10 @@ pub(crate) fn tasks(
                 output: Output::new(),
                 codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
                 pace: pace(spec),
-                balance: match lanes.values().any(|source| *source == id) {
-                    true => Balance::even(),
-                    false => Balance::Never,
+                balance: if lanes.values().any(|source| *source == id) {
+                    Balance::even()
+                } else {
+                    Balance::Never
                 },
                 handed: Pool::new(POOLED),
                 control: control.clone(),

@@ -96,6 +96,11 @@ impl Router {
         Some(queue.len())
     }
 
+    /// Whether the routes went with a batch that was handed over.
+    pub(crate) fn is_away(&mut self) -> bool {
+        self.routes.get().is_none()
+    }
+
     /// Ready when the routes are here.
     pub(crate) fn poll_back(&mut self, context: &Context<'_>) -> Poll<()> {
         self.routes.poll_back(context)

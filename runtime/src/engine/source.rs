@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -113,9 +113,10 @@ impl Session<'_> {
             }
             let hands_over = self.side.hands_over();
             let SourceSide { router, handed, pace, balance, .. } = &*self.side;
-            let (pool, limit) = match hands_over {
-                true => (handed, balance.limit(pace.limit())),
-                false => (&router.pool, pace.limit()),
+            let (pool, limit) = if hands_over {
+                (handed, balance.limit(pace.limit()))
+            } else {
+                (&router.pool, pace.limit())
             };
             let mut batch = Batch::from_pool(pool);
             batch.set_limit(limit);
@@ -166,7 +167,7 @@ impl Session<'_> {
     /// Polls the source, then whatever else may interest it; with a deadline, waits for that
     /// instead of pulling.
     async fn next(&mut self, batch: &mut Batch, until: Option<Instant>) -> Step {
-        let is_away = self.side.router.poll_back(&Context::from_waker(Waker::noop())).is_pending();
+        let is_away = self.side.router.is_away();
         let due = self.side.router.due();
         let first = [until, due].into_iter().flatten().min();
         let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
