@@ -39,9 +39,9 @@ pub(crate) trait MakeCodec {
     /// Those of a plugin's constructor.
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>, Error>;
 
-    /// Whether a batch gives the same whatever came before it, so that several instances may share
-    /// the batches of one connector.
-    fn is_stateless(&self) -> bool {
+    /// Whether batches are better decoded and encoded by one core, and may be by several instances
+    /// that take turns: values are larger than their bytes, and nothing is kept between batches.
+    fn is_best_on_one_core(&self) -> bool {
         false
     }
 }
@@ -55,8 +55,9 @@ impl MakeCodec for Codec {
         Ok(Box::new(Self::encoder(self)))
     }
 
-    fn is_stateless(&self) -> bool {
-        true // what they keep is room to work in
+    fn is_best_on_one_core(&self) -> bool {
+        // What any of them keeps is room to work in. These give no more than the bytes.
+        !matches!(self, Self::String | Self::Binary | Self::Null)
     }
 }
 

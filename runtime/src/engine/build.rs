@@ -123,9 +123,9 @@ pub(crate) fn tasks(
         let plan = Plan { flow, parts, owners: &owners, queues: &queues, owner: id };
         let planned = plan.router(stats, &framings)?;
         routers.insert(id, planned.router);
-        if let (Role::Source, Some(sink)) = (node.role, planned.sink)
+        if let Some(sink) = planned.sink
             && plan.is_fed_by_owner_alone(sink)
-            && codec(flow, parts, node)?.is_some_and(|codec| codec.is_stateless())
+            && codec(flow, parts, node)?.is_some_and(|codec| codec.is_best_on_one_core())
         {
             lanes.insert(sink, id);
         }
@@ -280,7 +280,7 @@ fn framings(flow: &Flow, parts: &dyn Parts) -> Result<HashMap<NodeId, Framing>, 
 /// The router of a task.
 struct Routed {
     router: Router,
-    /// The sink that it feeds, where it feeds that and nobody else.
+    /// The sink that it feeds, where it is a source's and feeds that and nobody else.
     sink: Option<NodeId>,
 }
 
@@ -326,8 +326,9 @@ impl Plan<'_> {
         }
         let queues =
             targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
+        // What comes to a pipeline with a task of its own has changed cores already.
         let sink = match targets.queued[..] {
-            [one] if graph.node(one).role == Role::Sink => Some(one),
+            [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),
             _ => None,
         };
         let encoding = match sink {
@@ -349,7 +350,9 @@ impl Plan<'_> {
     ) -> Result<Option<Encoding>, flow::Diagnostic> {
         let node = self.flow.graph.node(sink);
         let codec = codec(self.flow, self.parts, node)?;
-        let Some(codec) = codec.filter(|codec| codec.is_stateless()) else { return Ok(None) };
+        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
+            return Ok(None);
+        };
         let at = self.flow.spec.connectors[node.index].component.name.at;
         let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
         let suffix = framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
