@@ -5,9 +5,9 @@
 //! [`Routes`].
 //!
 //! A batch is best decoded, operated on and encoded by one core, for its values are larger than
-//! its bytes, and moving them to another core costs more than making them. So whoever feeds one
-//! sink and nobody else encodes for it ([`Encoding`]), and a source may hand a batch over as it was
-//! pulled, with the routes, which the sink's task then takes it through and gives back
+//! its bytes, and moving them to another core costs more than making them. So a source that feeds
+//! one sink and nothing else encodes for it ([`Encoding`]), and a source may hand a batch over as it
+//! was pulled, with the routes, which the sink's task then takes it through and gives back
 //! ([`Router::hand_over`]). Operators see batches in the order of pulls either way, for there is
 //! only one of the routes, and it goes with the batch whose turn it is.
 
