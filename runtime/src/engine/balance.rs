@@ -65,13 +65,9 @@ impl Balance {
 
     /// The limit of a batch that is handed over, where the source's own have `limit`.
     pub(crate) fn limit(&self, limit: Limit) -> Limit {
-        match self {
-            Self::Even(even) => {
-                let events = (limit.events.saturating_mul(even.size) / AS_LARGE).max(1);
-                Limit { events, ..limit }
-            }
-            _ => limit,
-        }
+        let Self::Even(even) = self else { return limit };
+        let events = (limit.events.saturating_mul(even.size) / AS_LARGE).max(1);
+        Limit { events, ..limit }
     }
 
     /// Learns from a batch that the source took through itself in the time `took`.

@@ -149,9 +149,13 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     let (connection, takes) = (Connection::default(), Takes::of([]));
     let [one, other] = &mut sources;
     let (low, high) = (Pulls::of(&[&["1", "2"], &["3"], &["4"]]), Pulls::of(&[&["10"], &["11"]]));
-    let feed = both(async { _ = one.run(Box::new(low), &connection).await }, async {
-        _ = other.run(Box::new(high), &connection).await
-    });
+    let one_runs = async {
+        _ = one.run(Box::new(low), &connection).await;
+    };
+    let other_runs = async {
+        _ = other.run(Box::new(high), &connection).await;
+    };
+    let feed = both(one_runs, other_runs);
     let rest = both(pipeline.run(), async {
         _ = sink.run(Box::new(doubles::Taking(takes.clone())), &connection).await;
     });
