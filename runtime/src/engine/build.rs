@@ -116,12 +116,13 @@ pub(crate) fn tasks(
     let owners = owners(graph);
     let mut queues = Queues::new(flow, &owners);
     let mut framings = framings(flow, parts)?;
+    let pool = Pool::new(POOLED);
     let mut routers: HashMap<Owner, Router> = HashMap::new();
     // The source of each sink that takes batches as they were pulled.
     let mut lanes: HashMap<NodeId, NodeId> = HashMap::new();
     for (id, node) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
         let plan = Plan { flow, parts, owners: &owners, queues: &queues, owner: id };
-        let planned = plan.router(stats, &framings)?;
+        let planned = plan.router(&pool, stats, &framings)?;
         routers.insert(id, planned.router);
         if let Some(sink) = planned.sink
             && plan.is_fed_by_owner_alone(sink)
@@ -296,6 +297,7 @@ struct Plan<'p> {
 impl Plan<'_> {
     fn router(
         &self,
+        pool: &Pool,
         stats: &Arc<Stats>,
         framings: &HashMap<NodeId, Framing>,
     ) -> Result<Routed, flow::Diagnostic> {
@@ -335,7 +337,8 @@ impl Plan<'_> {
             Some(sink) => self.encoding(sink, framings)?,
             None => None,
         };
-        let pool = Pool::new(POOLED);
+        // What one core decodes and encodes it keeps apart from what others do.
+        let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name = own.name.as_str().into();
         let routes = Routes::new(name, ports, stages, pool.clone(), stats.clone());
         let router = Router::new(routes, queues, encoding, pool, stats.clone());

@@ -24,13 +24,14 @@ pub fn queue() -> (Sender, Receiver) {
 impl Sender {
     /// Waits for room and puts the batch in; `false` where nobody receives any more.
     pub async fn send(&mut self, batch: Batch) -> bool {
-        self.0.send(InFlight { batch, token: Token::untracked() }).await.is_none()
+        let item = InFlight { batch, token: Token::untracked() };
+        self.0.send(item.into()).await.is_none()
     }
 }
 
 impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub async fn receive(&mut self) -> Option<Batch> {
-        poll_fn(|context| self.0.poll_receive(context)).await.map(|item| item.batch)
+        poll_fn(|context| self.0.poll_receive(context)).await.map(|queued| queued.item.batch)
     }
 }
