@@ -95,6 +95,11 @@ impl Parts for FlowParts<'_> {
         Ok(OperatorInstance { operator, ports, make: Some(Box::new(make)) })
     }
 
+    fn is_stateless(&self, operator: &flow::Component) -> bool {
+        let name = &*operator.name.value;
+        is_built_in(Kind::Operator, name) && operator::is_stateless(name)
+    }
+
     fn preprocessor(
         &self,
         component: &Component,

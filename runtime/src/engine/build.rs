@@ -5,9 +5,9 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
-    balance::Balance,
     connector::{ConnectorTask, Factory, Retry},
     control::Control,
+    intake::Inlet,
     pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
@@ -15,11 +15,13 @@ use super::{
     routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
+    spin,
     stage::{Stage, Step},
     stats::Stats,
+    worker::Worker,
 };
 use crate::{
-    codec::{BatchDecoder, MakeCodec},
+    codec::MakeCodec,
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
     processor::{self, Framing},
 };
@@ -27,6 +29,10 @@ use crate::{
 /// Unused batch storages that a flow keeps: as many as a few full queues hold in small batches,
 /// and those that are being filled and delivered.
 const POOLED: usize = 128;
+
+/// Tasks that take the batches of one source through, at most: what they do in turn, they do not do
+/// faster for being more.
+const HANDS: usize = 4;
 
 /// Everything that runs a flow.
 pub(crate) struct Tasks {
@@ -80,6 +86,9 @@ pub(crate) trait Parts {
         operator: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic>;
 
+    /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
+    fn is_stateless(&self, operator: &flow::Component) -> bool;
+
     /// A preprocessor.
     ///
     /// # Errors
@@ -99,9 +108,6 @@ pub(crate) trait Parts {
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
 }
 
-/// Which task runs a node: the source, sink or pipeline it is named by.
-type Owner = NodeId;
-
 /// Plans and makes the tasks of a flow.
 ///
 /// # Errors
@@ -113,23 +119,26 @@ pub(crate) fn tasks(
     stats: &Arc<Stats>,
 ) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
-    let owners = owners(graph);
-    let mut queues = Queues::new(flow, &owners);
+    let runners = runners(flow, parts);
+    let mut queues = Queues::new(flow, &runners);
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
-    let mut routers: HashMap<Owner, Router> = HashMap::new();
-    // The source of each sink that takes batches as they were pulled.
-    let mut lanes: HashMap<NodeId, NodeId> = HashMap::new();
-    for (id, node) in graph.nodes().filter(|(id, _)| owners.get(id) == Some(id)) {
-        let plan = Plan { flow, parts, owners: &owners, queues: &queues, owner: id };
-        let planned = plan.router(&pool, stats, &framings)?;
-        routers.insert(id, planned.router);
-        if let Some(sink) = planned.sink
-            && plan.is_fed_by_owner_alone(sink)
-            && codec(flow, parts, node)?.is_some_and(|codec| codec.is_best_on_one_core())
-        {
-            lanes.insert(sink, id);
+    let mut routers: HashMap<NodeId, Router> = HashMap::new();
+    let mut helpers: HashMap<NodeId, Vec<Worker>> = HashMap::new();
+    for (id, _) in graph.nodes().filter(|(id, _)| runners.run_by(*id, *id)) {
+        let plan = Plan {
+            flow,
+            parts,
+            runners: &runners,
+            queues: &queues,
+            framings: &framings,
+            owner: id,
+        };
+        let Routed { router, sink } = plan.router(&pool, stats)?;
+        if let Some(sink) = sink {
+            helpers.insert(id, plan.helpers(&router, sink)?);
         }
+        routers.insert(id, router);
     }
     let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
@@ -148,18 +157,17 @@ pub(crate) fn tasks(
         let codec = codec.as_deref();
         let source = match source {
             Some((id, router)) => Some(SourceSide {
-                id: u32::try_from(id.index()).unwrap_or(u32::MAX),
-                router,
-                preprocessors: preprocessors(parts, spec, is_raw)?,
-                output: Output::new(),
-                codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
-                pace: pace(spec),
-                balance: if lanes.values().any(|source| *source == id) {
-                    Balance::even()
-                } else {
-                    Balance::Never
+                inlet: Inlet {
+                    id: u32::try_from(id.index()).unwrap_or(u32::MAX),
+                    preprocessors: preprocessors(parts, spec, is_raw)?,
+                    output: Output::new(),
                 },
-                handed: Pool::new(POOLED),
+                worker: Worker {
+                    router,
+                    codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
+                    pace: pace(spec),
+                },
+                helpers: helpers.remove(&id).unwrap_or_default(),
                 control: control.clone(),
             }),
             None => None,
@@ -170,10 +178,6 @@ pub(crate) fn tasks(
                 router,
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
-                decoder: match lanes.get(&id) {
-                    Some(source) => decoder(flow, parts, graph.node(*source))?,
-                    None => None,
-                },
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
             }),
@@ -196,26 +200,42 @@ pub(crate) fn tasks(
     Ok(tasks)
 }
 
-/// Sources and sinks run themselves. A pipeline is run by the one task that feeds it, or by a task
-/// of its own where there are several. What nothing feeds is run by nobody.
-fn owners(graph: &Graph) -> HashMap<NodeId, Owner> {
-    let mut owners: HashMap<NodeId, Owner> = HashMap::new();
-    // In topological order, so that what feeds a node has its owner already.
+/// Which tasks run a node, each named by the source, sink or pipeline that it is.
+struct Runners(HashMap<NodeId, Vec<NodeId>>);
+
+/// Sources and sinks run themselves. A pipeline is run by the one task that feeds it. Where there
+/// are several, each of them runs it, if its operators keep nothing between batches; otherwise it
+/// is a task of its own. What nothing feeds is run by nobody.
+fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
+    let graph = &flow.graph;
+    let mut runners = Runners(HashMap::new());
+    // In topological order, so that what feeds a node has its runners already.
     for (id, node) in graph.nodes() {
-        let mut feeding: Vec<Owner> = node
-            .inputs
-            .iter()
-            .filter_map(|edge| owners.get(&graph.edge(*edge).from).copied())
-            .collect();
+        let feeding = node.inputs.iter().flat_map(|edge| runners.of(graph.edge(*edge).from));
+        let mut feeding: Vec<NodeId> = feeding.copied().collect();
         feeding.sort_unstable();
         feeding.dedup();
-        match (node.role, &feeding[..]) {
-            (Role::Pipeline, []) => {}
-            (Role::Pipeline, [owner]) => _ = owners.insert(id, *owner),
-            (Role::Source | Role::Sink | Role::Pipeline, _) => _ = owners.insert(id, id),
-        }
+        let is_shared = || {
+            let operators = &flow.spec.pipelines[node.index].operators;
+            operators.iter().all(|operator| parts.is_stateless(operator))
+        };
+        let runs = match node.role {
+            Role::Pipeline if feeding.len() < 2 || is_shared() => feeding,
+            Role::Source | Role::Sink | Role::Pipeline => vec![id],
+        };
+        runners.0.insert(id, runs);
     }
-    owners
+    runners
+}
+
+impl Runners {
+    fn of(&self, id: NodeId) -> &[NodeId] {
+        self.0.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    fn run_by(&self, id: NodeId, owner: NodeId) -> bool {
+        self.of(id).contains(&owner)
+    }
 }
 
 /// The queues of a flow: before each sink, and before each pipeline that is a task.
@@ -225,12 +245,12 @@ struct Queues {
 }
 
 impl Queues {
-    fn new(flow: &Flow, owners: &HashMap<NodeId, Owner>) -> Self {
+    fn new(flow: &Flow, runners: &Runners) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
             let bounds = match node.role {
                 Role::Sink => bounds(&flow.spec.connectors[node.index]),
-                Role::Pipeline if owners.get(&id) == Some(&id) => Bounds::default(),
+                Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
                 Role::Pipeline | Role::Source => continue,
             };
             let (sender, receiver) = queue::bounded(bounds);
@@ -256,18 +276,6 @@ fn codec(
     parts.codec(&flow.spec.connectors[node.index])
 }
 
-/// Another decoder for what a source pulls.
-fn decoder(
-    flow: &Flow,
-    parts: &dyn Parts,
-    source: &Node,
-) -> Result<Option<Box<dyn BatchDecoder>>, flow::Diagnostic> {
-    let at = flow.spec.connectors[source.index].component.name.at;
-    let codec = codec(flow, parts, source)?;
-    let decoder = codec.as_deref().map(MakeCodec::decoder).transpose();
-    decoder.map_err(|error| flow.error(at, error.to_string()))
-}
-
 /// What happens to the messages of each sink behind its codec.
 fn framings(flow: &Flow, parts: &dyn Parts) -> Result<HashMap<NodeId, Framing>, flow::Diagnostic> {
     let sinks = flow.graph.nodes().filter(|(_, node)| node.role == Role::Sink);
@@ -289,24 +297,20 @@ struct Routed {
 struct Plan<'p> {
     flow: &'p Flow,
     parts: &'p dyn Parts,
-    owners: &'p HashMap<NodeId, Owner>,
+    runners: &'p Runners,
     queues: &'p Queues,
-    owner: Owner,
+    framings: &'p HashMap<NodeId, Framing>,
+    owner: NodeId,
 }
 
 impl Plan<'_> {
-    fn router(
-        &self,
-        pool: &Pool,
-        stats: &Arc<Stats>,
-        framings: &HashMap<NodeId, Framing>,
-    ) -> Result<Routed, flow::Diagnostic> {
+    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
             .nodes()
             .filter(|(id, node)| {
-                node.role == Role::Pipeline && self.owners.get(id) == Some(&self.owner)
+                node.role == Role::Pipeline && self.runners.run_by(*id, self.owner)
             })
             .map(|(id, _)| id)
             .collect();
@@ -334,7 +338,7 @@ impl Plan<'_> {
             _ => None,
         };
         let encoding = match sink {
-            Some(sink) => self.encoding(sink, framings)?,
+            Some(sink) => self.encoding(sink)?,
             None => None,
         };
         // What one core decodes and encodes it keeps apart from what others do.
@@ -346,11 +350,7 @@ impl Plan<'_> {
     }
 
     /// What it takes to encode for a sink; none where that is left to the sink.
-    fn encoding(
-        &self,
-        sink: NodeId,
-        framings: &HashMap<NodeId, Framing>,
-    ) -> Result<Option<Encoding>, flow::Diagnostic> {
+    fn encoding(&self, sink: NodeId) -> Result<Option<Encoding>, flow::Diagnostic> {
         let node = self.flow.graph.node(sink);
         let codec = codec(self.flow, self.parts, node)?;
         let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
@@ -358,15 +358,33 @@ impl Plan<'_> {
         };
         let at = self.flow.spec.connectors[node.index].component.name.at;
         let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
-        let suffix = framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
+        let suffix = self.framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
         Ok(Some(Encoding { codec, suffix, pool: Pool::new(POOLED) }))
     }
 
-    /// Whether everything that comes to a node comes from the task that is planned.
-    fn is_fed_by_owner_alone(&self, id: NodeId) -> bool {
-        let graph = &self.flow.graph;
-        let mut inputs = graph.node(id).inputs.iter();
-        inputs.all(|edge| self.owners.get(&graph.edge(*edge).from) == Some(&self.owner))
+    /// What other tasks need to take batches of a source to its one sink through.
+    fn helpers(&self, router: &Router, sink: NodeId) -> Result<Vec<Worker>, flow::Diagnostic> {
+        let node = self.flow.graph.node(self.owner);
+        let spec = &self.flow.spec.connectors[node.index];
+        let codec = codec(self.flow, self.parts, node)?;
+        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
+            return Ok(Vec::new());
+        };
+        // Who says how much is pulled wants every run to be the same.
+        let count = if pace(spec).is_fixed() { 0 } else { spin::processors().min(HANDS) - 1 };
+        let at = spec.component.name.at;
+        let mut helpers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some(encoding) = self.encoding(sink)? else { break };
+            let decoder =
+                codec.decoder().map_err(|error| self.flow.error(at, error.to_string()))?;
+            helpers.push(Worker {
+                router: router.another(encoding, Pool::new(POOLED)),
+                codec: Some(decoder),
+                pace: Pace::default(),
+            });
+        }
+        Ok(helpers)
     }
 }
 

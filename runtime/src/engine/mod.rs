@@ -19,7 +19,6 @@
 //! under way arrives.
 
 mod backoff;
-mod balance;
 mod build;
 mod connection;
 mod connector;
@@ -28,7 +27,8 @@ mod dead_letter;
 mod delivery;
 #[doc(hidden)]
 pub mod hand_over;
-mod loan;
+mod intake;
+mod lane;
 mod pace;
 mod pipeline;
 mod queue;
@@ -42,7 +42,9 @@ mod stage;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod watch;
+mod worker;
 
 use std::{
     sync::Arc,

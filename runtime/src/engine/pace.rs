@@ -93,12 +93,8 @@ mod tests {
 
     use super::{Pace, Spent};
 
-    const NOTHING: Spent = Spent {
-        waiting: Duration::ZERO,
-        handing: Duration::ZERO,
-        turn: Duration::ZERO,
-        found_idle: false,
-    };
+    const NOTHING: Spent =
+        Spent { waiting: Duration::ZERO, handing: Duration::ZERO, turn: Duration::ZERO };
 
     fn after(pulls: usize, ns_per_event: u64, spent: Spent) -> u32 {
         let mut pace = Pace::default();

@@ -7,7 +7,7 @@ use super::{
     delivery::InFlight,
     queue::Receiver,
     router::Router,
-    spin::Worker,
+    spin::Working,
 };
 use crate::executor;
 
@@ -31,7 +31,7 @@ pub(crate) struct PipelineTask {
 impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
-        let _worker = Worker::enter();
+        let _worker = Working::enter();
         loop {
             match self.next().await {
                 Step::Received(item) => self.router.emit(item).await,
@@ -48,7 +48,7 @@ impl PipelineTask {
     }
 
     async fn next(&mut self) -> Step {
-        let due = self.router.due();
+        let due = self.router.way.due();
         let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
             if due.is_some() && timer.as_mut().poll(context).is_ready() {

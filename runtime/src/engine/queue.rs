@@ -6,9 +6,10 @@
 use std::{
     collections::VecDeque,
     future::poll_fn,
+    ops::AddAssign,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -16,7 +17,7 @@ use std::{
 
 use tremor_pdk::{Batch, abi::batch::Rejected};
 
-use super::{delivery::InFlight, loan::Loan, routes::Routes, spin::Spin};
+use super::{delivery::InFlight, spin::Spin};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +51,6 @@ pub(crate) enum Form {
         /// Those that could not be.
         rejected: Vec<Rejected>,
     },
-    /// Its events are messages as they were pulled: they are to be decoded, and routed with these.
-    Raw(Loan<Routes>),
 }
 
 impl From<InFlight> for Queued {
@@ -65,7 +64,7 @@ impl Queued {
     pub(crate) fn events(&self) -> usize {
         let rejected = match &self.form {
             Form::Encoded { rejected, .. } => rejected.len(),
-            Form::Values | Form::Raw(_) => 0,
+            Form::Values => 0,
         };
         self.item.batch.len() + rejected
     }
@@ -73,7 +72,7 @@ impl Queued {
     fn bytes(&self) -> usize {
         let encoded = match &self.form {
             Form::Encoded { encoded, .. } => encoded.weight(),
-            Form::Values | Form::Raw(_) => 0,
+            Form::Values => 0,
         };
         self.item.batch.weight() + encoded
     }
@@ -85,8 +84,6 @@ struct State {
     bytes: usize,
     senders: usize,
     receiver_gone: bool,
-    /// Whether the receiver is there to take raw batches.
-    is_attended: bool,
     receiver: Option<Waker>,
     waiting: Vec<Waker>,
 }
@@ -95,12 +92,6 @@ impl State {
     /// Whether there is something for the receiver: a batch, or the end.
     fn has_news(&self) -> bool {
         !self.batches.is_empty() || self.senders == 0
-    }
-
-    /// Whether the queue does not take such a batch now, and will not.
-    fn refuses(&self, batch: Option<&Queued>) -> bool {
-        let is_raw = batch.is_some_and(|batch| matches!(batch.form, Form::Raw(_)));
-        self.receiver_gone || is_raw && !self.is_attended
     }
 
     fn push(&mut self, batch: Queued) {
@@ -126,9 +117,6 @@ struct Shared {
     /// What the state says, for those who wait on the processor. Written under the lock.
     has_news: AtomicBool,
     is_full: AtomicBool,
-    len: AtomicUsize,
-    /// Whether the receiver has found nothing and waits.
-    is_idle: AtomicBool,
 }
 
 impl Shared {
@@ -136,7 +124,6 @@ impl Shared {
     fn show(&self, state: &State) {
         self.has_news.store(state.has_news(), Ordering::Release);
         self.is_full.store(state.is_full(self.bounds), Ordering::Release);
-        self.len.store(state.batches.len(), Ordering::Release);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -158,10 +145,16 @@ pub(crate) struct Spent {
     pub(crate) waiting: Duration,
     /// Handing over, and waking the receiver.
     pub(crate) handing: Duration,
-    /// Waiting for the routes, which another task had.
+    /// Waiting for a turn that another task had.
     pub(crate) turn: Duration,
-    /// Whether the receiver had nothing to do when something came.
-    pub(crate) found_idle: bool,
+}
+
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.waiting += other.waiting;
+        self.handing += other.handing;
+        self.turn += other.turn;
+    }
 }
 
 /// The end that batches come out of.
@@ -178,25 +171,20 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         bytes: 0,
         senders: 1,
         receiver_gone: false,
-        is_attended: false,
         receiver: None,
         waiting: Vec::new(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (state, len) = (Mutex::new(state), AtomicUsize::new(0));
-    let is_idle = AtomicBool::new(false);
-    let shared = Arc::new(Shared { bounds, state, has_news, is_full, len, is_idle });
+    let shared = Arc::new(Shared { bounds, state: Mutex::new(state), has_news, is_full });
     let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
     (sender, Receiver { shared, spin: Spin::default() })
 }
 
 impl Sender {
-    /// Waits for room and puts the batch in. Where the receiver is gone, or does not attend to raw
-    /// batches and this is one, the batch is given back.
+    /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
     pub(crate) async fn send(&mut self, batch: Queued) -> Option<Queued> {
         let mut batch = Some(batch);
         let start = Instant::now();
-        self.spent.found_idle |= self.shared.is_idle.load(Ordering::Relaxed);
         let is_full = self.shared.is_full.load(Ordering::Acquire);
         if is_full {
             self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
@@ -213,11 +201,6 @@ impl Sender {
         batch
     }
 
-    /// How many batches wait.
-    pub(crate) fn len(&self) -> usize {
-        self.shared.len.load(Ordering::Acquire)
-    }
-
     /// What this end has spent its time on since this was last asked.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
@@ -225,7 +208,7 @@ impl Sender {
 
     fn poll_send(&self, context: &Context<'_>, batch: &mut Option<Queued>) -> Poll<()> {
         let mut state = self.shared.lock();
-        if state.refuses(batch.as_ref()) {
+        if state.receiver_gone {
             return Poll::Ready(());
         }
         if state.is_full(self.shared.bounds) {
@@ -271,12 +254,10 @@ impl Receiver {
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
         if !has_news() {
-            self.shared.is_idle.store(true, Ordering::Relaxed);
             self.spin.wait(has_news);
         }
         let received = self.take(context);
         if received.is_ready() {
-            self.shared.is_idle.store(false, Ordering::Relaxed);
             self.spin.passed(Instant::now());
         }
         received
@@ -308,38 +289,6 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// From now on raw batches are taken.
-    pub(crate) fn attend(&mut self) {
-        self.shared.lock().is_attended = true;
-    }
-
-    /// From now on raw batches are not taken. What was handed over and not taken yet is given back:
-    /// its sender waits for its routes. It was the last in the queue, for what comes behind it goes
-    /// the way that it goes.
-    pub(crate) fn neglect(&mut self) -> Option<Queued> {
-        let mut state = self.shared.lock();
-        state.is_attended = false;
-        let raw = match state.batches.back() {
-            Some(Queued { form: Form::Raw(_), .. }) => state.batches.pop_back(),
-            _ => None,
-        };
-        if let Some(raw) = &raw {
-            state.popped(raw);
-        }
-        self.shared.show(&state);
-        let waiting = std::mem::take(&mut state.waiting);
-        drop(state);
-        waiting.into_iter().for_each(Waker::wake);
-        raw
-    }
-
-    /// Puts behind all others what has become of a raw batch, wherever the bounds are.
-    pub(crate) fn put_back(&mut self, batch: Queued) {
-        let mut state = self.shared.lock();
-        state.push(batch);
-        self.shared.show(&state);
-    }
-
     /// Takes nothing more; says how many events were still in the queue.
     pub(crate) fn close(self) -> usize {
         let mut state = self.shared.lock();

@@ -1,17 +1,24 @@
-//! The way of a task's events into the queues of other tasks.
+//! The way of a component's events into the queues of other tasks.
 //!
 //! A pipeline that one task feeds is run by that task, to completion, a batch at a time; only a
-//! pipeline that several tasks feed has a task of its own. What such a pipeline consists of are the
-//! [`Routes`].
+//! pipeline that several tasks feed, and that keeps something between batches, has a task of its
+//! own. What such a pipeline consists of are the [`Routes`].
 //!
 //! A batch is best decoded, operated on and encoded by one core, for its values are larger than
-//! its bytes, and moving them to another core costs more than making them. So a source that feeds
-//! one sink and nothing else encodes for it ([`Encoding`]), and a source may hand a batch over as it
-//! was pulled, with the routes, which the sink's task then takes it through and gives back
-//! ([`Router::hand_over`]). Operators see batches in the order of pulls either way, for there is
-//! only one of the routes, and it goes with the batch whose turn it is.
+//! its bytes, and moving them to another core costs more than making them. So who feeds one sink and
+//! nothing else encodes for it ([`Encoding`]), and several tasks may take the batches of one source
+//! through ([`Router::another`]). Each batch has a [`Ticket`]: routes, and then queues, are used in
+//! the order of these, and so operators and sinks see batches in the order of pulls.
 
-use std::{sync::Arc, task::Context, task::Poll, time::Instant};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
 
 use tremor_pdk::{
     Batch,
@@ -20,23 +27,27 @@ use tremor_pdk::{
 
 use super::{
     delivery::{InFlight, Token},
-    loan::Home,
     queue::{Form, Queued, Sender, Spent},
     routes::Routes,
     stats::Stats,
+    turns::{Turn, Turns},
 };
 use crate::codec::BatchEncoder;
 
-/// The way of events out of one component.
+/// One task's access to the way of events out of a component.
 pub(crate) struct Router {
     /// The component whose events these are.
     pub(crate) name: Arc<str>,
     pub(crate) pool: Pool,
     pub(crate) stats: Arc<Stats>,
-    routes: Home<Routes>,
-    queues: Vec<Sender>,
+    /// What the tasks of one component share.
+    pub(crate) way: Arc<Way>,
     /// Where there is one queue, and it is a sink's that takes encoded batches.
     encoding: Option<Encoding>,
+    /// What goes into queues next, and then as it goes into them. Empty between calls.
+    outgoing: VecDeque<(usize, InFlight)>,
+    ready: VecDeque<(usize, Queued)>,
+    spent: Spent,
 }
 
 /// Encodes for a sink.
@@ -48,8 +59,31 @@ pub(crate) struct Encoding {
     pub(crate) pool: Pool,
 }
 
+/// The way of events out of a component, and the order of those that go it.
+pub(crate) struct Way {
+    tickets: AtomicU64,
+    routes: Turns<Routes>,
+    queues: Turns<Vec<Sender>>,
+    due: Mutex<Due>,
+}
+
+/// When an operator wants to be told the time.
+#[derive(Default)]
+struct Due {
+    at: Option<Instant>,
+    /// Who wants to know when that changes.
+    waiting: Option<Waker>,
+}
+
+/// The place of a batch in the order of a component's batches. Whoever drops it lets its turns pass.
+pub(crate) struct Ticket {
+    number: u64,
+    way: Arc<Way>,
+    was_routed: bool,
+    was_queued: bool,
+}
+
 impl Router {
-    /// `pool` and `stats` are those of the routes.
     pub(crate) fn new(
         routes: Routes,
         queues: Vec<Sender>,
@@ -58,102 +92,172 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let name = routes.name.clone();
-        Self { name, pool, stats, routes: Home::new(routes), queues, encoding }
+        let due = Mutex::default();
+        let way = Arc::new(Way {
+            tickets: AtomicU64::new(0),
+            routes: Turns::new(routes),
+            queues: Turns::new(queues),
+            due,
+        });
+        Self::over(way, name, encoding, pool, stats)
+    }
+
+    /// The access of another task to the same way.
+    pub(crate) fn another(&self, encoding: Encoding, pool: Pool) -> Self {
+        let (way, name) = (self.way.clone(), self.name.clone());
+        Self::over(way, name, Some(encoding), pool, self.stats.clone())
+    }
+
+    fn over(
+        way: Arc<Way>,
+        name: Arc<str>,
+        encoding: Option<Encoding>,
+        pool: Pool,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
+        Self { name, pool, stats, way, encoding, outgoing, ready, spent }
     }
 
     /// Routes what has become of a pull: see [`Routes::take_in`].
-    pub(crate) async fn take_in(&mut self, batch: Batch, rejected: Vec<Rejected>, token: Token) {
-        self.routes.back().await.take_in(batch, rejected, token);
-        self.send().await;
+    pub(crate) async fn take_in(
+        &mut self,
+        ticket: Ticket,
+        batch: Batch,
+        rejected: Vec<Rejected>,
+        token: Token,
+    ) {
+        self.route(ticket, |routes| routes.take_in(batch, rejected, token)).await;
     }
 
     /// Routes a batch out of port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
-        self.routes.back().await.emit(item);
-        self.send().await;
+        self.route(self.way.ticket(), |routes| routes.emit(item)).await;
     }
 
     /// Routes events that the component could not handle: see [`Routes::reject`].
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
-        self.routes.back().await.reject(batch, rejected, token);
-        self.send().await;
-    }
-
-    /// Hands a batch of raw messages to the task of the one sink behind the one queue, to be
-    /// decoded and routed there. It is given back where that cannot be.
-    pub(crate) async fn hand_over(&mut self, item: InFlight) -> Option<InFlight> {
-        let [queue] = &mut self.queues[..] else { return Some(item) };
-        let Some(routes) = self.routes.lend() else { return Some(item) };
-        let refused = queue.send(Queued { item, form: Form::Raw(routes) }).await?;
-        Some(refused.item)
-    }
-
-    /// How many batches wait behind the one queue; none where there are several, and while the
-    /// routes are away.
-    pub(crate) fn queued(&mut self) -> Option<usize> {
-        self.routes.get()?;
-        let [queue] = &self.queues[..] else { return None };
-        Some(queue.len())
-    }
-
-    /// Whether the routes went with a batch that was handed over.
-    pub(crate) fn is_away(&mut self) -> bool {
-        self.routes.get().is_none()
-    }
-
-    /// Ready when the routes are here.
-    pub(crate) fn poll_back(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.routes.poll_back(context)
-    }
-
-    /// What sending, and waiting for the routes, has taken since this was last asked.
-    pub(crate) fn take_spent(&mut self) -> Spent {
-        let turn = self.routes.take_waited();
-        self.queues.iter_mut().map(Sender::take_spent).fold(
-            Spent { turn, ..Spent::default() },
-            |sum, spent| Spent {
-                waiting: sum.waiting + spent.waiting,
-                handing: sum.handing + spent.handing,
-                found_idle: sum.found_idle | spent.found_idle,
-                ..sum
-            },
-        )
-    }
-
-    /// When an operator wants to be told the time; unknown while the routes are away.
-    pub(crate) fn due(&mut self) -> Option<Instant> {
-        self.routes.get()?.due()
-    }
-
-    /// Whether it is time to tell an operator so.
-    pub(crate) fn is_due(&mut self) -> bool {
-        self.due().is_some_and(|due| due <= Instant::now())
+        self.route(self.way.ticket(), |routes| routes.reject(batch, rejected, token)).await;
     }
 
     /// Tells the time to the operators that wait for it, and routes what they emit.
     pub(crate) async fn tell_time(&mut self) {
-        self.routes.back().await.tell_time();
-        self.send().await;
+        self.route(self.way.ticket(), Routes::tell_time).await;
     }
 
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
-        self.routes.back().await.drain();
-        self.send().await;
-        self.queues.clear();
+        self.route(self.way.ticket(), Routes::drain).await;
+        self.way.ticket().queues().await.clear();
     }
 
-    async fn send(&mut self) {
-        while let Some((queue, mut item)) = self.routes.get().and_then(Routes::next_outgoing) {
-            let Some(queue) = self.queues.get_mut(queue) else { continue };
+    /// What sending, and waiting for turns, has taken since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
+    }
+
+    async fn route(&mut self, mut ticket: Ticket, work: impl FnOnce(&mut Routes)) {
+        let start = Instant::now();
+        let mut routes = ticket.routes().await;
+        self.spent.turn += start.elapsed();
+        work(&mut routes);
+        routes.take_outgoing(&mut self.outgoing);
+        self.way.set_due(routes.due());
+        drop(routes);
+        self.send(ticket).await;
+    }
+
+    async fn send(&mut self, mut ticket: Ticket) {
+        while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let form = match &mut self.encoding {
                 Some(encoding) => encoding.encode(&mut item.batch),
                 None => Form::Values,
             };
+            self.ready.push_back((queue, Queued { item, form }));
+        }
+        if self.ready.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        let mut queues = ticket.queues().await;
+        self.spent.turn += start.elapsed();
+        while let Some((queue, queued)) = self.ready.pop_front() {
+            let Some(queue) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.
-            if let Some(refused) = queue.send(Queued { item, form }).await {
+            if let Some(refused) = queue.send(queued).await {
                 self.stats.failed(refused.events());
             }
+            self.spent += queue.take_spent();
+        }
+    }
+}
+
+impl Way {
+    /// The next place in the order of batches.
+    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        Ticket { number, way: self.clone(), was_routed: false, was_queued: false }
+    }
+
+    /// When an operator wants to be told the time.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.lock_due().at
+    }
+
+    /// Whether it is time to tell an operator so.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Ready when that is another time than `seen`. One task may wait for it.
+    pub(crate) fn poll_due(&self, context: &Context<'_>, seen: Option<Instant>) -> Poll<()> {
+        let mut due = self.lock_due();
+        if due.at != seen {
+            return Poll::Ready(());
+        }
+        due.waiting = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock_due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_due(&self, at: Option<Instant>) {
+        let mut due = self.lock_due();
+        if due.at == at {
+            return;
+        }
+        due.at = at;
+        let waiting = due.waiting.take();
+        drop(due);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}
+
+impl Ticket {
+    async fn routes(&mut self) -> Turn<'_, Routes> {
+        let turn = self.way.routes.turn(self.number).await;
+        self.was_routed = true;
+        turn
+    }
+
+    async fn queues(&mut self) -> Turn<'_, Vec<Sender>> {
+        let turn = self.way.queues.turn(self.number).await;
+        self.was_queued = true;
+        turn
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.was_routed {
+            self.way.routes.pass(self.number);
+        }
+        if !self.was_queued {
+            self.way.queues.pass(self.number);
         }
     }
 }

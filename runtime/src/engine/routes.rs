@@ -1,8 +1,7 @@
 //! Where a component's events go: through the pipelines that are run with it, towards queues.
 //!
 //! Nothing here waits. What is to go into queues is laid down in order, and whoever runs this sees
-//! to it: the task of the component, or, for a batch that was handed over as it was pulled, the
-//! task of the sink ([`super::router`]).
+//! to it ([`super::router`]).
 
 use std::{
     collections::VecDeque,
@@ -116,9 +115,9 @@ impl Routes {
         self.run();
     }
 
-    /// The next batch that goes into a queue, and its position.
-    pub(crate) fn next_outgoing(&mut self) -> Option<(usize, InFlight)> {
-        self.outgoing.pop_front()
+    /// Takes over what goes into queues next, with their positions, into an empty list.
+    pub(crate) fn take_outgoing(&mut self, to: &mut VecDeque<(usize, InFlight)>) {
+        std::mem::swap(&mut self.outgoing, to);
     }
 
     /// When an operator wants to be told the time.

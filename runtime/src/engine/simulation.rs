@@ -8,7 +8,7 @@ use tremor_pdk::{Batch, Error, Output, Preprocessor, abi::batch::Pool};
 
 use super::{
     build::{Parts, framing, preprocessors, steps},
-    delivery::Token,
+    delivery::{InFlight, Token},
     routes::{Ports, Routes, Target},
     stage::Stage,
     stats::Stats,
@@ -27,6 +27,8 @@ pub(crate) struct Simulation {
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
     output: Output,
+    /// What the routes have for the outlets. Empty between calls.
+    outgoing: VecDeque<(usize, InFlight)>,
 }
 
 struct Source {
@@ -155,7 +157,8 @@ impl Simulation {
         let outlets = outlets.collect();
         let (pool, stats) = (Pool::new(8), Arc::new(Stats::default()));
         let routes = Routes::new("".into(), Ports::default(), stages, pool.clone(), stats);
-        Ok(Self { routes, pool, sources, outlets, output: Output::new() })
+        let (output, outgoing) = (Output::new(), VecDeque::new());
+        Ok(Self { routes, pool, sources, outlets, output, outgoing })
     }
 
     /// The names of the connectors that are sources.
@@ -247,7 +250,8 @@ impl Simulation {
         let mut again = true;
         while again {
             again = false;
-            while let Some((outlet, item)) = self.routes.next_outgoing() {
+            self.routes.take_outgoing(&mut self.outgoing);
+            for (outlet, item) in self.outgoing.drain(..) {
                 self.outlets[outlet].queue.push_back(item.batch);
             }
             for outlet in &mut self.outlets {

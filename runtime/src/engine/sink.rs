@@ -18,17 +18,11 @@ use super::{
     connection::{Connection, End},
     control::{Control, Phase},
     delivery::InFlight,
-    loan::Loan,
     queue::{Form, Queued, Receiver},
     router::Router,
-    routes::Routes,
-    spin::Worker,
+    spin::Working,
 };
-use crate::{
-    codec::{BatchDecoder, BatchEncoder},
-    executor,
-    processor::Framing,
-};
+use crate::{codec::BatchEncoder, executor, processor::Framing};
 
 /// How often a sink is told the time.
 const TICK: Duration = Duration::from_secs(1);
@@ -44,8 +38,6 @@ pub(crate) struct SinkSide {
     /// None for structured connectors.
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
     pub(crate) framing: Framing,
-    /// For what its one source hands over as it was pulled; none where that is not done.
-    pub(crate) decoder: Option<Box<dyn BatchDecoder>>,
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet, in order.
     pub(crate) pending: VecDeque<Queued>,
@@ -69,21 +61,8 @@ impl SinkSide {
     }
 
     /// Runs the sink of one connection to its end.
-    pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let _worker = Worker::enter();
-        if self.decoder.is_some() {
-            self.queue.attend();
-        }
-        let end = self.serve(sink, connection).await;
-        // Its source waits for the routes, and may have to end before there is another connection.
-        if let Some(Queued { item, form: Form::Raw(routes) }) = self.queue.neglect() {
-            let put = |queued| self.queue.put_back(queued);
-            take_through(item, routes, self.decoder.as_deref_mut(), put);
-        }
-        end
-    }
-
-    async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+    pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        let _worker = Working::enter();
         // One timer for many waits: to set one takes memory.
         let mut tick = std::pin::pin!(executor::sleep(TICK));
         loop {
@@ -93,11 +72,6 @@ impl SinkSide {
                 }
             }
             let result = match self.next(connection, tick.as_mut()).await {
-                Step::Received(Some(Queued { item, form: Form::Raw(routes) })) => {
-                    let put = |queued| self.pending.push_back(queued);
-                    take_through(item, routes, self.decoder.as_deref_mut(), put);
-                    Ok(())
-                }
                 Step::Received(Some(queued)) => {
                     self.pending.push_back(queued);
                     Ok(())
@@ -128,7 +102,7 @@ impl SinkSide {
         connection: &Connection,
         mut tick: Pin<&mut impl Future<Output = ()>>,
     ) -> Step {
-        let due = self.router.due();
+        let due = self.router.way.due();
         let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
             if let Poll::Ready(received) = self.queue.poll_receive(context) {
@@ -213,11 +187,11 @@ impl SinkSide {
     async fn encode(&mut self, item: &mut InFlight, form: Form) -> Batch {
         let (mut encoded, mut rejected) = match (form, &mut self.codec) {
             (Form::Encoded { encoded, rejected }, _) => (encoded, rejected),
-            (Form::Values | Form::Raw(_), Some(codec)) => {
+            (Form::Values, Some(codec)) => {
                 let suffix = self.framing.suffix();
                 codec.encode_batch(&mut item.batch, &self.router.pool, suffix)
             }
-            (Form::Values | Form::Raw(_), None) => return item.batch.clone(),
+            (Form::Values, None) => return item.batch.clone(),
         };
         rejected.extend(self.framing.process(&mut encoded, &mut item.batch));
         if !rejected.is_empty() {
@@ -268,23 +242,6 @@ impl SinkSide {
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
-    }
-}
-
-/// Does to a batch that was handed over as it was pulled what its source would have done, up to the
-/// encoding, and gives the routes back.
-fn take_through(
-    item: InFlight,
-    mut routes: Loan<Routes>,
-    decoder: Option<&mut (dyn BatchDecoder + 'static)>,
-    mut put: impl FnMut(Queued),
-) {
-    let InFlight { mut batch, token } = item;
-    let rejected = decoder.map_or_else(Vec::new, |decoder| decoder.decode_batch(&mut batch));
-    routes.take_in(batch, rejected, token);
-    // There is one queue, and this is behind it.
-    while let Some((_, item)) = routes.next_outgoing() {
-        put(item.into());
     }
 }
 

@@ -20,6 +20,7 @@ pub(super) struct Filter {
 
 impl BuiltIn for Filter {
     type Config = Config;
+    const STATELESS: bool = true;
 
     fn new(config: Config) -> Result<Self, String> {
         Ok(Self { condition: config.0.compile()? })

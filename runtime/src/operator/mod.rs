@@ -25,6 +25,8 @@ use tremor_pdk::Operator;
 trait BuiltIn: Operator + Sized {
     /// What flow files say about it.
     type Config: DeserializeOwned + JsonSchema;
+    /// Whether it keeps nothing between batches, so that several are as good as one.
+    const STATELESS: bool = false;
 
     /// Makes one.
     ///
@@ -43,6 +45,7 @@ trait BuiltIn: Operator + Sized {
 /// A [`BuiltIn`], its type forgotten.
 struct Entry {
     name: &'static str,
+    is_stateless: bool,
     make: fn(&Config) -> Result<Box<dyn Operator>, String>,
     ports: fn(&Config) -> Result<Vec<String>, String>,
     schema: fn() -> Config,
@@ -52,6 +55,7 @@ impl Entry {
     const fn of<O: BuiltIn>(name: &'static str) -> Self {
         Self {
             name,
+            is_stateless: O::STATELESS,
             make: |config| Ok(Box::new(O::new(read::<O>(config)?)?)),
             ports: |config| Ok(O::ports(&read::<O>(config)?)),
             schema: || schemars::schema_for!(O::Config).to_value(),
@@ -110,6 +114,11 @@ pub fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>, String
 /// As [`operator`].
 pub(crate) fn ports(name: &str, config: &Config) -> Result<Vec<String>, String> {
     entry(name).map_or_else(|| Ok(Vec::new()), |entry| (entry.ports)(config))
+}
+
+/// Whether the operator of that name keeps nothing between batches.
+pub(crate) fn is_stateless(name: &str) -> bool {
+    entry(name).is_some_and(|entry| entry.is_stateless)
 }
 
 /// The JSON Schema of an operator's configuration.

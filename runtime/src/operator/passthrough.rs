@@ -16,6 +16,7 @@ pub(super) struct Passthrough;
 
 impl BuiltIn for Passthrough {
     type Config = Config;
+    const STATELESS: bool = true;
 
     fn new(_: Config) -> Result<Self, String> {
         Ok(Self)

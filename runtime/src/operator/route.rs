@@ -57,6 +57,7 @@ pub(super) struct Route {
 
 impl BuiltIn for Route {
     type Config = Config;
+    const STATELESS: bool = true;
 
     fn new(config: Config) -> Result<Self, String> {
         let ports = config.named();

@@ -31,6 +31,7 @@ pub(super) struct Select(Selection);
 
 impl BuiltIn for Select {
     type Config = Config;
+    const STATELESS: bool = true;
 
     fn new(config: Config) -> std::result::Result<Self, String> {
         let path = |name: &str, text: &String| {

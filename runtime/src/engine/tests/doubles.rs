@@ -117,19 +117,15 @@ impl DynSink for Taking {
 }
 
 /// Counts the batches that it decodes.
-pub(super) struct Counted(Box<dyn BatchDecoder>, Arc<AtomicUsize>);
-
-impl Counted {
-    pub(super) fn new(decoder: Box<dyn BatchDecoder>) -> (Self, Arc<AtomicUsize>) {
-        let count = Arc::<AtomicUsize>::default();
-        (Self(decoder, count.clone()), count)
-    }
+pub(super) struct Counted {
+    pub(super) decoder: Box<dyn BatchDecoder>,
+    pub(super) count: Arc<AtomicUsize>,
 }
 
 impl BatchDecoder for Counted {
     fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.decode_batch(batch)
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.decoder.decode_batch(batch)
     }
 }
 

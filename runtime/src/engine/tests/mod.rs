@@ -1,9 +1,11 @@
-//! A source, operators and a sink as two tasks that hand batches over to each other in every way
-//! there is. Both run in one thread, in turn: so it is known who comes when.
+//! A source, operators and a sink, with doubles for connectors: what becomes of batches, whichever
+//! tasks take them through.
 
 mod doubles;
-mod handing_over;
+mod fragments;
+mod helping;
 mod reconnecting;
+mod taking_through;
 
 use std::{
     future::{Future, poll_fn},
@@ -15,13 +17,13 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Operator, Output, abi::batch::Pool};
+use tremor_pdk::{Operator, abi::batch::Pool, dynamic::DynSource};
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use super::{
-    balance::Balance,
     connection::{Connection, End},
     control::Control,
+    intake::Inlet,
     pace::Pace,
     queue::{self, Bounds, Receiver, Sender},
     router::{Encoding, Router},
@@ -30,9 +32,10 @@ use super::{
     source::SourceSide,
     stage::{Stage, Step},
     stats::{Counts, Stats},
+    worker::Worker,
 };
 use crate::{
-    codec::{self, Codec, MakeCodec},
+    codec::{self, BatchDecoder, Codec, MakeCodec},
     executor::block_on,
     processor::Framing,
 };
@@ -43,8 +46,8 @@ struct Setup {
     source_codec: &'static str,
     /// What the sink gets.
     sink_codec: &'static str,
-    /// Which batches are handed over, as far as that can be.
-    script: Vec<bool>,
+    /// Tasks that may help the source's own.
+    helpers: usize,
     operators: Vec<Box<dyn Operator>>,
     /// Whether what the source cannot decode goes to the sink as well.
     err: bool,
@@ -55,7 +58,7 @@ impl Default for Setup {
         Self {
             source_codec: "json",
             sink_codec: "json",
-            script: Vec::new(),
+            helpers: 0,
             operators: Vec::new(),
             err: false,
         }
@@ -67,8 +70,8 @@ struct Lanes {
     source: SourceSide,
     sink: SinkSide,
     stats: Arc<Stats>,
-    /// How many batches the source's task decoded, and how many the sink's.
-    decoded: [Arc<AtomicUsize>; 2],
+    /// How many batches were decoded.
+    decoded: Arc<AtomicUsize>,
     /// Dead letters of the sink.
     letters: Receiver,
 }
@@ -80,7 +83,7 @@ struct Outcome {
     /// Pulls that ended, in order of their numbers, and whether they were acknowledged.
     heard: Vec<(u64, bool)>,
     counts: Counts,
-    decoded: [usize; 2],
+    decoded: usize,
     letters: Vec<String>,
 }
 
@@ -94,6 +97,11 @@ fn codec(name: &str) -> Codec {
     codec::lookup(name, &Config::Null).unwrap()
 }
 
+fn encoding(name: &str) -> Encoding {
+    let codec = MakeCodec::encoder(&codec(name)).unwrap();
+    Encoding { codec, suffix: Vec::new(), pool: Pool::new(8) }
+}
+
 /// A component's way into queues.
 fn router(
     name: &str,
@@ -104,11 +112,7 @@ fn router(
     stats: &Arc<Stats>,
 ) -> Router {
     let pool = Pool::new(8);
-    let encoding = sink_codec.map(|name| Encoding {
-        codec: MakeCodec::encoder(&codec(name)).unwrap(),
-        suffix: Vec::new(),
-        pool: Pool::new(8),
-    });
+    let encoding = sink_codec.map(encoding);
     let routes = Routes::new(name.into(), ports, stages, pool.clone(), stats.clone());
     Router::new(routes, queues, encoding, pool, stats.clone())
 }
@@ -120,16 +124,12 @@ fn stage(operators: Vec<Box<dyn Operator>>) -> Stage {
     Stage { name: "main".into(), steps: steps.collect(), ports: Ports { out, err: Vec::new() } }
 }
 
-fn source_side(id: u32, router: Router, name: &str, script: Vec<bool>) -> SourceSide {
+fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
+    let codec = Some(MakeCodec::decoder(&codec(name)).unwrap());
     SourceSide {
-        id,
-        router,
-        preprocessors: Vec::new(),
-        output: Output::new(),
-        codec: Some(MakeCodec::decoder(&codec(name)).unwrap()),
-        pace: Pace::default(),
-        balance: Balance::Scripted(script.into()),
-        handed: Pool::new(8),
+        inlet: Inlet { id, ..Inlet::default() },
+        worker: Worker { router, codec, pace: Pace::default() },
+        helpers: Vec::new(),
         control: Arc::new(Control::new(0)),
     }
 }
@@ -140,7 +140,6 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         router,
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
         framing: Framing::default(),
-        decoder: None,
         control: Arc::new(Control::new(0)),
         pending: std::collections::VecDeque::new(),
     }
@@ -156,23 +155,39 @@ impl Setup {
         let stages = vec![stage(self.operators)];
         let to_sink = Some(self.sink_codec);
         let routed = router("source", stages, ports, vec![sender], to_sink, &stats);
-        let mut source = source_side(0, routed, self.source_codec, self.script);
+        let mut source = source_side(0, routed, self.source_codec);
+        let decoded = Arc::<AtomicUsize>::default();
+        let decoder = || -> Option<Box<dyn BatchDecoder>> {
+            let decoder = MakeCodec::decoder(&codec(self.source_codec)).unwrap();
+            Some(Box::new(Counted { decoder, count: decoded.clone() }))
+        };
+        source.worker.codec = decoder();
+        for _ in 0..self.helpers {
+            let router = source.worker.router.another(encoding(self.sink_codec), Pool::new(8));
+            let helper = Worker { router, codec: decoder(), pace: Pace::default() };
+            source.helpers.push(helper);
+        }
         let ports = Ports { out: Vec::new(), err: vec![Target::Queue(0)] };
         let routed = router("sink", Vec::new(), ports, vec![dead], None, &stats);
-        let mut sink = sink_side(queue, routed, self.sink_codec);
-        let counted = || Counted::new(MakeCodec::decoder(&codec(self.source_codec)).unwrap());
-        let ((one, by_source), (other, by_sink)) = (counted(), counted());
-        source.codec = Some(Box::new(one));
-        sink.decoder = Some(Box::new(other));
-        Lanes { source, sink, stats, decoded: [by_source, by_sink], letters }
+        let sink = sink_side(queue, routed, self.sink_codec);
+        Lanes { source, sink, stats, decoded, letters }
     }
 }
 
 impl Lanes {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
-        let Self { mut source, mut sink, stats, decoded, mut letters } = self;
         let heard = pulls.heard.clone();
+        self.run_source(Box::new(pulls), &heard, takes)
+    }
+
+    fn run_source(
+        self,
+        double: Box<dyn DynSource>,
+        heard: &Heard,
+        takes: &Shared<Takes>,
+    ) -> Outcome {
+        let Self { mut source, mut sink, stats, decoded, mut letters } = self;
         let connection = Connection::default();
         let sink_runs = async {
             loop {
@@ -185,7 +200,7 @@ impl Lanes {
             }
         };
         let source_runs = async {
-            let end = source.run(Box::new(pulls), &connection).await;
+            let end = source.run(double, &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
         let mut dead = Vec::new();
@@ -199,9 +214,9 @@ impl Lanes {
         block_on(both(sink_runs, both(source_runs, letters_are_read)));
         Outcome {
             delivered: takes.lock().unwrap().delivered.clone(),
-            heard: sorted(&heard),
+            heard: sorted(heard),
             counts: stats.counts(),
-            decoded: decoded.map(|count| count.load(Ordering::Relaxed)),
+            decoded: decoded.load(Ordering::Relaxed),
             letters: dead,
         }
     }
@@ -220,7 +235,8 @@ fn pulls(last: u64, acknowledged: bool) -> Vec<(u64, bool)> {
 
 /// Runs two futures in turn, in this thread.
 async fn both(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
+    // On the heap: without optimisation every layer has them on the stack once more.
+    let (mut one, mut other) = (Box::pin(one), Box::pin(other));
     let mut done = [false; 2];
     poll_fn(|context| {
         done[0] = done[0] || one.as_mut().poll(context).is_ready();

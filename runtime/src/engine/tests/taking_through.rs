@@ -4,14 +4,13 @@ use serde_json::json;
 use tremor_pdk::Operator;
 
 use super::{
-    Lanes, Setup, both, codec, doubles,
+    Setup, both, doubles,
     doubles::{Pulls, Sees, Shared, Takes, Waits},
-    pulls, router, sink_side, sorted, source_side, stage,
+    pulls, router, sink_side, source_side, stage,
 };
 use crate::{
-    codec::MakeCodec,
     engine::{
-        connection::{Connection, End},
+        connection::Connection,
         control::Control,
         pipeline::PipelineTask,
         queue::{self, Bounds},
@@ -23,106 +22,74 @@ use crate::{
 };
 
 const PULLS: usize = 12;
-
-/// Which batches are handed over, and how many that makes. While one is away no other goes.
-fn scripts() -> [(Vec<bool>, usize); 4] {
-    [
-        (vec![false; PULLS], 0),
-        (vec![true; PULLS], PULLS / 2),
-        (vec![false, true, false, false, true, true, true], 4),
-        (vec![true, false, true, false], 2),
-    ]
-}
+/// Without helpers, and with more than there are processors.
+const HELPERS: [usize; 2] = [0, 3];
 
 fn numbers(count: usize) -> Vec<String> {
     (0..count).map(|number| number.to_string()).collect()
 }
 
 #[test]
-fn events_go_through_operators_in_the_order_of_pulls_whichever_task_takes_them_through() {
-    for (script, handed) in scripts() {
+fn events_go_through_operators_and_into_the_sink_in_the_order_of_pulls() {
+    for (helpers, count) in [(0, PULLS), (3, PULLS), (3, 2_000)] {
         let seen = Shared::<Vec<String>>::default();
         let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
-        let lanes = Setup { script: script.clone(), operators, ..Setup::default() }.lanes();
-        let outcome = lanes.run(Pulls::numbers(PULLS), &Takes::of([]));
-        assert_eq!(outcome.decoded, [PULLS - handed, handed], "{script:?}");
-        assert_eq!(*seen.lock().unwrap(), numbers(3 * PULLS), "{script:?}");
-        assert_eq!(outcome.messages(), numbers(3 * PULLS), "{script:?}");
-        assert_eq!(outcome.heard, pulls(PULLS as u64, true), "{script:?}");
-        let events = 3 * PULLS as u64;
+        let lanes = Setup { helpers, operators, ..Setup::default() }.lanes();
+        let outcome = lanes.run(Pulls::numbers(count), &Takes::of([]));
+        assert_eq!(outcome.decoded, count, "{helpers}");
+        assert_eq!(*seen.lock().unwrap(), numbers(3 * count), "{helpers}");
+        assert_eq!(outcome.messages(), numbers(3 * count), "{helpers}");
+        assert_eq!(outcome.heard, pulls(count as u64, true), "{helpers}");
+        let events = 3 * count as u64;
         assert_eq!((outcome.counts.events_in, outcome.counts.events_out), (events, events));
     }
 }
 
 #[test]
-fn in_two_threads_that_is_the_same() {
-    const MANY: usize = 2_000;
-    let seen = Shared::<Vec<String>>::default();
-    let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
-    let script = vec![true; MANY];
-    let Lanes { mut source, mut sink, .. } =
-        Setup { script, operators, ..Setup::default() }.lanes();
-    let (takes, source_double) = (Takes::of([]), Pulls::numbers(MANY));
-    let (heard, taking) = (source_double.heard.clone(), doubles::Taking(takes.clone()));
-    let other = std::thread::spawn(move || {
-        let end = block_on(sink.run(Box::new(taking), &Connection::default()));
-        assert!(matches!(end, End::Finished), "{end:?}");
-    });
-    let end = block_on(source.run(Box::new(source_double), &Connection::default()));
-    assert!(matches!(end, End::Finished), "{end:?}");
-    other.join().unwrap();
-    assert_eq!(*seen.lock().unwrap(), numbers(3 * MANY));
-    assert_eq!(takes.lock().unwrap().delivered.concat(), numbers(3 * MANY));
-    assert_eq!(sorted(&heard), pulls(MANY as u64, true));
-}
-
-#[test]
 fn what_operators_hold_back_is_acknowledged_with_the_batch_that_it_leaves_in() {
-    for (script, _) in scripts() {
+    for helpers in HELPERS {
         // Five do not go into three: every batch of the operator is of two pulls or three.
         let five = operator::operator("batch", &json!({ "max_events": 5, "max_wait": "1h" }));
-        let lanes =
-            Setup { script: script.clone(), operators: vec![five.unwrap()], ..Setup::default() };
+        let lanes = Setup { helpers, operators: vec![five.unwrap()], ..Setup::default() };
         let outcome = lanes.lanes().run(Pulls::numbers(PULLS), &Takes::of([]));
-        assert_eq!(outcome.messages(), numbers(3 * PULLS), "{script:?}");
-        assert!(outcome.delivered.iter().all(|batch| matches!(batch.len(), 1 | 5)), "{script:?}");
-        assert_eq!(outcome.heard, pulls(PULLS as u64, true), "{script:?}");
+        assert_eq!(outcome.messages(), numbers(3 * PULLS), "{helpers}");
+        assert!(outcome.delivered.iter().all(|batch| matches!(batch.len(), 1 | 5)), "{helpers}");
+        assert_eq!(outcome.heard, pulls(PULLS as u64, true), "{helpers}");
     }
 }
 
 #[test]
 fn what_cannot_be_decoded_is_the_sources_and_what_cannot_be_encoded_the_sinks() {
-    for script in [vec![false; 2], vec![true, false], vec![false, true]] {
+    for helpers in HELPERS {
         let lanes = Setup { sink_codec: "string", ..Setup::default() };
-        let lanes = Setup { script: script.clone(), err: true, ..lanes }.lanes();
+        let lanes = Setup { helpers, err: true, ..lanes }.lanes();
         let source = Pulls::of(&[&["\"one\"", "{", "\"two\""], &["\"three\""]]);
         let outcome = lanes.run(source, &Takes::of([]));
         let [letter, others @ ..] = &outcome.messages()[..] else { panic!("nothing") };
         assert!(letter.contains("\"component\":\"source\""), "{letter}");
-        assert_eq!(others, ["one", "two", "three"], "{script:?}");
+        assert_eq!(others, ["one", "two", "three"], "{helpers}");
 
-        let lanes = Setup { sink_codec: "binary", script: script.clone(), ..Setup::default() };
+        let lanes = Setup { sink_codec: "binary", helpers, ..Setup::default() };
         let source = Pulls::of(&[&["\"one\"", "2"], &["3", "\"four\""]]);
         let outcome = lanes.lanes().run(source, &Takes::of([]));
-        assert_eq!(outcome.messages(), ["one", "four"], "{script:?}");
+        assert_eq!(outcome.messages(), ["one", "four"], "{helpers}");
         for (letter, original) in outcome.letters.iter().zip(["\"2\"", "\"3\""]) {
             assert!(letter.contains("\"component\":\"sink\""), "{letter}");
             assert!(letter.contains(original), "{letter}");
         }
-        assert_eq!(outcome.letters.len(), 2, "{script:?}");
-        assert_eq!(outcome.heard, pulls(2, true), "{script:?}");
-        assert_eq!((outcome.counts.dead_lettered, outcome.counts.failed), (2, 0), "{script:?}");
+        assert_eq!(outcome.letters.len(), 2, "{helpers}");
+        assert_eq!(outcome.heard, pulls(2, true), "{helpers}");
+        assert_eq!((outcome.counts.dead_lettered, outcome.counts.failed), (2, 0), "{helpers}");
     }
 }
 
 #[test]
-fn an_operator_is_told_the_time_that_it_wants_in_the_task_of_the_sink() {
+fn an_operator_is_told_the_time_that_it_wants_while_the_source_waits() {
     let told = Arc::new(AtomicBool::new(false));
     let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
-    let lanes = Setup { script: vec![true], operators, ..Setup::default() }.lanes();
+    let lanes = Setup { operators, ..Setup::default() }.lanes();
     let source = Pulls { until: Some(told), ..Pulls::numbers(1) };
     let outcome = lanes.run(source, &Takes::of([]));
-    assert_eq!(outcome.decoded, [0, 1]);
     assert_eq!(outcome.messages(), ["0", "1", "2", "\"told\""]);
 }
 
@@ -140,12 +107,11 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     let mut sources = [0, 1].map(|id| {
         let queues = vec![to_pipeline.clone()];
         let routed = router("source", Vec::new(), own(Target::Queue(0)), queues, None, &stats);
-        source_side(id, routed, "json", Vec::new())
+        source_side(id, routed, "json")
     });
     drop(to_pipeline);
     let routed = router("sink", Vec::new(), Ports::default(), Vec::new(), None, &stats);
     let mut sink = sink_side(queue, routed, "json");
-    sink.decoder = Some(MakeCodec::decoder(&codec("json")).unwrap());
     let (connection, takes) = (Connection::default(), Takes::of([]));
     let [one, other] = &mut sources;
     let (low, high) = (Pulls::of(&[&["1", "2"], &["3"], &["4"]]), Pulls::of(&[&["10"], &["11"]]));
