@@ -21,6 +21,10 @@ impl Connection {
         self.broken.update(|broken| *broken = true);
     }
 
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.read(|broken| *broken)
+    }
+
     pub(crate) fn poll_broken(&self, context: &Context<'_>) -> Poll<()> {
         self.broken.poll(context, |broken| broken.then_some(()))
     }

@@ -25,7 +25,7 @@ impl Sender {
     /// Waits for room and puts the batch in; `false` where nobody receives any more.
     pub async fn send(&mut self, batch: Batch) -> bool {
         let item = InFlight { batch, token: Token::untracked() };
-        self.0.send(item.into()).await.is_none()
+        self.0.send(item.into(), None).await.is_none()
     }
 }
 

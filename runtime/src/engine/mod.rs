@@ -1,18 +1,18 @@
 //! The engine: runs flows.
 //!
 //! ```text
-//! source task:  pull -> preprocess -> decode -> operators -> encode
-//!                  |                                           | bounded queue
-//! sink task:       +--------> decode -> operators -> encode -> frame -> deliver -> account
+//! source task:  pull -> preprocess -> decode -> operators -> encode     and others that help it
+//!                                                             | bounded queue
+//! sink task:                                       frame -> deliver -> account
 //! ```
-//! A batch runs to completion on one core, as far as that goes: a source that feeds one sink encodes
-//! for it, and hands over every other batch or so as it was pulled, so that both tasks have as much
-//! to do (`router`, `balance`). Otherwise operators are where the cut is.
+//! A batch runs to completion on one core, as far as that goes: whoever pulls it takes it through
+//! (`worker`), and encodes it too where the source feeds one sink. Tasks that help a source
+//! (`lane`) keep the order of pulls (`turns`). Otherwise operators are where the cut is.
 //!
-//! Each side of a connector is a task, and so is each pipeline that several tasks feed; all other
-//! pipelines run within the task that feeds them (`router`). What stands between tasks is a
-//! bounded queue of batches (`queue`); a full one stops the pull. Every event is followed to its
-//! end (`delivery`, `stats`).
+//! Each side of a connector is a task, and so is each pipeline that several tasks feed and that
+//! keeps something between batches; all other pipelines run within the tasks that feed them
+//! (`router`). What stands between tasks is a bounded queue of batches (`queue`); a full one stops
+//! the pull. Every event is followed to its end (`delivery`, `stats`).
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything

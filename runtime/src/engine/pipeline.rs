@@ -31,7 +31,7 @@ pub(crate) struct PipelineTask {
 impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
-        let _worker = Working::enter();
+        let _working = Working::enter();
         loop {
             match self.next().await {
                 Step::Received(item) => self.router.emit(item).await,

@@ -17,7 +17,7 @@ use std::{
 
 use tremor_pdk::{Batch, abi::batch::Rejected};
 
-use super::{delivery::InFlight, spin::Spin};
+use super::{connection::Connection, delivery::InFlight, spin::Spin};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +84,8 @@ struct State {
     bytes: usize,
     senders: usize,
     receiver_gone: bool,
+    /// Whether the receiver takes batches out now.
+    is_attended: bool,
     receiver: Option<Waker>,
     waiting: Vec<Waker>,
 }
@@ -171,6 +173,7 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         bytes: 0,
         senders: 1,
         receiver_gone: false,
+        is_attended: true,
         receiver: None,
         waiting: Vec::new(),
     };
@@ -182,14 +185,28 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
 
 impl Sender {
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
-    pub(crate) async fn send(&mut self, batch: Queued) -> Option<Queued> {
+    /// Once the sender's own `connection` is broken, it does not wait for a receiver that takes
+    /// nothing now: that may be the other side of the same connection, and wait for this one.
+    pub(crate) async fn send(
+        &mut self,
+        batch: Queued,
+        connection: Option<&Connection>,
+    ) -> Option<Queued> {
         let mut batch = Some(batch);
         let start = Instant::now();
         let is_full = self.shared.is_full.load(Ordering::Acquire);
         if is_full {
             self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
         }
-        poll_fn(|context| self.poll_send(context, &mut batch)).await;
+        poll_fn(|context| {
+            let polled = self.poll_send(context, &mut batch, false);
+            let is_broken = || connection.is_some_and(|it| it.poll_broken(context).is_ready());
+            if polled.is_ready() || !is_broken() {
+                return polled;
+            }
+            self.poll_send(context, &mut batch, true)
+        })
+        .await;
         let end = Instant::now();
         self.spin.passed(end);
         let spent = end.saturating_duration_since(start);
@@ -206,12 +223,17 @@ impl Sender {
         std::mem::take(&mut self.spent)
     }
 
-    fn poll_send(&self, context: &Context<'_>, batch: &mut Option<Queued>) -> Poll<()> {
+    fn poll_send(
+        &self,
+        context: &Context<'_>,
+        batch: &mut Option<Queued>,
+        is_broken: bool,
+    ) -> Poll<()> {
         let mut state = self.shared.lock();
         if state.receiver_gone {
             return Poll::Ready(());
         }
-        if state.is_full(self.shared.bounds) {
+        if state.is_full(self.shared.bounds) && (state.is_attended || !is_broken) {
             state.waiting.push(context.waker().clone());
             return Poll::Pending;
         }
@@ -289,6 +311,20 @@ impl Receiver {
 }
 
 impl Receiver {
+    /// Says whether batches are taken out from now on.
+    pub(crate) fn attend(&self, attended: bool) {
+        let mut state = self.shared.lock();
+        state.is_attended = attended;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.is_full.load(Ordering::Acquire)
+    }
+
     /// Takes nothing more; says how many events were still in the queue.
     pub(crate) fn close(self) -> usize {
         let mut state = self.shared.lock();
@@ -331,12 +367,15 @@ mod tests {
     fn a_full_queue_takes_no_more_until_something_is_taken_out() {
         let context = Context::from_waker(Waker::noop());
         let (sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
-        assert!(sender.poll_send(&context, &mut batch(2)).is_ready());
-        assert!(sender.poll_send(&context, &mut batch(2)).is_ready(), "the bound may be overshot");
+        assert!(sender.poll_send(&context, &mut batch(2), false).is_ready());
+        assert!(
+            sender.poll_send(&context, &mut batch(2), false).is_ready(),
+            "the bound may be overshot"
+        );
         let mut third = batch(1);
-        assert!(sender.poll_send(&context, &mut third).is_pending());
+        assert!(sender.poll_send(&context, &mut third, false).is_pending());
         assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
-        assert!(sender.poll_send(&context, &mut third).is_ready());
+        assert!(sender.poll_send(&context, &mut third, false).is_ready());
     }
 
     #[test]
@@ -344,7 +383,7 @@ mod tests {
         let context = Context::from_waker(Waker::noop());
         let (sender, mut receiver) = bounded(Bounds::default());
         let other = sender.clone();
-        assert!(sender.poll_send(&context, &mut batch(1)).is_ready());
+        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
         drop(sender);
         assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
         assert!(receiver.poll_receive(&context).is_pending());
@@ -353,13 +392,26 @@ mod tests {
     }
 
     #[test]
+    fn who_has_lost_its_connection_does_not_wait_for_a_sink_that_has_lost_it_too() {
+        let context = Context::from_waker(Waker::noop());
+        let (sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
+        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+        let mut second = batch(1);
+        for (attended, is_broken) in [(true, false), (true, true), (false, false)] {
+            receiver.attend(attended);
+            assert!(sender.poll_send(&context, &mut second, is_broken).is_pending());
+        }
+        assert!(sender.poll_send(&context, &mut second, true).is_ready());
+    }
+
+    #[test]
     fn sending_to_nobody_does_not_wait() {
         let context = Context::from_waker(Waker::noop());
         let (sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
-        assert!(sender.poll_send(&context, &mut batch(1)).is_ready());
+        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
         let mut second = batch(1);
-        assert!(sender.poll_send(&context, &mut second).is_pending());
+        assert!(sender.poll_send(&context, &mut second, false).is_pending());
         drop(receiver);
-        assert!(sender.poll_send(&context, &mut second).is_ready());
+        assert!(sender.poll_send(&context, &mut second, false).is_ready());
     }
 }

@@ -26,6 +26,7 @@ use tremor_pdk::{
 };
 
 use super::{
+    connection::Connection,
     delivery::{InFlight, Token},
     queue::{Form, Queued, Sender, Spent},
     routes::Routes,
@@ -44,6 +45,8 @@ pub(crate) struct Router {
     pub(crate) way: Arc<Way>,
     /// Where there is one queue, and it is a sink's that takes encoded batches.
     encoding: Option<Encoding>,
+    /// A source's, which ends with it.
+    pub(crate) connection: Option<Arc<Connection>>,
     /// What goes into queues next, and then as it goes into them. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
     ready: VecDeque<(usize, Queued)>,
@@ -116,7 +119,7 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
-        Self { name, pool, stats, way, encoding, outgoing, ready, spent }
+        Self { name, pool, stats, way, encoding, connection: None, outgoing, ready, spent }
     }
 
     /// Routes what has become of a pull: see [`Routes::take_in`].
@@ -184,7 +187,7 @@ impl Router {
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(queue) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.
-            if let Some(refused) = queue.send(queued).await {
+            if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
                 self.stats.failed(refused.events());
             }
             self.spent += queue.take_spent();

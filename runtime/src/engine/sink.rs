@@ -61,8 +61,15 @@ impl SinkSide {
     }
 
     /// Runs the sink of one connection to its end.
-    pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let _worker = Working::enter();
+    pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        let _working = Working::enter();
+        self.queue.attend(true);
+        let end = self.serve(sink, connection).await;
+        self.queue.attend(false);
+        end
+    }
+
+    async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         // One timer for many waits: to set one takes memory.
         let mut tick = std::pin::pin!(executor::sleep(TICK));
         loop {

@@ -69,12 +69,18 @@ struct Around<'s> {
 
 impl SourceSide {
     /// Runs the source of one connection to its end.
-    pub(crate) async fn run(&mut self, source: Box<dyn DynSource>, connection: &Connection) -> End {
+    pub(crate) async fn run(
+        &mut self,
+        source: Box<dyn DynSource>,
+        connection: &Arc<Connection>,
+    ) -> End {
         let _working = Working::enter();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source);
         let (ledger, way) = (intake.ledger.clone(), self.worker.router.way.clone());
         let lane = Arc::new(Lane::new(intake));
-        let help = |worker: Worker| {
+        self.worker.router.connection = Some(connection.clone());
+        let help = |mut worker: Worker| {
+            worker.router.connection = Some(connection.clone());
             let name = format!("{}:source:helper", worker.router.name);
             executor::spawn(name, lane.clone().help(worker))
         };
@@ -161,6 +167,9 @@ impl Session<'_> {
         poll_fn(|context| {
             if around.control.has_reached(Phase::Draining) {
                 return Poll::Ready(around.gives_up(Step::Draining, &mut batch));
+            }
+            if around.connection.is_broken() {
+                return Poll::Ready(around.gives_up(Step::Broken, &mut batch));
             }
             if until.is_none() {
                 *pulled_at = Instant::now();

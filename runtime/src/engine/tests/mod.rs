@@ -188,7 +188,7 @@ impl Lanes {
         takes: &Shared<Takes>,
     ) -> Outcome {
         let Self { mut source, mut sink, stats, decoded, mut letters } = self;
-        let connection = Connection::default();
+        let connection = Arc::<Connection>::default();
         let sink_runs = async {
             loop {
                 let double = Box::new(doubles::Taking(takes.clone()));

@@ -1,13 +1,15 @@
+use std::sync::Arc;
+
 use tremor_pdk::{Delivery, Error, Operator};
 
 use super::{
     Lanes, Setup, both,
-    doubles::{Pulls, Sees, Shared, Takes},
+    doubles::{Pulls, Sees, Shared, Takes, Taking},
     pulls, sorted,
 };
 use crate::{
     engine::connection::{Connection, End},
-    executor::block_on,
+    executor::{self, block_on},
 };
 
 #[test]
@@ -19,7 +21,7 @@ fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
             let seen = Shared::<Vec<String>>::default();
             let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
             let lanes = Setup { helpers, operators, ..Setup::default() }.lanes();
-            let next = next.iter().map(|it| it.as_ref().map(Clone::clone).map_err(Clone::clone));
+            let next = next.iter().cloned();
             let outcome = lanes.run(Pulls::numbers(5), &Takes::of(next));
             let numbers: Vec<String> = (0..15).map(|number| number.to_string()).collect();
             assert_eq!(*seen.lock().unwrap(), numbers);
@@ -44,7 +46,7 @@ fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
         let Lanes { mut source, sink, stats, .. } = Setup { helpers, ..Setup::default() }.lanes();
         let double = Pulls::numbers(7);
         let heard = double.heard.clone();
-        let connection = Connection::default();
+        let connection = Arc::<Connection>::default();
         let source_runs = async {
             let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
@@ -52,5 +54,42 @@ fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
         block_on(both(source_runs, async { sink.abandon() }));
         assert_eq!(sorted(&heard), pulls(7, false));
         assert_eq!((stats.counts().events_in, stats.counts().failed), (21, 21));
+    }
+}
+
+#[test]
+fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
+    for helpers in [0, 3] {
+        let Lanes { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.lanes();
+        let connection = Arc::<Connection>::default();
+        let lost = Err(Error::connection_lost("gone"));
+        let takes = Takes::of([Ok(Delivery::done()), lost]);
+        let sink_runs = async {
+            let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+            assert!(matches!(end, End::Lost(_)), "{end:?}");
+            while !sink.queue.is_full() {
+                executor::yield_now().await;
+            }
+            connection.break_off();
+        };
+        let source_runs = async {
+            let end = source.run(Box::new(Pulls::numbers(10_000)), &connection).await;
+            assert!(matches!(end, End::Interrupted), "{end:?}");
+        };
+        block_on(both(sink_runs, source_runs));
+        connection.restore();
+        let sink_runs = async {
+            let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+            assert!(matches!(end, End::Finished), "{end:?}");
+        };
+        let source_runs = async {
+            let end = source.run(Box::new(Pulls::numbers(0)), &connection).await;
+            assert!(matches!(end, End::Finished), "{end:?}");
+        };
+        block_on(both(sink_runs, source_runs));
+        let delivered = takes.lock().unwrap().delivered.concat();
+        let numbers: Vec<String> = (0..delivered.len()).map(|it| it.to_string()).collect();
+        assert_eq!(delivered, numbers);
+        assert!(delivered.len() >= 256, "the queue was full");
     }
 }

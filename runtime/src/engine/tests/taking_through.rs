@@ -112,7 +112,7 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     drop(to_pipeline);
     let routed = router("sink", Vec::new(), Ports::default(), Vec::new(), None, &stats);
     let mut sink = sink_side(queue, routed, "json");
-    let (connection, takes) = (Connection::default(), Takes::of([]));
+    let (connection, takes) = (Arc::<Connection>::default(), Takes::of([]));
     let [one, other] = &mut sources;
     let (low, high) = (Pulls::of(&[&["1", "2"], &["3"], &["4"]]), Pulls::of(&[&["10"], &["11"]]));
     let one_runs = async {
