@@ -42,8 +42,8 @@ struct Arguments {
     /// Where to write the report as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// `loop`: decode in one thread and encode in another, or both in one
-    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=2), default_value_t = 1)]
+    /// `loop`: how many threads take batches through
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..), default_value_t = 1)]
     threads: u8,
     /// `loop`: the codec
     #[arg(long, default_value = "json")]

@@ -51,6 +51,14 @@ impl Counted {
         self.last < self.clock.end
     }
 
+    /// Adds what another thread has done.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.all += other.all;
+        self.events += other.events;
+        self.bytes += other.bytes;
+        self.last = self.last.max(other.last);
+    }
+
     #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
     pub(crate) fn report(&self) -> Report {
         let elapsed_s = (self.last - self.clock.counts_from).as_secs_f64();
