@@ -14,22 +14,20 @@ use std::{
 use crate::{Error, Result};
 
 thread_local! {
-    /// Where the last panic inside of a guard happened; `None` outside of guards.
+    /// Where the last panic happened, until a guard asks.
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
-    static DEPTH: RefCell<u32> = const { RefCell::new(0) };
 }
 
-/// Makes panics inside of guards silent but for the error they become, which says where they
-/// happened; others are reported as before. A plugin has a panic hook of its own, because it has
-/// a standard library of its own.
+/// Keeps the place of a panic for the error that it becomes. Panics are reported as before, where
+/// they become an error too: so there is a backtrace for who asks for one, nothing is lost where a
+/// panic ends the process, and no call has to say first that it is guarded. A plugin has a panic
+/// hook of its own, because it has a standard library of its own.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let report = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if DEPTH.with_borrow(|depth| *depth == 0) {
-                return report(info);
-            }
+            report(info);
             let place = info.location().map(ToString::to_string);
             PLACE.with_borrow_mut(|last| *last = place);
         }));
@@ -37,15 +35,23 @@ pub(crate) fn install_hook() {
 }
 
 /// Runs `work`; a panic in it is an error of kind panicked that says in what, where and why.
+///
+/// Every call of the host comes through here. It costs nothing while all goes well: being prepared
+/// for a panic is a table that nobody reads until there is one. Keep it so. Not even a variable of
+/// the thread is free: in a library it takes a call into the dynamic loader, and with it a guarded
+/// call would take twice the time.
+#[inline]
 pub(crate) fn guard<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
-    DEPTH.with_borrow_mut(|depth| *depth += 1);
-    let result = panic::catch_unwind(AssertUnwindSafe(work));
-    DEPTH.with_borrow_mut(|depth| *depth -= 1);
-    result.map_err(|payload| {
-        let message = format!("panicked in {what}{}: {}", place(), text(&*payload));
-        discard(payload);
-        Error::panicked(message)
-    })
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panicked(what, payload))
+}
+
+/// What a panic in `what` left, as an error. Out of line, or it would crowd the calls.
+#[cold]
+#[inline(never)]
+fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {
+    let message = format!("panicked in {what}{}: {}", place(), text(&*payload));
+    discard(payload);
+    Error::panicked(message)
 }
 
 /// Frees what a panic left. A payload of a type of the plugin's own may panic once more when it is
