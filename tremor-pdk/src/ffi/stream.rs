@@ -33,7 +33,7 @@ impl<T> Fused<T> {
 
     pub(super) fn call<R>(&mut self, what: &str, call: impl FnOnce(&mut T) -> R) -> Result<R> {
         let Some(component) = self.component.as_mut() else {
-            return Err(Error::panicked(format!("{what} after an earlier panic")));
+            return Err(gone(what));
         };
         let result = guard(what, || call(component));
         if result.is_err() {
@@ -57,6 +57,13 @@ impl<T> Drop for Fused<T> {
         // Nobody is left to be told of a panic in here.
         let _ = guarded_drop(self.component.take());
     }
+}
+
+/// What a component that has panicked answers to everything. Out of line, as what is rare is.
+#[cold]
+#[inline(never)]
+fn gone(what: &str) -> Error {
+    Error::panicked(format_args!("{what} after an earlier panic"))
 }
 
 struct FfiSource(Fused<Box<dyn DynSource>>);

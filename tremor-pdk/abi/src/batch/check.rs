@@ -2,7 +2,7 @@
 
 use super::{Batch, Event, PayloadKind};
 use crate::{
-    document::{self, Node},
+    document::{self, Invalid, Node},
     error::PluginError,
 };
 
@@ -30,7 +30,7 @@ impl Batch {
     /// # Errors
     /// Kind internal: the plugin's code made a batch that cannot be.
     pub fn validate(&self) -> Result<(), PluginError> {
-        self.validate_all(|root| document::validate(self.bytes(), self.nodes(), root))
+        self.validate_all(|_| false)
     }
 
     /// Remembers what a batch that is known to be valid has, before a plugin gets it.
@@ -57,42 +57,60 @@ impl Batch {
     /// As [`Batch::validate`].
     pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
         let same = address(self.nodes()) == mark.nodes && self.nodes().len() >= mark.len;
+        let roots: &[u32] = if same { &mark.roots } else { &[] };
         let mut next = 0;
         self.validate_all(|root| {
             // Events mostly keep their order, so the root looked for is mostly the next one.
-            if same && (root as usize) < mark.len {
-                if mark.roots.get(next) == Some(&root) {
-                    next += 1;
-                    return Ok(());
-                }
-                if let Ok(found) = mark.roots.binary_search(&root) {
-                    next = found + 1;
-                    return Ok(());
-                }
+            if roots.get(next) == Some(&root) {
+                next += 1;
+                return true;
             }
-            document::validate(self.bytes(), self.nodes(), root)
+            let found = roots.binary_search(&root);
+            next = found.map_or(next, |found| found + 1);
+            found.is_ok()
         })
     }
 
-    fn validate_all(
-        &self,
-        mut document: impl FnMut(u32) -> Result<(), document::Invalid>,
-    ) -> Result<(), PluginError> {
-        for (position, event) in self.events.iter().enumerate() {
-            self.validate_event(event, &mut document).map_err(|what| {
-                PluginError::internal(format!("event {position} of a batch {what}"))
-            })?;
+    /// Checks all events; `known` says of which roots it is known that a valid value is there.
+    ///
+    /// This loop is behind every call of a loaded component. So events of the usual kinds get by
+    /// with comparisons, and what these do not settle is looked at once more, to be put in words.
+    fn validate_all(&self, mut known: impl FnMut(u32) -> bool) -> Result<(), PluginError> {
+        let (bytes, values) = (self.bytes().len(), self.values.len());
+        let mut sound = |root| known(root) || self.validate_document(root).is_ok();
+        for (position, event) in self.events().iter().enumerate() {
+            let payload = match event.kind {
+                PayloadKind::RAW => event.payload.range().end <= bytes,
+                PayloadKind::DOCUMENT => sound(event.payload.start),
+                _ => false,
+            };
+            // An origin is a position plus one.
+            let usual = payload
+                && event.original.range().end <= bytes
+                && event.origin as usize <= values
+                && (event.metadata == 0 || event.metadata_root().is_some_and(&mut sound));
+            if !usual {
+                self.validate_event(event, &mut sound).map_err(|what| {
+                    PluginError::internal(format_args!("event {position} of a batch {what}"))
+                })?;
+            }
         }
         Ok(())
     }
 
+    fn validate_document(&self, root: u32) -> Result<(), Invalid> {
+        document::validate(self.bytes(), self.nodes(), root)
+    }
+
+    #[inline(never)]
     fn validate_event(
         &self,
         event: &Event,
-        document: &mut impl FnMut(u32) -> Result<(), document::Invalid>,
+        sound: &mut impl FnMut(u32) -> bool,
     ) -> Result<(), String> {
         let bytes = self.bytes();
         let value = |index: usize| index < self.values.len();
+        let mut document = |root| if sound(root) { Ok(()) } else { self.validate_document(root) };
         match event.kind {
             PayloadKind::NONE => {}
             PayloadKind::RAW => {
