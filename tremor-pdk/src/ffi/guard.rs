@@ -38,8 +38,8 @@ pub(crate) fn install_hook() {
 ///
 /// Every call of the host comes through here. It costs nothing while all goes well: being prepared
 /// for a panic is a table that nobody reads until there is one. Keep it so. Not even a variable of
-/// the thread is free: in a library it takes a call into the dynamic loader, and with it a guarded
-/// call would take twice the time.
+/// the thread is free: in a library it takes a call into the dynamic loader, a third of all
+/// instructions of a guarded call.
 #[inline]
 pub(crate) fn guard<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
     panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| panicked(what, payload))

@@ -98,6 +98,8 @@ impl Batch {
         Ok(())
     }
 
+    // In line it would take the registers of the loop that may need it.
+    #[inline(never)]
     fn validate_document(&self, root: u32) -> Result<(), Invalid> {
         document::validate(self.bytes(), self.nodes(), root)
     }
