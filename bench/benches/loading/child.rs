@@ -14,10 +14,10 @@ use serde_json::json;
 use tremor_pdk::{Batch, Output, abi::module::PluginModuleRef};
 use tremor_runtime::plugin::{ComponentFactory, HostContext, HostServices, Library, Policy};
 
-use crate::{Result, Samples, calls::Calls, echo::Payloads};
+use crate::{Result, Samples, calls::Calls, echo::Payloads, identical::identical};
 
 /// The ways to load.
-pub(crate) const WAYS: [&str; 3] = ["libloading", "runtime", "steps"];
+pub(crate) const WAYS: [&str; 4] = ["libloading", "runtime", "steps", "older"];
 
 /// A call is steady after so many, and this is how many a sample has.
 const STEADY: u32 = 10_000;
@@ -28,6 +28,7 @@ pub(crate) fn run(way: &str, files: &[PathBuf]) -> Result<Samples> {
         "libloading" => files.iter().for_each(|file| libloading(file, &mut record)),
         "runtime" => files.iter().try_for_each(|file| runtime(file, &mut record))?,
         "steps" => files.iter().try_for_each(|file| steps(file, &mut record))?,
+        "older" => files.iter().try_for_each(|file| older(file, &mut record))?,
         other => return Err(format!("expected one of {WAYS:?}, not {other}").into()),
     }
     Ok(record.samples)
@@ -119,16 +120,25 @@ fn steps(file: &Path, record: &mut Record) -> Result<()> {
     library.check(Policy::default())?;
     let header = record.step("step 2: open", || lib_header_from_path(file))?;
     let layout = header.layout().ok_or("it does not say how its types are laid out")?;
-    record
-        .step("step 3: compare layouts", || {
-            check_layout_compatibility(layout, PluginModuleRef::LAYOUT)
-        })
-        .map_err(|errors| errors.to_string())?;
+    let identical =
+        record.step("step 3: compare layouts", || identical(layout, PluginModuleRef::LAYOUT));
+    if !identical {
+        return Err("the plugin was built with other types than the benchmark".into());
+    }
     let artefacts = record.step("step 4: root module and artefacts", || {
-        // SAFETY: the layouts were compared just now.
+        // SAFETY: the layouts are identical.
         let module = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
         module.map(|module| module.artefacts()().len())
     })?;
     black_box(artefacts);
     Ok(())
+}
+
+/// Compares layouts as for a plugin that was built with an earlier minor of the ABI.
+fn older(file: &Path, record: &mut Record) -> Result<()> {
+    let header = lib_header_from_path(file)?;
+    let layout = header.layout().ok_or("it does not say how its types are laid out")?;
+    let compare = || check_layout_compatibility(layout, PluginModuleRef::LAYOUT);
+    let compared = record.step("of an earlier minor: compare layouts", compare);
+    Ok(compared.map_err(|errors| errors.to_string())?)
 }

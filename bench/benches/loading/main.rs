@@ -20,6 +20,8 @@ mod calls;
 #[path = "../../boundary-plugin/src/echo.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod echo;
+#[path = "../../../runtime/src/plugin/layout/identical.rs"]
+mod identical;
 #[path = "../boundary/library.rs"]
 #[allow(dead_code)]
 mod library;
@@ -32,6 +34,8 @@ use std::{
     io::{Write, stdout},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use serde_json::json;
@@ -42,6 +46,9 @@ type Samples = BTreeMap<String, Vec<f64>>;
 
 /// How many plugins a process loads, and how many processes do so in each way.
 const COUNTS: [(usize, usize); 3] = [(1, 20), (10, 10), (100, 3)];
+
+/// After that long, a file of this age is read once.
+const SETTLED: Duration = Duration::from_secs(3);
 
 fn main() -> Result<()> {
     let arguments: Vec<_> = env::args().skip(1).collect();
@@ -84,6 +91,8 @@ fn measure(round: u32, test: bool) -> Result<()> {
     for file in files(folder.path(), most) {
         fs::copy(&built, file)?;
     }
+    // A file that was written just now is read twice, since it might be written again.
+    thread::sleep(SETTLED);
     let mut samples = Samples::new();
     for (count, processes) in counts {
         for _ in 0..if test { 1 } else { *processes } {

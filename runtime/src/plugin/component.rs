@@ -18,7 +18,7 @@ use tremor_pdk::{
 use super::{
     Error, ErrorKind, HostContext, Library, Policy,
     connector::{other_kind, to_value},
-    load,
+    load::load_found,
 };
 
 /// Makes instances of one component, other than a connector, of one library.
@@ -39,7 +39,7 @@ impl ComponentFactory {
     /// of metadata.
     ///
     /// # Errors
-    /// Those of [`load`], and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact), also for codecs
+    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact), also for codecs
     /// of a linked plugin.
     pub fn load(library: &Library, kind: &str, name: &str, policy: Policy) -> Result<Self, Error> {
         let factory = |make| Self { name: name.to_owned(), make };
@@ -51,7 +51,7 @@ impl ComponentFactory {
             let error = Error::new(ErrorKind::UnknownArtefact, library.path(), message);
             return Err(error.help("use the build that loads plugins"));
         }
-        let plugin = load(library.path(), policy)?;
+        let plugin = load_found(library, policy)?;
         let artefact: ArtefactRef = plugin.artefact(kind, name)?;
         let constructors = artefact.constructors().ok_or_else(|| {
             let message = format!("its {kind} `{name}` says nothing about how it is made");

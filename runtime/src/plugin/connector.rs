@@ -16,7 +16,7 @@ use tremor_pdk::{
 use super::{
     Error, HostContext, Library, Plugin, Policy,
     contain::Contained,
-    load,
+    load::load_found,
     stream::{LoadedSink, LoadedSource},
 };
 
@@ -34,12 +34,12 @@ impl ConnectorFactory {
     /// Loads the library, if it is not linked, and looks the connector up in it.
     ///
     /// # Errors
-    /// Those of [`load`], and kind [`UnknownArtefact`](super::ErrorKind::UnknownArtefact).
+    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](super::ErrorKind::UnknownArtefact).
     pub fn load(library: &Library, name: &str, policy: Policy) -> Result<Self, Error> {
         if let Some(linked) = library.linked_component("connector", name) {
             return Ok(Self(Make::Linked(linked)));
         }
-        let plugin = load(library.path(), policy)?;
+        let plugin = load_found(library, policy)?;
         let artefact = plugin.artefact("connector", name)?;
         Ok(Self(Make::Loaded { plugin: Box::new(plugin), artefact }))
     }

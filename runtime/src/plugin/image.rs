@@ -7,7 +7,8 @@
 use std::{ops::Range, path::Path};
 
 use object::{
-    Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, read::File,
+    Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, ReadRef,
+    read::File,
 };
 use tremor_pdk::abi::metadata::SECTION;
 
@@ -18,7 +19,10 @@ const ELF: &[u8] = b"\x7fELF";
 
 /// Checks that `bytes`, the contents of the file at `path`, are a whole shared library for this
 /// machine, and gives the contents of its metadata section.
-pub(super) fn metadata_section<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b [u8], Error> {
+pub(super) fn metadata_section<'b>(
+    path: &Path,
+    bytes: impl ReadRef<'b>,
+) -> Result<&'b [u8], Error> {
     let file = parse(path, bytes)?;
     let (machine, ours) = (machine(&file), this_machine());
     if machine != ours {
@@ -33,7 +37,7 @@ pub(super) fn metadata_section<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b [
     if file.kind() != ObjectKind::Dynamic {
         return Err(not_a_library(path));
     }
-    whole(path, bytes.len() as u64, &file)?;
+    whole(path, bytes.len().unwrap_or_default(), &file)?;
     // Mach-O has the segment in front of the section's name.
     let name = SECTION.rsplit(',').next().unwrap_or(SECTION);
     let Some(section) = file.section_by_name(name) else {
@@ -47,7 +51,7 @@ pub(super) fn metadata_section<'b>(path: &Path, bytes: &'b [u8]) -> Result<&'b [
     section.data().map_err(|error| damaged(path, error))
 }
 
-fn parse<'b>(path: &Path, bytes: &'b [u8]) -> Result<File<'b>, Error> {
+fn parse<'b, R: ReadRef<'b>>(path: &Path, bytes: R) -> Result<File<'b, R>, Error> {
     use object::FileKind;
     match FileKind::parse(bytes) {
         Ok(
@@ -62,7 +66,9 @@ fn parse<'b>(path: &Path, bytes: &'b [u8]) -> Result<File<'b>, Error> {
             Err(Error::new(ErrorKind::OtherMachine, path, "this is a universal binary")
                 .help("take the library for this machine out of it with `lipo -thin`"))
         }
-        Err(_) if bytes.starts_with(ELF) => Err(damaged(path, "it ends within its header")),
+        Err(_) if bytes.read_bytes_at(0, 4) == Ok(ELF) => {
+            Err(damaged(path, "it ends within its header"))
+        }
         Ok(_) | Err(_) => Err(not_a_library(path)),
     }
 }
@@ -78,7 +84,7 @@ fn damaged(path: &Path, why: impl std::fmt::Display) -> Error {
 }
 
 /// Checks that everything the headers point to lies in a file of `size` bytes.
-fn whole(path: &Path, size: u64, file: &File<'_>) -> Result<(), Error> {
+fn whole<'b>(path: &Path, size: u64, file: &File<'b, impl ReadRef<'b>>) -> Result<(), Error> {
     let within = |what: &str, start: u64, len: u64| match start.checked_add(len) {
         Some(end) if end <= size => Ok(()),
         _ => {
@@ -102,7 +108,7 @@ fn whole(path: &Path, size: u64, file: &File<'_>) -> Result<(), Error> {
 }
 
 /// What the program headers of an ELF file point to: more than its segments.
-fn program_headers(file: &File<'_>) -> Vec<Range<u64>> {
+fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     macro_rules! ranges {
         ($elf:expr) => {{
             let endian = $elf.endian();
@@ -122,7 +128,7 @@ fn program_headers(file: &File<'_>) -> Vec<Range<u64>> {
     }
 }
 
-fn machine(file: &File<'_>) -> String {
+fn machine<'b>(file: &File<'b, impl ReadRef<'b>>) -> String {
     let format = match file.format() {
         BinaryFormat::Pe | BinaryFormat::Coff => "Windows",
         BinaryFormat::MachO => "macOS",

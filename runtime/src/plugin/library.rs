@@ -2,12 +2,14 @@
 
 use std::{
     fmt,
-    fs::File,
-    io::{self, Read},
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read, Seek},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
 
+use object::ReadCache;
 use tremor_pdk::{
     abi::{
         metadata::{Metadata, json_of},
@@ -15,9 +17,9 @@ use tremor_pdk::{
     },
     linked::{LinkedComponent, LinkedPlugin},
 };
-use twox_hash::XxHash3_128;
+use twox_hash::xxhash3_128::Hasher;
 
-use super::{Error, ErrorKind, image};
+use super::{Error, ErrorKind, identity::Identity, image};
 
 /// Where linked plugins are said to lie.
 const LINKED: &str = "(linked)";
@@ -25,10 +27,34 @@ const LINKED: &str = "(linked)";
 /// Larger files are not read: no library is that large. Bytes.
 const LARGEST: u64 = 1 << 30;
 
+/// How much of a file is in memory at once, while it is hashed. Bytes.
+const BLOCK: usize = 64 << 10;
+
 /// A hash of a library's contents, XXH3 with 128 bits: tells one build from another. Not proof
 /// against somebody who wants two libraries to have one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentHash(u128);
+
+impl ContentHash {
+    /// Reads the whole file, block by block: in one piece it would take fresh memory of its size.
+    fn of(mut file: &File) -> io::Result<Self> {
+        file.rewind()?;
+        let mut blocks = BufReader::with_capacity(BLOCK, file.take(LARGEST));
+        let mut hasher = Hasher::new();
+        loop {
+            match blocks.fill_buf() {
+                Ok([]) => return Ok(Self(hasher.finish_128())),
+                Ok(block) => {
+                    hasher.write(block);
+                    let length = block.len();
+                    blocks.consume(length);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
 
 impl fmt::Display for ContentHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,6 +71,8 @@ pub struct Library {
     hash: ContentHash,
     metadata: Metadata,
     abi: AbiVersion,
+    /// The file that the hash is of; none where it cannot be told from a later one of its name.
+    identity: Option<Identity>,
     /// What is linked into this program rather than being a file.
     linked: Option<Arc<LinkedPlugin>>,
 }
@@ -59,7 +87,8 @@ impl Library {
     pub fn linked(plugins: impl IntoIterator<Item = LinkedPlugin>) -> Result<Vec<Self>, Error> {
         let program =
             std::env::current_exe().map_err(|error| unreadable(Path::new(LINKED), &error))?;
-        let hash = ContentHash(XxHash3_128::oneshot(&contents(&program)?));
+        let hash = open(&program)
+            .and_then(|(file, _)| ContentHash::of(&file).map_err(|e| unreadable(&program, &e)))?;
         plugins.into_iter().map(|plugin| Self::linked_with(plugin, hash)).collect()
     }
 
@@ -70,7 +99,8 @@ impl Library {
         let path = unnamed.join(&metadata.name);
         let canonical = path.clone();
         let abi = AbiVersion::CURRENT;
-        Ok(Self { path, canonical, hash, metadata, abi, linked: Some(Arc::new(plugin)) })
+        let linked = Some(Arc::new(plugin));
+        Ok(Self { path, canonical, hash, metadata, abi, identity: None, linked })
     }
 
     /// The component of this kind (in the words of metadata) and name, if this plugin is linked.
@@ -93,20 +123,26 @@ impl Library {
     /// [`Damaged`](ErrorKind::Damaged), [`NotAPlugin`](ErrorKind::NotAPlugin) and
     /// [`BadMetadata`](ErrorKind::BadMetadata).
     pub fn inspect(path: &Path) -> Result<Self, Error> {
-        let (library, _) = Self::read(path)?;
-        Ok(library)
-    }
-
-    /// As [`Library::inspect`], with the bytes that it judged by.
-    pub(super) fn read(path: &Path) -> Result<(Self, Vec<u8>), Error> {
+        let now = SystemTime::now();
         let canonical = path.canonicalize().map_err(|error| unreadable(path, &error))?;
-        let bytes = contents(path)?;
-        let metadata = metadata(path, image::metadata_section(path, &bytes)?)?;
+        let (file, about) = open(path)?;
+        let metadata = metadata(path, image::metadata_section(path, &ReadCache::new(&file))?)?;
         let abi = parse_version(&metadata.abi)
             .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
-        let hash = ContentHash(XxHash3_128::oneshot(&bytes));
-        let path = path.to_owned();
-        Ok((Self { path, canonical, hash, metadata, abi, linked: None }, bytes))
+        let hash = ContentHash::of(&file).map_err(|error| unreadable(path, &error))?;
+        // What was read is one file's only where that was not written to meanwhile.
+        let after = file.metadata().map_err(|error| unreadable(path, &error))?;
+        let identity =
+            Identity::settled(&about, now).filter(|it| Some(*it) == Identity::of(&after));
+        Ok(Self { path: path.to_owned(), canonical, hash, metadata, abi, identity, linked: None })
+    }
+
+    /// Whether the path still stands for the file that was read, as far as the file system tells:
+    /// then it need not be read again to know what is in it.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.identity.is_some()
+            && self.path.canonicalize().is_ok_and(|canonical| canonical == self.canonical)
+            && Identity::of_file_at(&self.canonical) == self.identity
     }
 
     /// The path as it was given.
@@ -142,21 +178,20 @@ impl fmt::Debug for Library {
     }
 }
 
-fn contents(path: &Path) -> Result<Vec<u8>, Error> {
-    let read = || {
+/// Opens a file that may be a library, and says what the system says about it.
+fn open(path: &Path) -> Result<(File, fs::Metadata), Error> {
+    let open = || {
         let file = File::open(path)?;
-        let size = file.metadata()?;
-        if !size.is_file() {
+        let about = file.metadata()?;
+        if !about.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
-        if size.len() > LARGEST {
+        if about.len() > LARGEST {
             return Err(io::Error::other("larger than 1 GiB, too large for a plugin"));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(size.len()).unwrap_or_default() + 1);
-        file.take(LARGEST).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        Ok((file, about))
     };
-    read().map_err(|error| unreadable(path, &error))
+    open().map_err(|error| unreadable(path, &error))
 }
 
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {

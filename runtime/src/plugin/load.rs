@@ -7,16 +7,12 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
-use abi_stable::{
-    StableAbi,
-    abi_stability::abi_checking::check_layout_compatibility,
-    library::{LibHeader, LibraryError, lib_header_from_path},
-};
+use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
 use tremor_pdk::abi::{
     module::{ArtefactRef, PluginModuleRef},
     version::AbiVersion,
@@ -87,7 +83,20 @@ struct Loaded {
 /// [`Header`](ErrorKind::Header), [`Layout`](ErrorKind::Layout), [`Module`](ErrorKind::Module) and
 /// [`Lie`](ErrorKind::Lie).
 pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
-    let (library, bytes) = Library::read(path)?;
+    load_library(Library::inspect(path)?, policy)
+}
+
+/// As [`load`] of the path of `found`, which is read once more only where it may have changed since
+/// it was found.
+pub(super) fn load_found(found: &Library, policy: Policy) -> Result<Plugin, Error> {
+    if found.is_unchanged() {
+        load_library(found.clone(), policy)
+    } else {
+        load(found.path(), policy)
+    }
+}
+
+fn load_library(library: Library, policy: Policy) -> Result<Plugin, Error> {
     library.check(policy)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let same = |plugin: &&Plugin| {
@@ -100,7 +109,7 @@ pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
     let header = if loaded.opened.iter().any(|path| path == library.canonical()) {
         // The system's loader knows libraries by their path: asked for a file that was replaced,
         // it gives the one that was there before.
-        open_copy(&library, &bytes)?
+        open_copy(&library)?
     } else {
         loaded.opened.push(library.canonical().to_owned());
         open(&library, library.canonical())?
@@ -136,11 +145,18 @@ fn open(library: &Library, file: &Path) -> Result<&'static LibHeader, Error> {
 }
 
 /// Opens a copy of the library under a name that no other library had.
-fn open_copy(library: &Library, bytes: &[u8]) -> Result<&'static LibHeader, Error> {
+fn open_copy(library: &Library) -> Result<&'static LibHeader, Error> {
     let copy = copy_path(library.hash());
-    let header = write_new(&copy, bytes)
+    let header = copy_new(library.canonical(), &copy)
         .map_err(|error| unreadable(&copy, &error))
-        .and_then(|()| open(library, &copy));
+        .and_then(|()| Library::inspect(&copy))
+        .and_then(|copied| {
+            if copied.hash() == library.hash() {
+                open(library, &copy)
+            } else {
+                Err(unreadable(library.path(), &io::Error::other("it changed while it was loaded")))
+            }
+        });
     // The loader has the file open; the name is not needed any more. Where that is not allowed,
     // the file stays in the folder for temporary files.
     let _ = fs::remove_file(&copy);
@@ -152,9 +168,10 @@ fn copy_path(hash: ContentHash) -> PathBuf {
     std::env::temp_dir().join(name)
 }
 
-fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file: File = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)
+fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
+    let mut to = OpenOptions::new().write(true).create_new(true).open(to)?;
+    io::copy(&mut File::open(from)?, &mut to)?;
+    Ok(())
 }
 
 /// Checks what the header says, and only then makes the root module.
@@ -180,13 +197,10 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
         )
         .help("export it with `tremor_pdk::export!`"));
     };
-    // The plugin's types are the interface and the host's the implementation: the host may have
-    // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
-    check_layout_compatibility(plugins, PluginModuleRef::LAYOUT)
-        .map_err(|errors| layout::mismatch(library, &errors))?;
-    // SAFETY: the layouts were compared just now. With the arguments in this order the plugin's
-    // root module may lack fields that the host has: all of those are behind the last prefix
-    // field, and read through accessors that look whether they are there.
+    layout::check(library, plugins)?;
+    // SAFETY: the layouts were compared just now. The plugin's root module may lack fields that the
+    // host has: all of those are behind the last prefix field, and read through accessors that look
+    // whether they are there.
     let module = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
     let module = module.map_err(|error| {
         let message = format!("it cannot make its root module: {}", first_line(&error));

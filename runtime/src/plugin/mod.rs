@@ -21,6 +21,7 @@ mod contain;
 mod describe;
 mod error;
 mod host;
+mod identity;
 mod image;
 mod layout;
 mod library;

@@ -8,7 +8,7 @@ use abi_stable::{
 };
 use tremor_pdk::abi::version::AbiVersion;
 
-use super::{Error, ErrorKind, Library};
+use crate::plugin::{Error, ErrorKind, Library};
 
 /// How long a description of a field may be, in characters.
 const FIELD: usize = 120;

@@ -1,0 +1,95 @@
+//! What is taken for identical, and that the full comparison would let it pass.
+
+use abi_stable::{
+    StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout,
+};
+use tremor_pdk::abi::module::PluginModuleRef;
+
+use super::identical::identical;
+
+#[test]
+fn the_host_is_identical_to_itself_and_passes_the_full_comparison_with_itself() {
+    let host = PluginModuleRef::LAYOUT;
+    assert!(identical(host, host));
+    check_layout_compatibility(host, host).unwrap();
+}
+
+/// Makes a module of each type, so that all can have one name, as in builds of one crate, and a
+/// table of their names and layouts. Each is within two other types, where nobody looks at once.
+macro_rules! types {
+    ($($version:ident { $type:ident $($item:tt)* })*) => {
+        $(#[allow(dead_code)]
+        mod $version {
+            use abi_stable::{StableAbi, std_types::{RString, RVec}};
+            $($item)*
+            #[repr(C)]
+            #[derive(StableAbi)]
+            pub(super) struct Root { list: RVec<&'static $type> }
+        })*
+        const TYPES: &[(&str, &TypeLayout)] = &[
+            $((stringify!($version), <$version::Root as StableAbi>::LAYOUT),)*
+        ];
+    };
+}
+
+types! {
+    fields { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: u32 } }
+    alike { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: u32 } }
+    other_name { U #[repr(C)] #[derive(StableAbi)] struct U { a: u32, b: u32 } }
+    other_field { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, c: u32 } }
+    other_order { T #[repr(C)] #[derive(StableAbi)] struct T { b: u32, a: u32 } }
+    other_type { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: i32 } }
+    other_size { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: u64 } }
+    other_pointer { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: &'static u32 } }
+    mutable_pointer { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, b: &'static mut u32 } }
+    fewer_fields { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32 } }
+    a_union { T #[repr(C)] #[derive(StableAbi)] union T { a: u32, b: u32 } }
+    transparent { T #[repr(transparent)] #[derive(StableAbi)] struct T { a: u32 } }
+    opaque { T #[repr(C)] #[derive(StableAbi)] struct T { a: u32, #[sabi(unsafe_opaque_field)] b: u32 } }
+    array { T #[repr(C)] #[derive(StableAbi)] struct T { a: [u32; 4] } }
+    longer_array { T #[repr(C)] #[derive(StableAbi)] struct T { a: [u32; 5] } }
+    phantom { T #[repr(C)] #[derive(StableAbi)] #[sabi(phantom_field(p: u8))] struct T { a: u32, b: u32 } }
+    tag { T #[repr(C)] #[derive(StableAbi)] #[sabi(tag = abi_stable::tag!("one"))] struct T { a: u32, b: u32 } }
+    other_tag { T #[repr(C)] #[derive(StableAbi)] #[sabi(tag = abi_stable::tag!("two"))] struct T { a: u32, b: u32 } }
+
+    function { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, &RString) -> u16 } }
+    unsafe_function { T #[repr(C)] #[derive(StableAbi)] struct T { f: unsafe extern "C" fn(u8, &RString) -> u16 } }
+    other_parameter { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(i8, &RString) -> u16 } }
+    owned_parameter { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, RString) -> u16 } }
+    one_more_parameter { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, &RString, u8) -> u16 } }
+    other_result { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, &RString) -> i16 } }
+    no_result { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, &RString) } }
+    other_lifetime { T #[repr(C)] #[derive(StableAbi)] struct T { f: extern "C" fn(u8, &'static RString) -> u16 } }
+    maybe_a_function { T #[repr(C)] #[derive(StableAbi)] struct T { f: Option<extern "C" fn(u8, &RString) -> u16> } }
+
+    variants { T #[repr(u8)] #[derive(StableAbi)] enum T { A, B(u8) } }
+    other_variant { T #[repr(u8)] #[derive(StableAbi)] enum T { A, C(u8) } }
+    other_discriminant { T #[repr(u8)] #[derive(StableAbi)] enum T { A = 2, B(u8) } }
+    other_width { T #[repr(u16)] #[derive(StableAbi)] enum T { A, B(u8) } }
+    one_more_variant { T #[repr(u8)] #[derive(StableAbi)] enum T { A, B(u8), C } }
+    field_of_another_variant { T #[repr(u8)] #[derive(StableAbi)] enum T { A(u8), B } }
+
+    prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
+        struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: u32 } }
+    longer_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
+        struct T { a: u32, b: u32, #[sabi(last_prefix_field)] c: u32 } }
+    more_behind_the_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
+        struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: u32, d: u32 } }
+    other_type_behind_the_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
+        struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: i32 } }
+}
+
+#[test]
+fn types_are_identical_where_nothing_in_them_differs() {
+    for (name, layout) in TYPES {
+        for (other_name, other) in TYPES {
+            let same = name == other_name
+                || ["fields", "alike"].map(|one| [name, other_name].contains(&&one)) == [true; 2];
+            assert_eq!(identical(layout, other), same, "{name} and {other_name}");
+            if same {
+                let compared = check_layout_compatibility(layout, other);
+                assert!(compared.is_ok(), "{name} and {other_name}");
+            }
+        }
+    }
+}
