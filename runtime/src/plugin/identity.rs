@@ -65,3 +65,58 @@ impl Identity {
         now.checked_sub(Duration::new(s, ns)).is_some_and(|age| age > GRANULARITY)
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::{
+        fs,
+        io::Write,
+        path::Path,
+        time::{Duration, SystemTime},
+    };
+
+    use super::{GRANULARITY, Identity};
+
+    /// As for a file that was read some time after it was written.
+    fn settled(path: &Path) -> Option<Identity> {
+        let later = SystemTime::now() + GRANULARITY + Duration::from_secs(1);
+        Identity::settled(&fs::metadata(path).unwrap(), later)
+    }
+
+    #[test]
+    fn a_file_is_the_same_until_it_is_written_to_or_replaced_or_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "as it was").unwrap();
+        let first = settled(&file);
+        assert!(first.is_some());
+        assert_eq!(Identity::of_file_at(&file), first);
+
+        fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b" then").unwrap();
+        assert_ne!(Identity::of_file_at(&file), first);
+
+        let written = settled(&file);
+        let other = folder.path().join("other");
+        fs::write(&other, "as it was then").unwrap();
+        fs::rename(&other, &file).unwrap();
+        assert_ne!(Identity::of_file_at(&file), written);
+
+        fs::remove_file(&file).unwrap();
+        assert_eq!(Identity::of_file_at(&file), None);
+    }
+
+    #[test]
+    fn a_file_that_was_written_just_now_is_not_known_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "a").unwrap();
+        let about = fs::metadata(&file).unwrap();
+        let written = about.modified().unwrap();
+        let read = |after: Duration| Identity::settled(&about, written + after);
+        assert_eq!(read(Duration::ZERO), None);
+        assert_eq!(read(GRANULARITY), None);
+        assert!(read(GRANULARITY + Duration::from_secs(1)).is_some());
+        // The file system's clock is ahead.
+        assert_eq!(Identity::settled(&about, written - Duration::from_secs(9)), None);
+    }
+}

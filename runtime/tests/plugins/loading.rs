@@ -56,6 +56,32 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
     assert_eq!(instance.pull_all().unwrap(), ["0"]);
 }
 
+#[test]
+fn what_was_found_is_loaded_as_its_file_is_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("found.so");
+    fs::copy(library("fixture-relay"), &path).unwrap();
+    let found = Library::inspect(&path).unwrap();
+    let replace = |with: &Path| {
+        let new = folder.path().join("new.so");
+        fs::copy(with, &new).unwrap();
+        fs::rename(&new, &path).unwrap();
+    };
+
+    replace(&with_other_metadata(folder.path(), "\"abi\":\"1.", "\"abi\":\"2."));
+    let error = ConnectorFactory::load(&found, "relay", Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AbiVersion, "{error}");
+
+    replace(&library("fixture-hostile"));
+    let factory = ConnectorFactory::load(&found, "hostile", Policy::default()).unwrap();
+    let loaded = factory.plugin().unwrap().library().hash();
+    assert_eq!(loaded, Library::inspect(&path).unwrap().hash());
+
+    fs::remove_file(&path).unwrap();
+    let error = ConnectorFactory::load(&found, "relay", Policy::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+}
+
 /// A copy of the relay in which the metadata differs: `old` becomes `new`, of the same length.
 fn with_other_metadata(folder: &Path, old: &str, new: &str) -> PathBuf {
     assert_eq!(old.len(), new.len());
