@@ -18,7 +18,7 @@ fn the_host_is_identical_to_itself_and_passes_the_full_comparison_with_itself() 
 /// table of their names and layouts. Each is within two other types, where nobody looks at once.
 macro_rules! types {
     ($($version:ident { $type:ident $($item:tt)* })*) => {
-        $(#[allow(dead_code, unused_imports)]
+        $(#[allow(dead_code, unused_imports, clippy::cast_ptr_alignment, clippy::expl_impl_clone_on_copy)]
         mod $version {
             use abi_stable::{StableAbi, std_types::{RString, RVec}};
             $($item)*
