@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{processor, time};
 
-/// Pulls in a row that did not wait, after which events are taken to come without end.
-const STEADY: u32 = 4;
+/// Pulls in a row that did not wait and brought as much as was asked for, after which events are
+/// taken to come without end.
+pub(super) const STEADY: usize = 16;
 
 /// What of an intake outlives a connection.
 #[derive(Default)]
@@ -45,8 +46,8 @@ pub(crate) struct Intake {
     /// The tokens of pulls that have brought nothing but parts of messages so far: they go with the
     /// message that is completed next.
     carried: Vec<Token>,
-    /// Pulls in a row that did not wait.
-    in_a_row: u32,
+    /// Pulls in a row that did not wait and brought as much as was asked for.
+    in_a_row: usize,
     /// Whether events come without end, and anybody may pull.
     steady: Option<Busy>,
     /// What a pull of another task came to, for the source's own.
@@ -92,7 +93,8 @@ impl Intake {
             return Poll::Ready(left);
         }
         let polled = self.source.poll_pull(context, batch);
-        if !waited && matches!(polled, Poll::Ready(Ok(Pull::Events))) {
+        let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
+        if has_more && !waited {
             self.in_a_row += 1;
             if self.in_a_row >= STEADY && self.steady.is_none() {
                 self.steady = Some(Busy::enter());
@@ -103,13 +105,14 @@ impl Intake {
         polled
     }
 
-    /// A pull of another task: whether it brought events and another one may do so too.
+    /// A pull of another task: whether there is more, and another one may pull too.
     pub(crate) fn try_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
         if !self.is_steady() {
             return false;
         }
         match self.source.poll_pull(context, batch) {
-            Poll::Ready(Ok(Pull::Events)) => return true,
+            Poll::Ready(Ok(Pull::Events)) if batch.is_full() => return true,
+            Poll::Ready(Ok(Pull::Events)) => {}
             Poll::Ready(result) => self.left = Some(result),
             Poll::Pending => self.source.give_up(batch),
         }

@@ -98,10 +98,11 @@ impl Lane {
             Poll::Ready((intake.take(&mut batch, way), goes_on))
         })
         .await;
-        if let Some((pulled, ticket)) = pulled {
-            worker.take_through(pulled, ticket, since).await;
-        }
-        if !spin::is_roomy() {
+        let woke = match pulled {
+            Some((pulled, ticket)) => worker.take_through(pulled, ticket, since).await,
+            None => false,
+        };
+        if woke || !spin::is_roomy() {
             // The sink may wait for this processor.
             executor::yield_now().await;
         }

@@ -93,8 +93,12 @@ mod tests {
 
     use super::{Pace, Spent};
 
-    const NOTHING: Spent =
-        Spent { waiting: Duration::ZERO, handing: Duration::ZERO, turn: Duration::ZERO };
+    const NOTHING: Spent = Spent {
+        waiting: Duration::ZERO,
+        handing: Duration::ZERO,
+        turn: Duration::ZERO,
+        woke: false,
+    };
 
     fn after(pulls: usize, ns_per_event: u64, spent: Spent) -> u32 {
         let mut pace = Pace::default();

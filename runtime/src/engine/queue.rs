@@ -149,6 +149,8 @@ pub(crate) struct Spent {
     pub(crate) handing: Duration,
     /// Waiting for a turn that another task had.
     pub(crate) turn: Duration,
+    /// Whether a receiver was parked, and had to be woken.
+    pub(crate) woke: bool,
 }
 
 impl AddAssign for Spent {
@@ -156,6 +158,7 @@ impl AddAssign for Spent {
         self.waiting += other.waiting;
         self.handing += other.handing;
         self.turn += other.turn;
+        self.woke |= other.woke;
     }
 }
 
@@ -163,6 +166,9 @@ impl AddAssign for Spent {
 pub(crate) struct Receiver {
     shared: Arc<Shared>,
     spin: Spin,
+    /// Whether to wait on the processor. Who sends what is encoded already leaves so little to do
+    /// that its own processor is the best place for that, and it makes room there.
+    spins: bool,
 }
 
 /// A queue.
@@ -180,7 +186,7 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
     let shared = Arc::new(Shared { bounds, state: Mutex::new(state), has_news, is_full });
     let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
-    (sender, Receiver { shared, spin: Spin::default() })
+    (sender, Receiver { shared, spin: Spin::default(), spins: true })
 }
 
 impl Sender {
@@ -224,7 +230,7 @@ impl Sender {
     }
 
     fn poll_send(
-        &self,
+        &mut self,
         context: &Context<'_>,
         batch: &mut Option<Queued>,
         is_broken: bool,
@@ -244,6 +250,7 @@ impl Sender {
         let receiver = state.receiver.take();
         drop(state);
         if let Some(waker) = receiver {
+            self.spent.woke = true;
             waker.wake();
         }
         Poll::Ready(())
@@ -275,10 +282,13 @@ impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
-        if !has_news() {
+        if self.spins && !has_news() {
             self.spin.wait(has_news);
         }
         let received = self.take(context);
+        if let Poll::Ready(Some(queued)) = &received {
+            self.spins = matches!(queued.form, Form::Values);
+        }
         if received.is_ready() {
             self.spin.passed(Instant::now());
         }
@@ -366,7 +376,7 @@ mod tests {
     #[test]
     fn a_full_queue_takes_no_more_until_something_is_taken_out() {
         let context = Context::from_waker(Waker::noop());
-        let (sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
+        let (mut sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
         assert!(sender.poll_send(&context, &mut batch(2), false).is_ready());
         assert!(
             sender.poll_send(&context, &mut batch(2), false).is_ready(),
@@ -381,7 +391,7 @@ mod tests {
     #[test]
     fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
         let context = Context::from_waker(Waker::noop());
-        let (sender, mut receiver) = bounded(Bounds::default());
+        let (mut sender, mut receiver) = bounded(Bounds::default());
         let other = sender.clone();
         assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
         drop(sender);
@@ -394,7 +404,7 @@ mod tests {
     #[test]
     fn who_has_lost_its_connection_does_not_wait_for_a_sink_that_has_lost_it_too() {
         let context = Context::from_waker(Waker::noop());
-        let (sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
+        let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
         assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
         let mut second = batch(1);
         for (attended, is_broken) in [(true, false), (true, true), (false, false)] {
@@ -407,7 +417,7 @@ mod tests {
     #[test]
     fn sending_to_nobody_does_not_wait() {
         let context = Context::from_waker(Waker::noop());
-        let (sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
+        let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
         assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
         let mut second = batch(1);
         assert!(sender.poll_send(&context, &mut second, false).is_pending());

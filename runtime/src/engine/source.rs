@@ -108,8 +108,11 @@ impl Session<'_> {
                 self.worker.router.tell_time().await;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
-            if let Some((pulled, ticket)) = pulled {
-                self.worker.take_through(pulled, ticket, self.pulled_at).await;
+            if let Some((pulled, ticket)) = pulled
+                && self.worker.take_through(pulled, ticket, self.pulled_at).await
+            {
+                // Who was woken is sooner here than on a processor that is to be woken as well.
+                executor::yield_now().await;
             }
             match step {
                 Step::Pulled(Ok(Pull::Events)) => self.let_others_work().await,
@@ -221,7 +224,7 @@ impl Session<'_> {
             }
             let pulled = lane.intake().flush(position, way);
             if let Some((pulled, ticket)) = pulled {
-                self.worker.take_through(pulled, ticket, Instant::now()).await;
+                _ = self.worker.take_through(pulled, ticket, Instant::now()).await;
             }
         }
     }

@@ -18,6 +18,9 @@ use crate::executor;
 
 /// How long a task waits on the processor: what a few batches take ([`super::pace`]).
 const BOUND: Duration = Duration::from_micros(100);
+/// Looks before the system is asked whether another thread wants this processor: a microsecond or
+/// two.
+const LOOKS: u32 = 16;
 /// A wait on the processor is worth it while batches follow one another in less than this, in ns.
 const CLOSE_NS: u64 = 50_000;
 
@@ -139,9 +142,16 @@ impl Spin {
 /// Looks until it is ready, or has been looked at for long enough.
 fn look(ready: impl Fn() -> bool) {
     let start = Instant::now();
+    let mut looks = 0;
     while !ready() && start.elapsed() < BOUND {
-        // So often that a look does not take the cache line from who writes it all the time.
-        (0..8).for_each(|_| spin_loop());
+        if looks < LOOKS {
+            looks += 1;
+            // So often that a look does not take the cache line from who writes it all the time.
+            (0..8).for_each(|_| spin_loop());
+        } else {
+            // The system may have put whoever is waited for on this processor.
+            std::thread::yield_now();
+        }
     }
 }
 

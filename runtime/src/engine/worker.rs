@@ -28,8 +28,13 @@ impl Worker {
         batch
     }
 
-    /// Takes what was pulled at `since` into queues.
-    pub(crate) async fn take_through(&mut self, pulled: Pulled, ticket: Ticket, since: Instant) {
+    /// Takes what was pulled at `since` into queues. Whether that woke somebody who was parked.
+    pub(crate) async fn take_through(
+        &mut self,
+        pulled: Pulled,
+        ticket: Ticket,
+        since: Instant,
+    ) -> bool {
         let Pulled { events, mut batch, mut rejected, discarded, whole, token } = pulled;
         let stats = &self.router.stats;
         stats.events_in(batch.len() + rejected.len() + discarded);
@@ -45,6 +50,7 @@ impl Worker {
         self.router.take_in(ticket, batch, rejected, token).await;
         let spent = self.router.take_spent();
         self.pace.learn(events, since.elapsed(), spent);
+        spent.woke
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Batch, Operator, Pull, Result, abi::batch::Rejected, dynamic::DynSource};
+use tremor_pdk::{Batch, Limit, Operator, Pull, Result, abi::batch::Rejected, dynamic::DynSource};
 
 use super::{
     Setup, doubles,
@@ -16,12 +16,20 @@ use super::{
 use crate::{
     codec::BatchDecoder,
     engine::{
-        intake::{Inlet, Intake},
+        intake::{Inlet, Intake, STEADY},
         lane::Lane,
+        pace::Pace,
         worker::Worker,
     },
     executor::block_on,
 };
+
+/// A batch that three events fill.
+fn batch() -> Batch {
+    let mut batch = Batch::new();
+    batch.set_limit(Limit { events: 3, ..Limit::default() });
+    batch
+}
 
 fn pull(intake: &mut Intake, batch: &mut Batch) -> Poll<Result<Pull>> {
     intake.poll_pull(&mut Context::from_waker(Waker::noop()), batch, false)
@@ -35,38 +43,52 @@ fn try_pull(intake: &mut Intake, batch: &mut Batch) -> bool {
 fn steady(double: impl DynSource + 'static) -> Intake {
     let mut intake = Intake::new(Inlet::default(), Box::new(double));
     while !intake.is_steady() {
-        assert!(pull(&mut intake, &mut Batch::new()).is_ready());
+        assert!(pull(&mut intake, &mut batch()).is_ready());
     }
     intake
 }
 
 #[test]
-fn others_may_pull_once_several_pulls_in_a_row_did_not_wait() {
+fn others_may_pull_once_several_pulls_in_a_row_brought_as_much_as_was_asked_for() {
     let mut intake = Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)));
     let mut own = 0;
-    while !try_pull(&mut intake, &mut Batch::new()) {
-        assert!(pull(&mut intake, &mut Batch::new()).is_ready());
+    while !try_pull(&mut intake, &mut batch()) {
+        assert!(pull(&mut intake, &mut batch()).is_ready());
         own += 1;
     }
-    assert_eq!(own, 4);
+    assert_eq!(own, STEADY);
+}
+
+#[test]
+fn others_may_not_pull_where_a_source_brings_less_than_it_is_asked_for() {
+    let mut intake = Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)));
+    for _ in 0..2 * STEADY {
+        assert!(pull(&mut intake, &mut Batch::new()).is_ready());
+        assert!(!intake.is_steady());
+    }
+    let mut intake = steady(Pulls::numbers(100));
+    let mut batch = Batch::new();
+    assert!(!try_pull(&mut intake, &mut batch));
+    assert_eq!(batch.len(), 3, "it brought something");
+    assert!(!intake.is_steady());
 }
 
 #[test]
 fn a_source_that_waits_is_pulled_by_its_own_task_again() {
     let until = Arc::<AtomicBool>::default();
-    let double = Pulls { until: Some(until.clone()), ..Pulls::numbers(4) };
+    let double = Pulls { until: Some(until.clone()), ..Pulls::numbers(STEADY) };
     let mut intake = steady(double);
-    assert!(!try_pull(&mut intake, &mut Batch::new()));
+    assert!(!try_pull(&mut intake, &mut batch()));
     assert!(!intake.is_steady());
-    assert!(pull(&mut intake, &mut Batch::new()).is_pending());
+    assert!(pull(&mut intake, &mut batch()).is_pending());
 }
 
 #[test]
 fn what_another_tasks_pull_came_to_is_left_to_the_sources_own() {
-    let mut intake = steady(Pulls::numbers(4));
-    assert!(!try_pull(&mut intake, &mut Batch::new()));
-    assert!(!try_pull(&mut intake, &mut Batch::new()), "the source has ended");
-    assert!(matches!(pull(&mut intake, &mut Batch::new()), Poll::Ready(Ok(Pull::Finished))));
+    let mut intake = steady(Pulls::numbers(STEADY));
+    assert!(!try_pull(&mut intake, &mut batch()));
+    assert!(!try_pull(&mut intake, &mut batch()), "the source has ended");
+    assert!(matches!(pull(&mut intake, &mut batch()), Poll::Ready(Ok(Pull::Finished))));
 }
 
 /// Decodes its first batch only when the other task has got its first too.
@@ -102,9 +124,11 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     });
     let counts = workers.each_ref().map(|(_, count)| count.clone());
     // Those that made it steady are gone.
-    let lane = Arc::new(Lane::new(steady(Pulls::numbers(PULLS + 4))));
+    let lane = Arc::new(Lane::new(steady(Pulls::numbers(PULLS + STEADY))));
     let threads = workers.map(|(mut worker, _)| {
         let lane = lane.clone();
+        // Pulls are of three, always.
+        worker.pace = Pace::fixed(3);
         std::thread::spawn(move || {
             while block_on(lane.help_once(&mut worker)) {}
             worker
@@ -124,7 +148,8 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     for thread in threads {
         block_on(thread.join().unwrap().router.close());
     }
-    let numbers: Vec<String> = (12..3 * (PULLS + 4)).map(|number| number.to_string()).collect();
+    let numbers: Vec<String> =
+        (3 * STEADY..3 * (PULLS + STEADY)).map(|number| number.to_string()).collect();
     assert_eq!(*seen.lock().unwrap(), numbers);
     assert_eq!(delivered.join().unwrap(), numbers);
     let counts = counts.map(|count| count.load(Ordering::Relaxed));
