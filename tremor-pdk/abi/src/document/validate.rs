@@ -70,6 +70,30 @@ struct Frame {
 /// Duplicate keys are not looked for: they are no danger, lookups find the first of them.
 /// It takes time linear in the nodes and the text they refer to, and no stack.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
+    if is_flat(bytes, nodes, root) {
+        return Ok(());
+    }
+    validate_nested(bytes, nodes, root)
+}
+
+/// Whether it is a valid object of scalars, as metadata mostly is: plugins write one for every
+/// event, and this is what they wait for.
+fn is_flat(bytes: &[u8], nodes: &[Node], root: u32) -> bool {
+    let Some([head, rest @ ..]) = nodes.get(root as usize..) else { return false };
+    let len = 2 * head.len() as usize;
+    let Some(pairs) = rest.get(..len) else { return false };
+    let is_scalar = |kind| kind != NodeKind::ARRAY && kind != NodeKind::OBJECT;
+    head.kind() == NodeKind::OBJECT
+        && head.fingerprint() == 0
+        && head.span() == len as u64 + 1
+        && pairs.chunks_exact(2).all(|pair| {
+            check_key(bytes, pair[0]).is_ok()
+                && is_scalar(pair[1].kind())
+                && check_value(bytes, pair[1]).is_ok()
+        })
+}
+
+fn validate_nested(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
     let mut open: Vec<Frame> = Vec::new();
     let mut at = root as usize;
     loop {
@@ -119,21 +143,30 @@ fn node(nodes: &[Node], at: usize, end: usize) -> Result<Node, Reason> {
     nodes.get(at).filter(|_| at < end).copied().ok_or(Reason::Missing)
 }
 
+#[inline]
 fn data(bytes: &[u8], node: Node) -> Result<&[u8], Reason> {
     let start = usize::try_from(node.payload()).map_err(|_| Reason::Range)?;
     let end = start.checked_add(node.len() as usize).ok_or(Reason::Range)?;
     bytes.get(start..end).ok_or(Reason::Range)
 }
 
+/// Short text is mostly ASCII, and that is sooner seen.
+#[inline]
+fn check_text(text: &[u8]) -> Result<(), Reason> {
+    if text.is_ascii() || std::str::from_utf8(text).is_ok() { Ok(()) } else { Err(Reason::Utf8) }
+}
+
+#[inline]
 fn check_key(bytes: &[u8], key: Node) -> Result<(), Reason> {
     if key.kind() != NodeKind::STRING {
         return Err(Reason::Key);
     }
     let text = data(bytes, key)?;
-    std::str::from_utf8(text).map_err(|_| Reason::Utf8)?;
+    check_text(text)?;
     if key.fingerprint() == fingerprint(text) { Ok(()) } else { Err(Reason::Key) }
 }
 
+#[inline]
 fn check_value(bytes: &[u8], value: Node) -> Result<(), Reason> {
     let holds = |condition: bool| if condition { Ok(()) } else { Err(Reason::Content) };
     holds(value.fingerprint() == 0)?;
@@ -142,9 +175,7 @@ fn check_value(bytes: &[u8], value: Node) -> Result<(), Reason> {
         NodeKind::BOOL => holds(value.is_empty() && value.payload() <= 1),
         NodeKind::I64 | NodeKind::F64 => holds(value.is_empty()),
         NodeKind::U64 => holds(value.is_empty() && i64::try_from(value.payload()).is_err()),
-        NodeKind::STRING => {
-            std::str::from_utf8(data(bytes, value)?).map(|_| ()).map_err(|_| Reason::Utf8)
-        }
+        NodeKind::STRING => check_text(data(bytes, value)?),
         NodeKind::BYTES => data(bytes, value).map(|_| ()),
         NodeKind::ARRAY | NodeKind::OBJECT => Ok(()),
         _ => Err(Reason::Kind),
