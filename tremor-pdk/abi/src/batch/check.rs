@@ -2,7 +2,7 @@
 
 use super::{Batch, Event, PayloadKind};
 use crate::{
-    document::{self, Invalid, Node},
+    document::{self, Invalid, Node, Validator},
     error::PluginError,
 };
 
@@ -12,6 +12,8 @@ use crate::{
 pub struct Mark {
     nodes: usize,
     len: usize,
+    /// How many bytes.
+    bytes: usize,
     /// The roots of payloads and metadata, in order.
     roots: Vec<u32>,
 }
@@ -30,13 +32,14 @@ impl Batch {
     /// # Errors
     /// Kind internal: the plugin's code made a batch that cannot be.
     pub fn validate(&self) -> Result<(), PluginError> {
-        self.validate_all(|_| false)
+        self.validate_all(0, |_| false)
     }
 
     /// Remembers what a batch that is known to be valid has, before a plugin gets it.
     pub fn mark(&self, mark: &mut Mark) {
         mark.nodes = address(self.nodes());
         mark.len = self.nodes().len();
+        mark.bytes = self.bytes().len();
         mark.roots.clear();
         for event in &self.events {
             if event.kind == PayloadKind::DOCUMENT {
@@ -59,7 +62,7 @@ impl Batch {
         let same = address(self.nodes()) == mark.nodes && self.nodes().len() >= mark.len;
         let roots: &[u32] = if same { &mark.roots } else { &[] };
         let mut next = 0;
-        self.validate_all(|root| {
+        self.validate_all(mark.bytes, |root| {
             // Events mostly keep their order, so the root looked for is mostly the next one.
             if roots.get(next) == Some(&root) {
                 next += 1;
@@ -71,13 +74,19 @@ impl Batch {
         })
     }
 
-    /// Checks all events; `known` says of which roots it is known that a valid value is there.
+    /// Checks all events; `known` says of which roots it is known that a valid value is there. The
+    /// text of the others mostly lies behind the first `old` bytes.
     ///
     /// This loop is behind every call of a loaded component. So events of the usual kinds get by
     /// with comparisons, and what these do not settle is looked at once more, to be put in words.
-    fn validate_all(&self, mut known: impl FnMut(u32) -> bool) -> Result<(), PluginError> {
+    fn validate_all(
+        &self,
+        old: usize,
+        mut known: impl FnMut(u32) -> bool,
+    ) -> Result<(), PluginError> {
         let (bytes, values) = (self.bytes().len(), self.values.len());
-        let mut sound = |root| known(root) || self.validate_document(root).is_ok();
+        let mut validator = None;
+        let mut sound = |root| known(root) || self.is_sound(root, old, &mut validator);
         for (position, event) in self.events().iter().enumerate() {
             let payload = match event.kind {
                 PayloadKind::RAW => event.payload.range().end <= bytes,
@@ -100,6 +109,16 @@ impl Batch {
 
     // In line it would take the registers of the loop that may need it.
     #[inline(never)]
+    fn is_sound<'b>(
+        &'b self,
+        root: u32,
+        old: usize,
+        validator: &mut Option<Validator<'b>>,
+    ) -> bool {
+        let validator = validator.get_or_insert_with(|| Validator::new(self.bytes(), old));
+        validator.validate(self.nodes(), root).is_ok()
+    }
+
     fn validate_document(&self, root: u32) -> Result<(), Invalid> {
         document::validate(self.bytes(), self.nodes(), root)
     }

@@ -28,6 +28,7 @@ mod validate;
 mod view;
 mod writer;
 
+pub(crate) use self::validate::Validator;
 pub use self::{
     containers::{ArrayIter, ArrayRef, ObjectIter, ObjectRef},
     convert::{ReadError, read, write},

@@ -1,6 +1,6 @@
 //! Checking a document that somebody else made.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use super::{MAX_DEPTH, Node, NodeKind, fingerprint};
 
@@ -70,68 +70,128 @@ struct Frame {
 /// Duplicate keys are not looked for: they are no danger, lookups find the first of them.
 /// It takes time linear in the nodes and the text they refer to, and no stack.
 pub fn validate(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
-    if is_flat(bytes, nodes, root) {
-        return Ok(());
+    Validator { bytes, ascii: 0..0 }.validate(nodes, root)
+}
+
+/// Checks documents over the same bytes: see [`validate`].
+pub(crate) struct Validator<'d> {
+    bytes: &'d [u8],
+    /// Text that lies in here is known to be ASCII.
+    ascii: Range<usize>,
+}
+
+impl<'d> Validator<'d> {
+    /// For documents whose text mostly lies behind `start`: what is there is looked at as a whole.
+    pub(crate) fn new(bytes: &'d [u8], start: usize) -> Self {
+        let is_ascii = bytes.get(start..).is_some_and(<[u8]>::is_ascii);
+        Self { bytes, ascii: if is_ascii { start..bytes.len() } else { 0..0 } }
     }
-    validate_nested(bytes, nodes, root)
-}
 
-/// Whether it is a valid object of scalars, as metadata mostly is: plugins write one for every
-/// event, and this is what they wait for.
-fn is_flat(bytes: &[u8], nodes: &[Node], root: u32) -> bool {
-    let Some([head, rest @ ..]) = nodes.get(root as usize..) else { return false };
-    let len = 2 * head.len() as usize;
-    let Some(pairs) = rest.get(..len) else { return false };
-    let is_scalar = |kind| kind != NodeKind::ARRAY && kind != NodeKind::OBJECT;
-    head.kind() == NodeKind::OBJECT
-        && head.fingerprint() == 0
-        && head.span() == len as u64 + 1
-        && pairs.chunks_exact(2).all(|pair| {
-            check_key(bytes, pair[0]).is_ok()
-                && is_scalar(pair[1].kind())
-                && check_value(bytes, pair[1]).is_ok()
-        })
-}
+    /// Checks the value whose root node is `root`.
+    pub(crate) fn validate(&self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
+        if self.is_flat(nodes, root) { Ok(()) } else { self.validate_nested(nodes, root) }
+    }
 
-fn validate_nested(bytes: &[u8], nodes: &[Node], root: u32) -> Result<(), Invalid> {
-    let mut open: Vec<Frame> = Vec::new();
-    let mut at = root as usize;
-    loop {
-        if let Some(frame) = open.last_mut() {
-            if frame.left == 0 {
-                if at != frame.end {
-                    return Err(Invalid { node: frame.head, reason: Reason::Span });
+    /// Whether it is a valid object of scalars, as metadata mostly is: plugins write one for every
+    /// event, and this is what they wait for.
+    fn is_flat(&self, nodes: &[Node], root: u32) -> bool {
+        let Some([head, rest @ ..]) = nodes.get(root as usize..) else { return false };
+        let len = 2 * head.len() as usize;
+        let Some(pairs) = rest.get(..len) else { return false };
+        let is_scalar = |kind| kind != NodeKind::ARRAY && kind != NodeKind::OBJECT;
+        head.kind() == NodeKind::OBJECT
+            && head.fingerprint() == 0
+            && head.span() == len as u64 + 1
+            && pairs.chunks_exact(2).all(|pair| {
+                self.check_key(pair[0]).is_ok()
+                    && is_scalar(pair[1].kind())
+                    && self.check_value(pair[1]).is_ok()
+            })
+    }
+
+    fn validate_nested(&self, nodes: &[Node], root: u32) -> Result<(), Invalid> {
+        let mut open: Vec<Frame> = Vec::new();
+        let mut at = root as usize;
+        loop {
+            if let Some(frame) = open.last_mut() {
+                if frame.left == 0 {
+                    if at != frame.end {
+                        return Err(Invalid { node: frame.head, reason: Reason::Span });
+                    }
+                    open.pop();
+                    if open.is_empty() {
+                        return Ok(());
+                    }
+                    continue;
                 }
-                open.pop();
-                if open.is_empty() {
-                    return Ok(());
+                frame.left -= 1;
+                let (end, is_object) = (frame.end, frame.is_object);
+                if is_object {
+                    node(nodes, at, end)
+                        .and_then(|key| self.check_key(key))
+                        .map_err(at_node(at))?;
+                    at += 1;
                 }
-                continue;
             }
-            frame.left -= 1;
-            let (end, is_object) = (frame.end, frame.is_object);
-            if is_object {
-                node(nodes, at, end).and_then(|key| check_key(bytes, key)).map_err(at_node(at))?;
-                at += 1;
+            let end = open.last().map_or(nodes.len(), |frame| frame.end);
+            let head = node(nodes, at, end).map_err(at_node(at))?;
+            self.check_value(head).map_err(at_node(at))?;
+            if head.kind() == NodeKind::ARRAY || head.kind() == NodeKind::OBJECT {
+                if open.len() == MAX_DEPTH {
+                    return Err(Invalid { node: at, reason: Reason::Depth });
+                }
+                let behind =
+                    usize::try_from(head.span()).ok().and_then(|span| at.checked_add(span));
+                let behind = behind
+                    .filter(|behind| (at + 1..=end).contains(behind))
+                    .ok_or(Invalid { node: at, reason: Reason::Span })?;
+                let is_object = head.kind() == NodeKind::OBJECT;
+                open.push(Frame { head: at, end: behind, is_object, left: head.len() });
+            } else if open.is_empty() {
+                return Ok(());
             }
+            at += 1;
         }
-        let end = open.last().map_or(nodes.len(), |frame| frame.end);
-        let head = node(nodes, at, end).map_err(at_node(at))?;
-        check_value(bytes, head).map_err(at_node(at))?;
-        if head.kind() == NodeKind::ARRAY || head.kind() == NodeKind::OBJECT {
-            if open.len() == MAX_DEPTH {
-                return Err(Invalid { node: at, reason: Reason::Depth });
-            }
-            let behind = usize::try_from(head.span()).ok().and_then(|span| at.checked_add(span));
-            let behind = behind
-                .filter(|behind| (at + 1..=end).contains(behind))
-                .ok_or(Invalid { node: at, reason: Reason::Span })?;
-            let is_object = head.kind() == NodeKind::OBJECT;
-            open.push(Frame { head: at, end: behind, is_object, left: head.len() });
-        } else if open.is_empty() {
-            return Ok(());
+    }
+
+    #[inline]
+    fn data(&self, node: Node) -> Result<&[u8], Reason> {
+        let start = usize::try_from(node.payload()).map_err(|_| Reason::Range)?;
+        let end = start.checked_add(node.len() as usize).ok_or(Reason::Range)?;
+        self.bytes.get(start..end).ok_or(Reason::Range)
+    }
+
+    #[inline]
+    fn text(&self, node: Node) -> Result<&[u8], Reason> {
+        let text = self.data(node)?;
+        let start = text.as_ptr().addr() - self.bytes.as_ptr().addr();
+        let is_known = self.ascii.start <= start && start + text.len() <= self.ascii.end;
+        if is_known || std::str::from_utf8(text).is_ok() { Ok(text) } else { Err(Reason::Utf8) }
+    }
+
+    #[inline]
+    fn check_key(&self, key: Node) -> Result<(), Reason> {
+        if key.kind() != NodeKind::STRING {
+            return Err(Reason::Key);
         }
-        at += 1;
+        let text = self.text(key)?;
+        if key.fingerprint() == fingerprint(text) { Ok(()) } else { Err(Reason::Key) }
+    }
+
+    #[inline]
+    fn check_value(&self, value: Node) -> Result<(), Reason> {
+        let holds = |condition: bool| if condition { Ok(()) } else { Err(Reason::Content) };
+        holds(value.fingerprint() == 0)?;
+        match value.kind() {
+            NodeKind::NULL => holds(value.is_empty() && value.payload() == 0),
+            NodeKind::BOOL => holds(value.is_empty() && value.payload() <= 1),
+            NodeKind::I64 | NodeKind::F64 => holds(value.is_empty()),
+            NodeKind::U64 => holds(value.is_empty() && i64::try_from(value.payload()).is_err()),
+            NodeKind::STRING => self.text(value).map(|_| ()),
+            NodeKind::BYTES => self.data(value).map(|_| ()),
+            NodeKind::ARRAY | NodeKind::OBJECT => Ok(()),
+            _ => Err(Reason::Kind),
+        }
     }
 }
 
@@ -141,43 +201,4 @@ fn at_node(node: usize) -> impl Fn(Reason) -> Invalid {
 
 fn node(nodes: &[Node], at: usize, end: usize) -> Result<Node, Reason> {
     nodes.get(at).filter(|_| at < end).copied().ok_or(Reason::Missing)
-}
-
-#[inline]
-fn data(bytes: &[u8], node: Node) -> Result<&[u8], Reason> {
-    let start = usize::try_from(node.payload()).map_err(|_| Reason::Range)?;
-    let end = start.checked_add(node.len() as usize).ok_or(Reason::Range)?;
-    bytes.get(start..end).ok_or(Reason::Range)
-}
-
-/// Short text is mostly ASCII, and that is sooner seen.
-#[inline]
-fn check_text(text: &[u8]) -> Result<(), Reason> {
-    if text.is_ascii() || std::str::from_utf8(text).is_ok() { Ok(()) } else { Err(Reason::Utf8) }
-}
-
-#[inline]
-fn check_key(bytes: &[u8], key: Node) -> Result<(), Reason> {
-    if key.kind() != NodeKind::STRING {
-        return Err(Reason::Key);
-    }
-    let text = data(bytes, key)?;
-    check_text(text)?;
-    if key.fingerprint() == fingerprint(text) { Ok(()) } else { Err(Reason::Key) }
-}
-
-#[inline]
-fn check_value(bytes: &[u8], value: Node) -> Result<(), Reason> {
-    let holds = |condition: bool| if condition { Ok(()) } else { Err(Reason::Content) };
-    holds(value.fingerprint() == 0)?;
-    match value.kind() {
-        NodeKind::NULL => holds(value.is_empty() && value.payload() == 0),
-        NodeKind::BOOL => holds(value.is_empty() && value.payload() <= 1),
-        NodeKind::I64 | NodeKind::F64 => holds(value.is_empty()),
-        NodeKind::U64 => holds(value.is_empty() && i64::try_from(value.payload()).is_err()),
-        NodeKind::STRING => check_text(data(bytes, value)?),
-        NodeKind::BYTES => data(bytes, value).map(|_| ()),
-        NodeKind::ARRAY | NodeKind::OBJECT => Ok(()),
-        _ => Err(Reason::Kind),
-    }
 }

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::{any_value, document};
 use crate::{
     document::{
-        Document, Invalid, MAX_DEPTH, Node, Reason, ValueRef, Writer, fingerprint, read, validate,
+        Document, Invalid, MAX_DEPTH, Node, Reason, Validator, ValueRef, Writer, fingerprint, read,
+        validate,
     },
     value::Value,
 };
@@ -67,6 +68,19 @@ proptest! {
             exhaust(trusted);
             prop_assert_eq!(trusted, view);
         }
+    }
+
+    #[test]
+    fn looking_at_all_text_at_once_changes_no_verdict(
+        bytes in prop::collection::vec(prop_oneof![6 => Just(b'a'), 1 => any::<u8>()], 0..8),
+        pairs in prop::collection::vec((any_node(), any_node()), 0..3),
+        start in 0_usize..10,
+    ) {
+        let len = u32::try_from(pairs.len()).unwrap();
+        let mut nodes = vec![Node::object(len, 2 * u64::from(len) + 1)];
+        nodes.extend(pairs.into_iter().flat_map(|(key, value)| [key, value]));
+        let all_at_once = Validator::new(&bytes, start).validate(&nodes, 0);
+        prop_assert_eq!(all_at_once, validate(&bytes, &nodes, 0));
     }
 
     #[test]
