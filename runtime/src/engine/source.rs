@@ -51,6 +51,8 @@ enum Step {
 struct Session<'s> {
     worker: &'s mut Worker,
     helpers: Vec<executor::Task<Worker>>,
+    /// Of those that have ended; a later connection needs them again.
+    idle_helpers: Vec<Worker>,
     around: Around<'s>,
     /// Pulls since other tasks had their turn.
     in_a_row: u32,
@@ -88,13 +90,14 @@ impl SourceSide {
         let mut session = Session {
             worker: &mut self.worker,
             helpers,
+            idle_helpers: Vec::new(),
             around: Around { lane: lane.clone(), way, control: &self.control, connection, ledger },
             in_a_row: 0,
             pulled_at: Instant::now(),
         };
         let result = session.run().await;
-        let helpers = session.helpers_end().await;
-        self.helpers.extend(helpers);
+        session.helpers_end().await;
+        self.helpers = session.idle_helpers;
         self.inlet = std::mem::take(&mut lane.intake().inlet);
         result.unwrap_or_else(End::of)
     }
@@ -231,8 +234,7 @@ impl Session<'_> {
 
     /// Nothing more is pulled; the source hears of everything that is still under way.
     async fn finish(&mut self) -> Result<End, Error> {
-        let helpers = self.helpers_end().await;
-        drop(helpers);
+        self.helpers_end().await;
         self.worker.router.close().await;
         self.around.lane.intake().drop_carried();
         while self.around.lane.intake().outstanding > 0 {
@@ -254,15 +256,14 @@ impl Session<'_> {
     }
 
     /// Waits until nobody helps any more.
-    async fn helpers_end(&mut self) -> Vec<Worker> {
+    async fn helpers_end(&mut self) {
         self.around.lane.end();
-        let mut workers = Vec::with_capacity(self.helpers.len());
         for helper in self.helpers.drain(..) {
-            workers.push(helper.await);
+            self.idle_helpers.push(helper.await);
         }
-        workers
     }
 }
+
 impl Around<'_> {
     /// A step that is no pull: one that is pending is given up.
     fn gives_up(&self, step: Step, batch: &mut Batch) -> (Step, Option<(Pulled, Ticket)>) {

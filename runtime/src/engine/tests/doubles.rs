@@ -32,19 +32,26 @@ pub(super) struct Pulls {
     pub(super) heard: Heard,
     /// Where it does not end before this is set.
     pub(super) until: Option<Arc<AtomicBool>>,
+    /// Whether what it brings are parts of one stream, and no messages.
+    pub(super) fragments: bool,
 }
 
 impl Pulls {
     pub(super) fn of(messages: &[&[&str]]) -> Self {
         let text = |messages: &&[&str]| messages.iter().map(ToString::to_string).collect();
-        Self { left: messages.iter().map(text).collect(), heard: Heard::default(), until: None }
+        Self {
+            left: messages.iter().map(text).collect(),
+            heard: Heard::default(),
+            until: None,
+            fragments: false,
+        }
     }
 
     /// Numbers, three a pull, beginning with 0.
     pub(super) fn numbers(pulls: usize) -> Self {
         let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
         let left = (0..pulls).map(|pull| three(pull).collect()).collect();
-        Self { left, heard: Heard::default(), until: None }
+        Self { left, heard: Heard::default(), until: None, fragments: false }
     }
 }
 
@@ -54,7 +61,13 @@ impl DynSource for Pulls {
             let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));
             return if waits { Poll::Pending } else { Poll::Ready(Ok(Pull::Finished)) };
         };
-        messages.iter().for_each(|message| batch.push_message(0, message.as_bytes()));
+        for message in &messages {
+            if self.fragments {
+                batch.push_fragment(0, message.as_bytes());
+            } else {
+                batch.push_message(0, message.as_bytes());
+            }
+        }
         Poll::Ready(Ok(Pull::Events))
     }
 

@@ -17,7 +17,7 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Operator, abi::batch::Pool, dynamic::DynSource};
+use tremor_pdk::{Operator, abi::batch::Pool};
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use super::{
@@ -178,15 +178,6 @@ impl Lanes {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
         let heard = pulls.heard.clone();
-        self.run_source(Box::new(pulls), &heard, takes)
-    }
-
-    fn run_source(
-        self,
-        double: Box<dyn DynSource>,
-        heard: &Heard,
-        takes: &Shared<Takes>,
-    ) -> Outcome {
         let Self { mut source, mut sink, stats, decoded, mut letters } = self;
         let connection = Arc::<Connection>::default();
         let sink_runs = async {
@@ -200,7 +191,7 @@ impl Lanes {
             }
         };
         let source_runs = async {
-            let end = source.run(double, &connection).await;
+            let end = source.run(Box::new(pulls), &connection).await;
             assert!(matches!(end, End::Finished), "{end:?}");
         };
         let mut dead = Vec::new();
@@ -214,7 +205,7 @@ impl Lanes {
         block_on(both(sink_runs, both(source_runs, letters_are_read)));
         Outcome {
             delivered: takes.lock().unwrap().delivered.clone(),
-            heard: sorted(heard),
+            heard: sorted(&heard),
             counts: stats.counts(),
             decoded: decoded.load(Ordering::Relaxed),
             letters: dead,
