@@ -1,9 +1,11 @@
 //! JSON text to nodes.
 
+use std::ops::Range;
+
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Tape, fill_tape_padded};
 use tremor_abi::document::MAX_DEPTH;
 
-use super::{explain, numbers, tape};
+use super::{explain, numbers, plain, tape};
 use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::Duplicates;
@@ -31,6 +33,7 @@ pub struct Decoder {
     buffers: Buffers,
     /// Empty between messages, which makes its lifetime meaningless.
     tape: Tape<'static>,
+    plain: plain::Reader,
     copier: tape::Copier,
     duplicates: Duplicates,
     options: DecodeOptions,
@@ -43,6 +46,7 @@ impl Decoder {
         Self {
             buffers: Buffers::with_max_depth(0, max_depth),
             tape: Tape(Vec::new()),
+            plain: plain::Reader::default(),
             copier: tape::Copier::default(),
             duplicates: Duplicates::default(),
             options: DecodeOptions { max_depth, ..options },
@@ -68,6 +72,9 @@ impl Decoder {
         let decoded = if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
             if bytes.len() - message.end < INPUT_PADDING {
                 bytes.resize(message.end + INPUT_PADDING, 0);
+            }
+            if let Some(root) = self.read_plain(bytes, message.clone(), nodes) {
+                return Ok(root);
             }
             self.parse(bytes, message.start, message.len(), nodes)
         } else {
@@ -98,6 +105,29 @@ impl Decoder {
     #[cold]
     fn explain(&self, error: &simd_json::Error, message: &[u8]) -> Error {
         explain::error(error, message, self.options.max_depth)
+    }
+
+    /// Decodes a message without escapes, if there is nothing else that is rare about it.
+    #[inline]
+    fn read_plain(
+        &mut self,
+        bytes: &Bytes,
+        message: Range<usize>,
+        nodes: &mut Nodes,
+    ) -> Option<u32> {
+        // A node has a byte of text at least.
+        let root = buffer::next_index(nodes, message.len()).ok()?;
+        let Self { plain, duplicates, options, .. } = self;
+        let read = plain.read(bytes, message.clone(), options.max_depth, nodes, duplicates);
+        // Outside of strings it is ASCII, or it would not have been read.
+        let is_text = || simdutf8::basic::from_utf8(&bytes[message]).is_ok();
+        if read.is_some() && is_text() {
+            self.duplicates.resolve(bytes, nodes, root);
+            return Some(root);
+        }
+        self.duplicates.clear();
+        nodes.truncate(root as usize);
+        None
     }
 
     /// Parses a message at the end of `bytes`, and removes it if it does not parse.

@@ -5,6 +5,7 @@ mod encode;
 mod escape;
 mod explain;
 mod numbers;
+mod plain;
 mod tape;
 mod write;
 
