@@ -46,7 +46,7 @@ impl Decoder {
         Self {
             buffers: Buffers::with_max_depth(0, max_depth),
             tape: Tape(Vec::new()),
-            plain: plain::Reader::default(),
+            plain: plain::Reader::new(),
             copier: tape::Copier::default(),
             duplicates: Duplicates::default(),
             options: DecodeOptions { max_depth, ..options },

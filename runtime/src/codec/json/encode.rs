@@ -2,6 +2,7 @@
 
 use tremor_abi::document::{Document, MAX_DEPTH, Node, NodeKind, Shape, ValueRef};
 
+use super::scan::{Avx2, Baseline, Scan};
 use crate::codec::Error;
 use crate::codec::buffer::Bytes;
 use crate::codec::output::Output;
@@ -18,10 +19,17 @@ pub struct EncodeOptions {
 ///
 /// Binary data becomes a string of base64 (the standard alphabet, padded). A float that is not
 /// finite is bad data.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Encoder {
     options: EncodeOptions,
     open: Vec<Open>,
+    avx2: Option<Avx2>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self::new(EncodeOptions::default())
+    }
 }
 
 /// A container whose end has not been written.
@@ -34,7 +42,7 @@ struct Open {
 impl Encoder {
     /// An encoder with an empty buffer.
     pub fn new(options: EncodeOptions) -> Self {
-        Self { options, open: Vec::new() }
+        Self { options, open: Vec::new(), avx2: Avx2::new() }
     }
 
     /// Appends the value of a document whose root node is `root`.
@@ -54,7 +62,12 @@ impl Encoder {
         if self.options.sorted_keys {
             return self.value(Document::new(bytes, nodes).root(root), out);
         }
-        restoring(out, |out| self.nodes(bytes, nodes.get(root as usize..).unwrap_or_default(), out))
+        let nodes = nodes.get(root as usize..).unwrap_or_default();
+        restoring(out, |out| match self.avx2 {
+            // SAFETY: there is an `Avx2` only where its instructions are.
+            Some(avx2) => unsafe { self.nodes_avx2(avx2, bytes, nodes, out) },
+            None => self.nodes(Baseline, bytes, nodes, out),
+        })
     }
 
     /// Appends a value, wherever it lies.
@@ -66,7 +79,26 @@ impl Encoder {
         restoring(out, |out| tree(value, out, self.options, MAX_DEPTH))
     }
 
-    fn nodes(&mut self, bytes: &[u8], nodes: &[Node], out: &mut Output<'_>) -> Result<(), Error> {
+    /// [`Encoder::nodes`], compiled for [`Avx2`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+    fn nodes_avx2(
+        &mut self,
+        scan: Avx2,
+        bytes: &[u8],
+        nodes: &[Node],
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
+        self.nodes(scan, bytes, nodes, out)
+    }
+
+    #[inline(always)]
+    fn nodes(
+        &mut self,
+        scan: impl Scan,
+        bytes: &[u8],
+        nodes: &[Node],
+        out: &mut Output<'_>,
+    ) -> Result<(), Error> {
         let mut nodes = nodes.iter();
         let mut now = Open { left: 1, is_object: false };
         self.open.clear();
@@ -78,11 +110,11 @@ impl Encoder {
                     if key.kind() != NodeKind::STRING {
                         return Err(forged());
                     }
-                    string(bytes, key, b':', out)?;
+                    string(scan, bytes, key, b':', out)?;
                 }
                 let node = nodes.next().ok_or_else(forged)?;
                 match node.kind() {
-                    NodeKind::STRING => string(bytes, node, b',', out)?,
+                    NodeKind::STRING => string(scan, bytes, node, b',', out)?,
                     NodeKind::OBJECT | NodeKind::ARRAY => {
                         let is_object = node.kind() == NodeKind::OBJECT;
                         out.word([if is_object { b'{' } else { b'[' }]);
@@ -126,9 +158,16 @@ fn forged() -> Error {
     Error::bad_data("the document's nodes do not fit together")
 }
 
-#[inline]
-fn string(bytes: &[u8], node: &Node, behind: u8, out: &mut Output<'_>) -> Result<(), Error> {
-    if out.string(tail(bytes, node), node.len() as usize, behind) { Ok(()) } else { Err(forged()) }
+#[inline(always)]
+fn string(
+    scan: impl Scan,
+    bytes: &[u8],
+    node: &Node,
+    behind: u8,
+    out: &mut Output<'_>,
+) -> Result<(), Error> {
+    let is_there = out.string(scan, tail(bytes, node), node.len() as usize, behind);
+    if is_there { Ok(()) } else { Err(forged()) }
 }
 
 /// The document's bytes from where a string or binary data starts.
@@ -163,7 +202,7 @@ fn tree(
         Shape::U64(value) => out.unsigned(value),
         Shape::F64(value) => float(value, out)?,
         Shape::String(text) => {
-            out.string(text.as_bytes(), text.len(), b',');
+            out.string(Baseline, text.as_bytes(), text.len(), b',');
         }
         Shape::Bytes(data) => out.base64(data),
         Shape::Array(array) => {
@@ -178,7 +217,7 @@ fn tree(
             let depth = inner()?;
             out.word([b'{']);
             let mut pair = |(key, value): (&str, ValueRef<'_>)| {
-                out.string(key.as_bytes(), key.len(), b':');
+                out.string(Baseline, key.as_bytes(), key.len(), b':');
                 tree(value, out, options, depth)
             };
             if options.sorted_keys {

@@ -1,8 +1,8 @@
-//! Which bytes of a string JSON wants escaped, 32 at a time, and their escapes.
+//! The escapes of JSON strings.
 
 use crate::codec::output::BLOCK;
 
-/// The escape of a byte for which [`dirty`] sets a bit.
+/// The escape of a byte for which [`Scan::dirty`](super::scan::Scan::dirty) sets a bit.
 pub(super) fn of(byte: u8) -> &'static [u8] {
     const fn table() -> [[u8; 6]; 0x20] {
         let mut escapes = [*b"\\u0000"; 0x20];
@@ -32,37 +32,4 @@ pub(super) fn padded(text: &[u8]) -> [u8; BLOCK] {
     let mut block = [b' '; BLOCK];
     block[..text.len()].copy_from_slice(text);
     block
-}
-
-/// Bit i is set if byte i needs an escape: a control character, a quote, a backslash.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-pub(super) fn dirty(block: &[u8; BLOCK]) -> u32 {
-    use std::arch::x86_64::{
-        __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128,
-        _mm_set1_epi8,
-    };
-    let half = |from: usize| -> u32 {
-        #[allow(clippy::cast_ptr_alignment)] // the load need not be aligned
-        // SAFETY: SSE2 is part of every x86-64. The 16 bytes from `from`, which is 0 or 16, are
-        // within the block.
-        let mask = unsafe {
-            let bytes = _mm_loadu_si128(block.as_ptr().add(from).cast::<__m128i>());
-            let control = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1f)), bytes);
-            let quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x22));
-            let backslash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5c));
-            _mm_movemask_epi8(_mm_or_si128(control, _mm_or_si128(quote, backslash)))
-        };
-        mask.cast_unsigned() // the low 16 bits
-    };
-    half(0) | half(16) << 16
-}
-
-/// Bit i is set if byte i needs an escape: a control character, a quote, a backslash.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline]
-pub(super) fn dirty(block: &[u8; BLOCK]) -> u32 {
-    block.iter().rev().fold(0, |mask, byte| {
-        mask << 1 | u32::from(*byte < 0x20 || *byte == b'"' || *byte == b'\\')
-    })
 }

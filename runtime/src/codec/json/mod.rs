@@ -6,6 +6,7 @@ mod escape;
 mod explain;
 mod numbers;
 mod plain;
+mod scan;
 mod tape;
 mod write;
 

@@ -7,20 +7,21 @@
 
 use std::{mem::MaybeUninit, ops::Range};
 
-use tremor_abi::document::{Node, fingerprint};
+use tremor_abi::document::Node;
 
-use super::escape;
+use super::scan::{Avx2, Baseline, Scan};
 use crate::codec::buffer::Nodes;
 use crate::codec::duplicates::{Duplicates, Filter};
-use crate::codec::output::BLOCK;
 
-/// Digits that a `u64` holds whatever they are.
-const SAFE_DIGITS: usize = 19;
+mod text;
+
+use self::text::Text;
 
 /// Reads plain messages; kept from one to the next for its buffer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reader {
     open: Vec<Container>,
+    avx2: Option<Avx2>,
 }
 
 /// An array or object whose end has not been met.
@@ -45,8 +46,12 @@ impl Container {
 }
 
 impl Reader {
+    pub(super) fn new() -> Self {
+        Self { open: Vec::new(), avx2: Avx2::new() }
+    }
+
     /// Appends the nodes of the message at `message`, none of which may need an index beyond 32 bits:
-    /// there are at most as many as it has bytes. Behind it, [`BLOCK`] more bytes can be read.
+    /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK) more bytes can be read.
     ///
     /// `None` if it is not plain; `duplicates` is then to be cleared.
     #[inline]
@@ -58,10 +63,10 @@ impl Reader {
         nodes: &mut Nodes,
         duplicates: &mut Duplicates,
     ) -> Option<()> {
-        let mut text = Text::new(bytes, message)?;
+        let text = Text::new(bytes, message)?;
         let root = nodes.len();
         // `[1,1]` has a node for every two bytes, and an end, and every open bracket one more.
-        nodes.reserve((text.end - text.at + max_depth) / 2 + 2);
+        nodes.reserve((text.len() + max_depth) / 2 + 2);
         let spare = nodes.capacity() - root;
         // SAFETY: this is the part of the buffer behind its contents.
         let slots = unsafe {
@@ -69,27 +74,45 @@ impl Reader {
             std::slice::from_raw_parts_mut(start, spare)
         };
         #[allow(clippy::cast_possible_truncation)] // the caller has seen to it
-        let mut slots = Slots { slots, root: root as u32, written: 0 };
-        self.values(&mut text, max_depth, &mut slots, duplicates)?;
-        let written = slots.written;
+        let slots = Slots { slots, root: root as u32, written: 0 };
+        let written = match self.avx2 {
+            // SAFETY: there is an `Avx2` only where its instructions are.
+            Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, slots, duplicates) },
+            None => self.values(Baseline, text, max_depth, slots, duplicates),
+        }?;
         // SAFETY: that many slots, from the first one on, have been written.
         unsafe { nodes.set_len(root + written) };
         Some(())
     }
 
+    /// [`Reader::values`], compiled for [`Avx2`].
+    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+    fn values_avx2(
+        &mut self,
+        scan: Avx2,
+        text: Text<'_>,
+        max_depth: usize,
+        nodes: Slots<'_>,
+        duplicates: &mut Duplicates,
+    ) -> Option<usize> {
+        self.values(scan, text, max_depth, nodes, duplicates)
+    }
+
+    /// Writes the nodes of a message; how many they are.
     #[inline(always)]
     fn values(
         &mut self,
-        text: &mut Text<'_>,
+        scan: impl Scan,
+        mut text: Text<'_>,
         max_depth: usize,
-        nodes: &mut Slots<'_>,
+        mut nodes: Slots<'_>,
         duplicates: &mut Duplicates,
-    ) -> Option<()> {
+    ) -> Option<usize> {
         let mut now = Container::default();
         self.open.clear();
         'values: loop {
             if now.is_object {
-                let key = text.key()?;
+                let key = text.key(scan)?;
                 if now.keys.insert(key.word()) {
                     duplicates.suspect(now.head, nodes.next_index());
                 }
@@ -98,7 +121,7 @@ impl Reader {
             let byte = text.next()?;
             match byte {
                 b'"' => {
-                    let (start, len) = text.string()?;
+                    let (start, len) = text.string(scan)?;
                     nodes.push(Node::string(start as u64, len))?;
                 }
                 b'{' | b'[' => {
@@ -109,9 +132,9 @@ impl Reader {
                     let head = nodes.next_index();
                     let inner = Container { head, len: 0, is_object, keys: Filter::default() };
                     nodes.push(inner.node(head + 1))?;
-                    text.at += 1;
+                    text.skip();
                     if text.next()? == end_of(is_object) {
-                        text.at += 1;
+                        text.skip();
                     } else {
                         self.open.push(std::mem::replace(&mut now, inner));
                         continue 'values;
@@ -126,7 +149,7 @@ impl Reader {
             while let Some(outer) = self.open.last() {
                 now.len += 1;
                 let byte = text.next()?;
-                text.at += 1;
+                text.skip();
                 if byte == b',' {
                     continue 'values;
                 }
@@ -137,7 +160,7 @@ impl Reader {
                 now = *outer;
                 self.open.pop();
             }
-            return text.is_at_end().then_some(());
+            return text.is_at_end().then_some(nodes.written);
         }
     }
 }
@@ -175,156 +198,5 @@ impl Slots<'_> {
     fn replace(&mut self, index: u32, node: Node) -> Option<()> {
         self.slots.get_mut((index - self.root) as usize)?.write(node);
         Some(())
-    }
-}
-
-/// A message that is being read.
-///
-/// Invariant: `end + BLOCK <= bytes.len()`.
-struct Text<'b> {
-    bytes: &'b [u8],
-    /// The next byte.
-    at: usize,
-    /// Behind the message.
-    end: usize,
-}
-
-impl<'b> Text<'b> {
-    fn new(bytes: &'b [u8], message: Range<usize>) -> Option<Self> {
-        let is_padded = message.end.checked_add(BLOCK).is_some_and(|end| end <= bytes.len());
-        is_padded.then_some(Self { bytes, at: message.start, end: message.end })
-    }
-
-    #[inline(always)]
-    fn peek(&self) -> Option<u8> {
-        if self.at >= self.end {
-            return None;
-        }
-        // SAFETY: it is before the end of the message, which is before that of the bytes.
-        Some(unsafe { *self.bytes.get_unchecked(self.at) })
-    }
-
-    /// The next byte that is no blank; it is not taken.
-    #[inline(always)]
-    fn next(&mut self) -> Option<u8> {
-        let byte = self.peek()?;
-        if byte > b' ' { Some(byte) } else { self.behind_blanks() }
-    }
-
-    #[inline(never)]
-    fn behind_blanks(&mut self) -> Option<u8> {
-        loop {
-            match self.peek()? {
-                b' ' | b'\n' | b'\r' | b'\t' => self.at += 1,
-                byte => return Some(byte),
-            }
-        }
-    }
-
-    /// Whether nothing but blanks is left.
-    fn is_at_end(&mut self) -> bool {
-        self.next().is_none() && self.at == self.end
-    }
-
-    /// Takes a key and the colon behind it.
-    #[inline(always)]
-    fn key(&mut self) -> Option<Node> {
-        if self.next()? != b'"' {
-            return None;
-        }
-        let (start, len) = self.string()?;
-        if self.next()? != b':' {
-            return None;
-        }
-        self.at += 1;
-        // SAFETY: the string is within the message.
-        let key = unsafe { self.bytes.get_unchecked(start..start + len as usize) };
-        Some(Node::key(start as u64, len, fingerprint(key)))
-    }
-
-    /// Takes a string, whose quote is the next byte; where its text is, and how long.
-    #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // messages are below 4 GiB
-    fn string(&mut self) -> Option<(usize, u32)> {
-        let start = self.at + 1;
-        let mut at = start;
-        while at < self.end {
-            // SAFETY: a block can be read wherever the message has a byte.
-            let block = unsafe { &*self.bytes.as_ptr().add(at).cast::<[u8; BLOCK]>() };
-            let dirty = escape::dirty(block);
-            if dirty != 0 {
-                at += dirty.trailing_zeros() as usize;
-                self.at = at;
-                let is_whole = self.peek()? == b'"';
-                self.at += 1;
-                return is_whole.then_some((start, (at - start) as u32));
-            }
-            at += BLOCK;
-        }
-        None
-    }
-
-    /// Takes a word.
-    #[inline(always)]
-    fn word(&mut self, word: &[u8], node: Node) -> Option<Node> {
-        let end = self.at + word.len();
-        if end > self.end || self.bytes.get(self.at..end)? != word {
-            return None;
-        }
-        self.at = end;
-        Some(node)
-    }
-
-    /// Takes digits: their value, if there are few enough, and how many.
-    #[inline(always)]
-    fn digits(&mut self) -> (u64, usize) {
-        let (start, mut value) = (self.at, 0_u64);
-        while let Some(digit @ b'0'..=b'9') = self.peek() {
-            value = value.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
-            self.at += 1;
-        }
-        (value, self.at - start)
-    }
-
-    /// Takes a number.
-    #[inline(always)]
-    fn number(&mut self) -> Option<Node> {
-        let start = self.at;
-        let is_negative = self.peek() == Some(b'-');
-        self.at += usize::from(is_negative);
-        let first = self.peek();
-        let (value, count) = self.digits();
-        if count == 0 || (first == Some(b'0') && count > 1) {
-            return None;
-        }
-        if matches!(self.peek(), Some(b'.' | b'e' | b'E')) {
-            return self.float(start);
-        }
-        if count > SAFE_DIGITS {
-            return None;
-        }
-        match (is_negative, value) {
-            (false, _) => Some(Node::u64(value)),
-            // An integer has no sign that zero could keep.
-            (true, 0) => Some(Node::f64(-0.0)),
-            (true, _) => 0_i64.checked_sub_unsigned(value).map(Node::i64),
-        }
-    }
-
-    /// Takes what is left of a float that began at `start`.
-    #[inline(never)]
-    fn float(&mut self, start: usize) -> Option<Node> {
-        let is_complete = |count: usize| (count > 0).then_some(());
-        if self.peek() == Some(b'.') {
-            self.at += 1;
-            is_complete(self.digits().1)?;
-        }
-        if matches!(self.peek(), Some(b'e' | b'E')) {
-            self.at += 1;
-            self.at += usize::from(matches!(self.peek(), Some(b'+' | b'-')));
-            is_complete(self.digits().1)?;
-        }
-        let text = std::str::from_utf8(self.bytes.get(start..self.at)?).ok()?;
-        text.parse().ok().filter(|float: &f64| float.is_finite()).map(Node::f64)
     }
 }

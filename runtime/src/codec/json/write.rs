@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::escape;
+use super::scan::{Baseline, Scan};
 use crate::codec::output::{BLOCK, Output};
 
 /// Room for what surrounds a string (two quotes, one byte behind it) and for a last block that is
@@ -74,8 +75,14 @@ impl Output<'_> {
     /// Appends the first `len` bytes of `haystack` as a string, and the byte `behind` it; false,
     /// and nothing appended, if the haystack is shorter. What it holds beyond is read, so that a
     /// short string is a block like any other.
-    #[inline]
-    pub(super) fn string(&mut self, haystack: &[u8], len: usize, behind: u8) -> bool {
+    #[inline(always)]
+    pub(super) fn string(
+        &mut self,
+        scan: impl Scan,
+        haystack: &[u8],
+        len: usize,
+        behind: u8,
+    ) -> bool {
         if len > haystack.len() {
             return false;
         }
@@ -88,7 +95,7 @@ impl Output<'_> {
                 self.escaped(&rest[..left]);
                 break;
             };
-            let dirty = escape::dirty(block);
+            let dirty = scan.dirty(block);
             if left <= BLOCK && u64::from(dirty) & ((1 << left) - 1) == 0 {
                 // SAFETY: the slack is a block more than what is left.
                 unsafe { self.put_part(block, left) };
@@ -120,7 +127,7 @@ impl Output<'_> {
                 padded = escape::padded(text);
                 &padded
             };
-            let dirty = escape::dirty(block).trailing_zeros() as usize;
+            let dirty = Baseline.dirty(block).trailing_zeros() as usize;
             let clean = dirty.min(text.len()).min(BLOCK);
             // SAFETY: room was just made.
             unsafe { self.put_part(block, clean) };
