@@ -49,7 +49,7 @@ pub fn spawn<T: Send + 'static>(
 pub fn processors() -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
     // What the executor goes by.
-    let threads = std::env::var("ASYNC_GLOBAL_EXECUTOR_THREADS").ok();
+    let threads = std::env::var("ASYNC_STD_THREAD_COUNT").ok();
     threads.and_then(|threads| threads.parse().ok()).map_or(available, |set| available.min(set))
 }
 

@@ -266,13 +266,15 @@ impl ConnectorTask {
     ) -> Option<executor::Task<(SinkSide, End)>> {
         let (mut side, sink) = (self.sink.take()?, sink?);
         let connection = connection.clone();
-        Some(executor::spawn(format!("{}:sink", self.name), async move {
+        let seat = side.queue.seat();
+        let running = async move {
             let end = side.run(sink, &connection).await;
             if !matches!(end, End::Finished) {
                 connection.break_off();
             }
             (side, end)
-        }))
+        };
+        Some(executor::spawn(format!("{}:sink", self.name), seat.run(running)))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

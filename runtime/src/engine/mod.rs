@@ -34,6 +34,7 @@ mod pipeline;
 mod queue;
 mod router;
 mod routes;
+mod seat;
 mod simulation;
 mod sink;
 mod source;

@@ -96,6 +96,7 @@ mod tests {
     const NOTHING: Spent = Spent {
         waiting: Duration::ZERO,
         handing: Duration::ZERO,
+        running: Duration::ZERO,
         turn: Duration::ZERO,
         woke: false,
     };

@@ -17,7 +17,7 @@ use std::{
 
 use tremor_pdk::{Batch, abi::batch::Rejected};
 
-use super::{connection::Connection, delivery::InFlight, spin::Spin};
+use super::{connection::Connection, delivery::InFlight, seat::Seat, spin::Spin};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,12 @@ impl Default for Bounds {
         Self { events: 256, bytes: 4 << 20 }
     }
 }
+
+/// A receiver that takes longer than this for a batch is woken instead, so that it works beside
+/// its sender,
+const LONG_RUN: Duration = Duration::from_micros(50);
+/// for so many batches.
+const WAKES: u32 = 1_000;
 
 /// What goes through a queue.
 pub(crate) struct Queued {
@@ -119,6 +125,8 @@ struct Shared {
     /// What the state says, for those who wait on the processor. Written under the lock.
     has_news: AtomicBool,
     is_full: AtomicBool,
+    /// Where the receiver runs, if others may run it.
+    seat: Arc<Seat>,
 }
 
 impl Shared {
@@ -138,6 +146,10 @@ pub(crate) struct Sender {
     shared: Arc<Shared>,
     spin: Spin,
     spent: Spent,
+    /// Whether to run a receiver that waits, rather than to wake it.
+    pub(crate) runs_receiver: bool,
+    /// Batches for which a receiver that took long is woken again.
+    wakes: u32,
 }
 
 /// What a sender spent its time on.
@@ -147,6 +159,8 @@ pub(crate) struct Spent {
     pub(crate) waiting: Duration,
     /// Handing over, and waking the receiver.
     pub(crate) handing: Duration,
+    /// Running the receiver.
+    pub(crate) running: Duration,
     /// Waiting for a turn that another task had.
     pub(crate) turn: Duration,
     /// Whether a receiver was parked, and had to be woken.
@@ -157,6 +171,7 @@ impl AddAssign for Spent {
     fn add_assign(&mut self, other: Self) {
         self.waiting += other.waiting;
         self.handing += other.handing;
+        self.running += other.running;
         self.turn += other.turn;
         self.woke |= other.woke;
     }
@@ -184,12 +199,18 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         waiting: Vec::new(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
-    let shared = Arc::new(Shared { bounds, state: Mutex::new(state), has_news, is_full });
-    let sender = Sender { shared: shared.clone(), spin: Spin::default(), spent: Spent::default() };
+    let (state, seat) = (Mutex::new(state), Arc::default());
+    let shared = Arc::new(Shared { bounds, state, has_news, is_full, seat });
+    let sender = Sender::new(shared.clone());
     (sender, Receiver { shared, spin: Spin::default(), spins: true })
 }
 
 impl Sender {
+    fn new(shared: Arc<Shared>) -> Self {
+        let (spin, spent) = (Spin::default(), Spent::default());
+        Self { shared, spin, spent, runs_receiver: false, wakes: 0 }
+    }
+
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
     /// Once the sender's own `connection` is broken, it does not wait for a receiver that takes
     /// nothing now: that may be the other side of the same connection, and wait for this one.
@@ -215,7 +236,7 @@ impl Sender {
         .await;
         let end = Instant::now();
         self.spin.passed(end);
-        let spent = end.saturating_duration_since(start);
+        let spent = end.saturating_duration_since(start).saturating_sub(self.spent.running);
         if is_full {
             self.spent.waiting += spent;
         } else {
@@ -243,25 +264,47 @@ impl Sender {
             state.waiting.push(context.waker().clone());
             return Poll::Pending;
         }
+        let mut is_encoded = false;
         if let Some(batch) = batch.take() {
+            is_encoded = matches!(batch.form, Form::Encoded { .. });
             state.push(batch);
         }
         self.shared.show(&state);
         let receiver = state.receiver.take();
         drop(state);
-        if let Some(waker) = receiver {
+        if let Some(waker) = receiver
+            && !(is_encoded && self.run_receiver())
+        {
             self.spent.woke = true;
             waker.wake();
         }
         Poll::Ready(())
+    }
+
+    /// Runs the receiver, which waits; `false` where it is to be woken.
+    fn run_receiver(&mut self) -> bool {
+        if !self.runs_receiver {
+            return false;
+        }
+        if self.wakes > 0 {
+            self.wakes -= 1;
+            return false;
+        }
+        let start = Instant::now();
+        let ran = self.shared.seat.run_here();
+        let took = start.elapsed();
+        if took > LONG_RUN {
+            self.wakes = WAKES;
+        }
+        self.spent.running += took;
+        ran
     }
 }
 
 impl Clone for Sender {
     fn clone(&self) -> Self {
         self.shared.lock().senders += 1;
-        let shared = self.shared.clone();
-        Self { shared, spin: Spin::default(), spent: Spent::default() }
+        Self::new(self.shared.clone())
     }
 }
 
@@ -321,6 +364,11 @@ impl Receiver {
 }
 
 impl Receiver {
+    /// Where to run whoever has this end, so that senders may run it.
+    pub(crate) fn seat(&self) -> Arc<Seat> {
+        self.shared.seat.clone()
+    }
+
     /// Says whether batches are taken out from now on.
     pub(crate) fn attend(&self, attended: bool) {
         let mut state = self.shared.lock();

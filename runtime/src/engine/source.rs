@@ -21,8 +21,9 @@ use super::{
 };
 use crate::executor;
 
-/// Pulls after which other tasks get their turn, even if the source always has something.
-const PULLS_IN_A_ROW: u32 = 32;
+/// How long a source that always has something goes on before other tasks get their turn. Each time
+/// costs a wake-up of a thread, if there is one that sleeps.
+const TURN: Duration = Duration::from_millis(1);
 
 /// What of a source outlives a connection.
 pub(crate) struct SourceSide {
@@ -54,8 +55,8 @@ struct Session<'s> {
     /// Of those that have ended; a later connection needs them again.
     idle_helpers: Vec<Worker>,
     around: Around<'s>,
-    /// Pulls since other tasks had their turn.
-    in_a_row: u32,
+    /// When other tasks last had their turn.
+    yielded_at: Instant,
     /// When the source was last polled.
     pulled_at: Instant,
 }
@@ -92,7 +93,7 @@ impl SourceSide {
             helpers,
             idle_helpers: Vec::new(),
             around: Around { lane: lane.clone(), way, control: &self.control, connection, ledger },
-            in_a_row: 0,
+            yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
         let result = session.run().await;
@@ -111,6 +112,8 @@ impl Session<'_> {
                 self.worker.router.tell_time().await;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
+            // With events without end, sinks are better run beside it.
+            self.worker.router.runs_sinks = !self.around.lane.intake().is_steady();
             if let Some((pulled, ticket)) = pulled
                 && self.worker.take_through(pulled, ticket, self.pulled_at).await
             {
@@ -149,10 +152,9 @@ impl Session<'_> {
         if self.around.lane.intake().is_steady() {
             self.around.lane.offer();
         }
-        self.in_a_row += 1;
         // Where there are more tasks than processors, one of them may wait for this.
-        if self.in_a_row >= PULLS_IN_A_ROW || !spin::is_roomy() {
-            self.in_a_row = 0;
+        if self.pulled_at.saturating_duration_since(self.yielded_at) >= TURN || !spin::is_roomy() {
+            self.yielded_at = self.pulled_at;
             executor::yield_now().await;
         }
     }
