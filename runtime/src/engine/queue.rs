@@ -146,8 +146,6 @@ pub(crate) struct Sender {
     shared: Arc<Shared>,
     spin: Spin,
     spent: Spent,
-    /// Whether to run a receiver that waits, rather than to wake it.
-    pub(crate) runs_receiver: bool,
     /// Batches for which a receiver that took long is woken again.
     wakes: u32,
 }
@@ -208,7 +206,7 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
 impl Sender {
     fn new(shared: Arc<Shared>) -> Self {
         let (spin, spent) = (Spin::default(), Spent::default());
-        Self { shared, spin, spent, runs_receiver: false, wakes: 0 }
+        Self { shared, spin, spent, wakes: 0 }
     }
 
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
@@ -283,9 +281,6 @@ impl Sender {
 
     /// Runs the receiver, which waits; `false` where it is to be woken.
     fn run_receiver(&mut self) -> bool {
-        if !self.runs_receiver {
-            return false;
-        }
         if self.wakes > 0 {
             self.wakes -= 1;
             return false;

@@ -47,9 +47,7 @@ pub(crate) struct Router {
     encoding: Option<Encoding>,
     /// A source's, which ends with it.
     pub(crate) connection: Option<Arc<Connection>>,
-    /// Whether this task has time to run sinks that wait for what it sends, rather than to wake
-    /// them.
-    pub(crate) runs_sinks: bool,
+
     /// What goes into queues next, and then as it goes into them. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
     ready: VecDeque<(usize, Queued)>,
@@ -122,8 +120,7 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
-        let (connection, runs_sinks) = (None, false);
-        Self { name, pool, stats, way, encoding, connection, runs_sinks, outgoing, ready, spent }
+        Self { name, pool, stats, way, encoding, connection: None, outgoing, ready, spent }
     }
 
     /// Routes what has become of a pull: see [`Routes::take_in`].
@@ -190,7 +187,6 @@ impl Router {
         self.spent.turn += start.elapsed();
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(queue) = queues.get_mut(queue) else { continue };
-            queue.runs_receiver = self.runs_sinks;
             // A task that has failed takes nothing more: the events fail with it.
             if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
                 self.stats.failed(refused.events());

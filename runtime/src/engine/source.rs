@@ -112,8 +112,6 @@ impl Session<'_> {
                 self.worker.router.tell_time().await;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
-            // With events without end, sinks are better run beside it.
-            self.worker.router.runs_sinks = !self.around.lane.intake().is_steady();
             if let Some((pulled, ticket)) = pulled
                 && self.worker.take_through(pulled, ticket, self.pulled_at).await
             {
