@@ -13,7 +13,7 @@ use tremor_pdk::Limit;
 use super::queue::Spent;
 
 /// How long a batch should keep the task of its source, in ns, at least and at most.
-const AIM_NS: std::ops::RangeInclusive<u64> = 20_000..=250_000;
+const AIM_NS: std::ops::RangeInclusive<u64> = 15_000..=250_000;
 /// How many times longer than its handing over.
 const HANDING: u64 = 8;
 /// A sink that makes the source wait longer than this for room has costs a batch, not an event.
@@ -112,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_is_asked_for_what_takes_about_20_microseconds() {
-        for (ns_per_event, expected) in [(100, 200), (500, 40), (1_000, 20), (1, 1_024)] {
+    fn a_pull_is_asked_for_what_takes_about_15_microseconds() {
+        for (ns_per_event, expected) in [(100, 150), (500, 30), (750, 20), (1, 1_024)] {
             assert_eq!(after(1, ns_per_event, NOTHING), expected, "{ns_per_event} ns");
             assert_eq!(after(100, ns_per_event, NOTHING), expected, "{ns_per_event} ns");
         }
@@ -143,9 +143,9 @@ mod tests {
     fn one_slow_batch_does_not_change_much() {
         let mut pace = Pace::default();
         pace.learn(100, Duration::from_micros(50), NOTHING);
-        assert_eq!(pace.limit().events, 40);
-        pace.learn(40, Duration::from_micros(40), NOTHING);
-        assert_eq!(pace.limit().events, 35);
+        assert_eq!(pace.limit().events, 30);
+        pace.learn(30, Duration::from_micros(30), NOTHING);
+        assert_eq!(pace.limit().events, 26);
     }
 
     #[test]

@@ -7,7 +7,6 @@ use super::{
     delivery::InFlight,
     queue::Receiver,
     router::Router,
-    spin::Working,
 };
 use crate::executor;
 
@@ -31,7 +30,6 @@ pub(crate) struct PipelineTask {
 impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
-        let _working = Working::enter();
         loop {
             match self.next().await {
                 Step::Received(item) => self.router.emit(item).await,

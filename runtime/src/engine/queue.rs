@@ -17,7 +17,12 @@ use std::{
 
 use tremor_pdk::{Batch, abi::batch::Rejected};
 
-use super::{connection::Connection, delivery::InFlight, seat::Seat, spin::Spin};
+use super::{
+    connection::Connection,
+    delivery::InFlight,
+    seat::Seat,
+    spin::{Spin, Working},
+};
 
 /// How much a queue holds at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,9 +184,10 @@ impl AddAssign for Spent {
 pub(crate) struct Receiver {
     shared: Arc<Shared>,
     spin: Spin,
-    /// Whether to wait on the processor. Who sends what is encoded already leaves so little to do
-    /// that its own processor is the best place for that, and it makes room there.
-    spins: bool,
+    /// Whether there is so much to do with a batch that it takes a processor, and is worth waiting
+    /// for on one. Who sends what is encoded already leaves so little that its own processor is the
+    /// best place for it.
+    working: Option<Working>,
 }
 
 /// A queue.
@@ -200,7 +206,7 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
     let (state, seat) = (Mutex::new(state), Arc::default());
     let shared = Arc::new(Shared { bounds, state, has_news, is_full, seat });
     let sender = Sender::new(shared.clone());
-    (sender, Receiver { shared, spin: Spin::default(), spins: true })
+    (sender, Receiver { shared, spin: Spin::default(), working: None })
 }
 
 impl Sender {
@@ -320,12 +326,15 @@ impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
-        if self.spins && !has_news() {
+        if self.working.is_some() && !has_news() {
             self.spin.wait(has_news);
         }
         let received = self.take(context);
         if let Poll::Ready(Some(queued)) = &received {
-            self.spins = matches!(queued.form, Form::Values);
+            match queued.form {
+                Form::Values => _ = self.working.get_or_insert_with(Working::enter),
+                Form::Encoded { .. } => self.working = None,
+            }
         }
         if received.is_ready() {
             self.spin.passed(Instant::now());

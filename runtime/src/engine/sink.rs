@@ -20,7 +20,6 @@ use super::{
     delivery::InFlight,
     queue::{Form, Queued, Receiver},
     router::Router,
-    spin::Working,
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
@@ -62,7 +61,6 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let _working = Working::enter();
         self.queue.attend(true);
         let end = self.serve(sink, connection).await;
         self.queue.attend(false);
