@@ -30,6 +30,11 @@ impl Schema {
         Ok(Self { text, validator })
     }
 
+    /// Whether a configuration fits.
+    pub(super) fn admits(&self, config: &Value) -> bool {
+        self.validator.is_valid(config)
+    }
+
     /// Reports what does not fit; `true` if all does. `owner` is what is configured, in the words
     /// of a message: "connector type `file`".
     pub(super) fn check(&self, config: &Config, owner: &str, report: &mut Report) -> bool {
