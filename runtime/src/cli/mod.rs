@@ -188,8 +188,8 @@ impl PluginArguments {
         let own = flow.spec.plugins.iter();
         let own = own.map(|path| SearchPath::new(&path.value, &*origin));
         let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
-        let (components, problems) =
-            Components::find(&paths, Describer::new(self.policy()), self.policy());
+        let describer = Describer::new(self.policy()).comparing();
+        let (components, problems) = Components::find(&paths, describer, self.policy());
         // What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
         problems.iter().for_each(|problem| tracing::warn!("{problem}"));
         Ok(Prepared { flow, components })

@@ -287,6 +287,10 @@ impl Resolver for Components {
         // A configuration that is wrong is reported where it is checked.
         ports.unwrap_or_default()
     }
+
+    fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
+        self.describer.all_fit(configurations)
+    }
 }
 
 /// Knows all components, and takes any name for a connector's.
@@ -310,5 +314,9 @@ impl Resolver for WithoutConnectors<'_> {
 
     fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
         self.0.ports(operator, config)
+    }
+
+    fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
+        self.0.all_fit(configurations)
     }
 }

@@ -41,6 +41,11 @@ use std::{
     sync::Arc,
 };
 
+pub(crate) use self::{
+    check::fits,
+    name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::parse_duration,
+};
 pub use self::{
     check::{Kind, Lookup, Resolver, check},
     diagnostic::{Diagnostic, Error, Severity},
@@ -51,10 +56,6 @@ pub use self::{
     spec::{Component, Config, Connector, Pipeline, Pull, Queue, Reconnect, Spec},
 };
 use self::{diagnostic::Report, source::Source};
-pub(crate) use self::{
-    name::{FORM as NAME_FORM, is_valid as is_valid_name},
-    spec::parse_duration,
-};
 
 /// A flow file that was read and found sound as far as that can be told without plugins.
 #[derive(Debug, Clone)]

@@ -66,6 +66,26 @@ fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
 }
 
 #[test]
+fn a_child_says_that_configurations_fit_and_what_keeps_it_from_that_is_a_no() {
+    let schema = json!({ "properties": { "count": { "type": "integer", "minimum": 1 } } });
+    let (good, bad, no_schema) = (json!({ "count": 1 }), json!({ "count": 0 }), json!(7));
+    let asked = describer().comparing();
+    let folder = tempfile::tempdir().unwrap();
+    let silent = asked.clone().program(script(folder.path(), "cat > /dev/null"));
+    let missing = asked.clone().program("/nonexistent/tremor");
+    for (describer, configurations, expected) in [
+        (&asked, vec![(&schema, &good), (&schema, &good)], true),
+        (&asked, vec![(&schema, &good), (&schema, &bad)], false),
+        (&asked, vec![(&no_schema, &good)], false),
+        (&silent, vec![(&schema, &good)], false),
+        (&missing, vec![(&schema, &good)], false),
+        (&describer(), vec![(&schema, &good)], false),
+    ] {
+        assert_eq!(describer.all_fit(&configurations), expected, "{configurations:?}");
+    }
+}
+
+#[test]
 fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
     let ask = |fault: &str, timeout| {
         let describer = describer().timeout(timeout);

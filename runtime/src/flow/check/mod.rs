@@ -5,7 +5,7 @@ mod words;
 
 use std::{
     collections::{HashMap, HashSet},
-    fmt,
+    fmt, iter,
     path::PathBuf,
     sync::Arc,
 };
@@ -86,6 +86,19 @@ pub trait Resolver {
         let _ = (operator, config);
         Vec::new()
     }
+
+    /// Whether all of these fit, pairs of a schema and a configuration, if that can be told without
+    /// the validator in this process: its code and tables would stay in memory for as long as the
+    /// flow runs. `false` where one does not fit or nobody can tell: then the validator says more.
+    fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
+        let _ = configurations;
+        false
+    }
+}
+
+/// Whether a configuration fits a schema; not where that is no schema.
+pub(crate) fn fits(schema: &Value, config: &Value) -> bool {
+    Schema::new(schema.clone()).is_ok_and(|schema| schema.admits(config))
 }
 
 /// Checks all of a flow that depends on artefacts: that every type is known, that every
@@ -97,19 +110,10 @@ pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
     let mut checker = Checker {
         resolver,
         report: Report::new(Arc::clone(&flow.source)),
-        schemas: HashMap::new(),
+        found: found(flow, resolver),
     };
-    for connector in &flow.spec.connectors {
-        checker.component(Kind::Connector, &connector.component);
-        if let Some(codec) = &connector.codec {
-            checker.component(Kind::Codec, codec);
-        }
-        for preprocessor in &connector.preprocessors {
-            checker.component(Kind::Preprocessor, preprocessor);
-        }
-        for postprocessor in &connector.postprocessors {
-            checker.component(Kind::Postprocessor, postprocessor);
-        }
+    for (kind, component) in components(flow).filter(|(kind, _)| *kind != Kind::Operator) {
+        checker.component(kind, component);
     }
     for (index, pipeline) in flow.spec.pipelines.iter().enumerate() {
         let mut sound = true;
@@ -124,16 +128,59 @@ pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
     checker.report.finish().map(drop)
 }
 
+/// Looks everything up that a flow names, and compiles the schemas that are needed to say what is
+/// wrong.
+fn found<'f>(flow: &'f Flow, resolver: &dyn Resolver) -> HashMap<(Kind, &'f str), Found> {
+    let mut lookups = HashMap::new();
+    for (kind, component) in components(flow) {
+        let name = component.name.value.as_str();
+        lookups.entry((kind, name)).or_insert_with(|| resolver.find(kind, name));
+    }
+    let configurations: Vec<_> = components(flow)
+        .filter_map(|(kind, component)| {
+            match lookups.get(&(kind, component.name.value.as_str()))? {
+                Lookup::Known { schema } => Some((schema.as_ref()?, component.config.value())),
+                Lookup::Unknown | Lookup::Unusable(_) => None,
+            }
+        })
+        .collect();
+    let all_fit = configurations.is_empty() || resolver.all_fit(&configurations);
+    let found = |lookup| match lookup {
+        Lookup::Unknown => Found::No,
+        Lookup::Unusable(why) => Found::Unusable(why),
+        Lookup::Known { schema: Some(schema) } if !all_fit => match Schema::new(schema) {
+            Ok(schema) => Found::Yes(Some(schema)),
+            Err(why) => Found::Unusable(format!("its configuration schema is wrong: {why}")),
+        },
+        Lookup::Known { .. } => Found::Yes(None),
+    };
+    lookups.into_iter().map(|(named, lookup)| (named, found(lookup))).collect()
+}
+
+/// All components that a flow names.
+fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
+    let of_connectors = flow.spec.connectors.iter().flat_map(|connector| {
+        let own = iter::once((Kind::Connector, &connector.component));
+        let codec = connector.codec.iter().map(|codec| (Kind::Codec, codec));
+        let pre = connector.preprocessors.iter().map(|one| (Kind::Preprocessor, one));
+        let post = connector.postprocessors.iter().map(|one| (Kind::Postprocessor, one));
+        own.chain(codec).chain(pre).chain(post)
+    });
+    let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
+    of_connectors.chain(operators.map(|operator| (Kind::Operator, operator)))
+}
+
 struct Checker<'r> {
     resolver: &'r dyn Resolver,
     report: Report,
-    schemas: HashMap<(Kind, String), Found>,
+    found: HashMap<(Kind, &'r str), Found>,
 }
 
 /// What came of looking an artefact up, kept so that no plugin is asked twice.
 enum Found {
     No,
     Unusable(String),
+    /// With what its configurations are still to be compared with.
     Yes(Option<Schema>),
 }
 
@@ -141,43 +188,26 @@ impl Checker<'_> {
     /// Checks a component; `true` if nothing is wrong with it.
     fn component(&mut self, kind: Kind, component: &Component) -> bool {
         let (name, at) = (&component.name.value, component.name.at);
-        let resolver = self.resolver;
-        let found = self
-            .schemas
-            .entry((kind, name.clone()))
-            .or_insert_with(|| Self::look_up(resolver, kind, name));
-        match found {
-            Found::No => {
+        match self.found.get(&(kind, name.as_str())) {
+            None | Some(Found::No) => {
                 let mut diagnostic =
                     self.report.error(at, format!("unknown {kind} type {}", quote(name)));
-                for help in unknown(resolver, kind, name) {
+                for help in unknown(self.resolver, kind, name) {
                     diagnostic = diagnostic.help(help);
                 }
                 self.report.push(diagnostic);
                 false
             }
-            Found::Unusable(why) => {
+            Some(Found::Unusable(why)) => {
                 let message = format!("{kind} type {} cannot be used: {why}", quote(name));
                 self.report.push(self.report.error(at, message));
                 false
             }
-            Found::Yes(None) => true,
-            Found::Yes(Some(schema)) => {
+            Some(Found::Yes(None)) => true,
+            Some(Found::Yes(Some(schema))) => {
                 let owner = format!("{kind} type {}", quote(name));
                 schema.check(&component.config, &owner, &mut self.report)
             }
-        }
-    }
-
-    fn look_up(resolver: &dyn Resolver, kind: Kind, name: &str) -> Found {
-        match resolver.find(kind, name) {
-            Lookup::Unknown => Found::No,
-            Lookup::Unusable(why) => Found::Unusable(why),
-            Lookup::Known { schema: None } => Found::Yes(None),
-            Lookup::Known { schema: Some(schema) } => match Schema::new(schema) {
-                Ok(schema) => Found::Yes(Some(schema)),
-                Err(why) => Found::Unusable(format!("its configuration schema is wrong: {why}")),
-            },
         }
     }
 

@@ -1,4 +1,4 @@
-//! The child's side: loads one library, answers one question.
+//! The child's side: answers one question, for most of them from a library that it loads.
 
 use std::{
     ffi::OsString,
@@ -7,10 +7,14 @@ use std::{
     process::ExitCode,
 };
 
+use serde_json::Value;
 use tremor_pdk::abi::module::{ArtefactKind, ArtefactRef};
 
-use super::{Answer, MARK, Schemas, id};
-use crate::plugin::{Plugin, Policy, connector::to_value, load};
+use super::{Answer, FIT, MARK, Schemas, id};
+use crate::{
+    flow,
+    plugin::{Plugin, Policy, connector::to_value, load},
+};
 
 /// What the parent asks.
 #[derive(Debug, Default)]
@@ -26,7 +30,9 @@ struct Question {
 ///
 /// Foreign code runs in here: it is for a process of its own.
 pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let answer = match question(arguments) {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let answer = match question(arguments.iter().cloned()) {
+        _ if arguments == [FIT] => all_fit().unwrap_or_else(Answer::Refused),
         Some(question) => respond(&question).unwrap_or_else(Answer::Refused),
         None => Answer::Refused("plugin-describe: this is a command for tremor itself".to_owned()),
     };
@@ -61,6 +67,13 @@ fn respond(question: &Question) -> Result<Answer, String> {
     }
 }
 
+/// Compares configurations with their schemas.
+fn all_fit() -> Result<Answer, String> {
+    let configurations: Vec<(Value, Value)> =
+        serde_json::from_reader(io::stdin().lock()).map_err(|error| error.to_string())?;
+    Ok(Answer::Fit(configurations.iter().all(|(schema, config)| flow::fits(schema, config))))
+}
+
 fn schemas(plugin: &Plugin) -> Answer {
     let schema = |artefact: &ArtefactRef| {
         // Text that is no JSON is no schema.
@@ -77,7 +90,7 @@ fn schemas(plugin: &Plugin) -> Answer {
 fn validate(plugin: &Plugin, kind: &str, name: &str) -> Result<Answer, String> {
     let mut input = Vec::new();
     io::stdin().read_to_end(&mut input).map_err(|error| error.to_string())?;
-    let config: serde_json::Value =
+    let config: Value =
         serde_json::from_slice(&input).map_err(|error| format!("the configuration: {error}"))?;
     let artefact = plugin.artefact(kind, name).map_err(|error| error.to_string())?;
     let value = to_value(&config).map_err(|error| error.to_string())?;

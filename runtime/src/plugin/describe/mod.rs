@@ -3,6 +3,9 @@
 //!
 //! The child is the `tremor` binary under a hidden command, `tremor plugin-describe`, which does
 //! nothing but [`describe_main`]. What it says of schemas is cached by the library's contents.
+//!
+//! Such a child also compares configurations with schemas, so that the validator, some MiB of code and
+//! tables, need not stay in the memory of a process that runs flows for months.
 
 mod cache;
 mod child;
@@ -31,6 +34,9 @@ pub const COMMAND: &str = "plugin-describe";
 /// How long a child may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// In place of a library's path: pairs of a schema and a configuration are on standard input.
+const FIT: &str = "--fit";
+
 /// In front of the line of standard output that answers: a plugin may print other lines.
 const MARK: &str = "tremor-plugin-describe: ";
 
@@ -53,6 +59,8 @@ enum Answer {
     Valid { ports: Vec<String> },
     /// The configuration is not good, in the plugin's words.
     Invalid(String),
+    /// Whether all configurations fit their schemas.
+    Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
     Refused(String),
 }
@@ -64,6 +72,7 @@ pub struct Describer {
     timeout: Duration,
     cache: Option<Cache>,
     policy: Policy,
+    compares: bool,
 }
 
 impl Describer {
@@ -71,7 +80,13 @@ impl Describer {
     /// hidden command; caches where the user's caches are; waits ten seconds for an answer.
     pub fn new(policy: Policy) -> Self {
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
-        Self { program, timeout: TIMEOUT, cache: Cache::of_user(), policy }
+        Self { program, timeout: TIMEOUT, cache: Cache::of_user(), policy, compares: false }
+    }
+
+    /// Also has a child compare configurations with schemas, those of what is built in as well.
+    #[must_use]
+    pub fn comparing(self) -> Self {
+        Self { compares: true, ..self }
     }
 
     /// Asks by way of the `tremor` binary at `program`.
@@ -148,6 +163,19 @@ impl Describer {
             Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),
             answer => Err(self.nonsense(library, &answer)),
         }
+    }
+
+    /// Whether a child says that all of these fit, pairs of a schema and a configuration. What keeps
+    /// it from saying so does not matter: they are compared in this process then.
+    pub fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
+        let ask = || {
+            let input = serde_json::to_vec(configurations).ok()?;
+            match run(&self.program, &[COMMAND.into(), FIT.into()], input, self.timeout).ok()? {
+                Finished::Exited { stdout, .. } => answer(&stdout),
+                Finished::TimedOut => None,
+            }
+        };
+        self.compares && matches!(ask(), Some(Answer::Fit(true)))
     }
 
     fn ask(
