@@ -45,6 +45,11 @@ impl Encoder {
         Self { options, open: Vec::new(), avx2: Avx2::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn without_avx2() -> Self {
+        Self { options: EncodeOptions::default(), open: Vec::new(), avx2: None }
+    }
+
     /// Appends the value of a document whose root node is `root`.
     ///
     /// The document is one that a decoder or a writer made, or that was validated: its text is

@@ -50,6 +50,11 @@ impl Reader {
         Self { open: Vec::new(), avx2: Avx2::new() }
     }
 
+    #[cfg(test)]
+    pub(super) fn without_avx2() -> Self {
+        Self { open: Vec::new(), avx2: None }
+    }
+
     /// Appends the nodes of the message at `message`, none of which may need an index beyond 32 bits:
     /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK) more bytes can be read.
     ///

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::codec::json::{EncodeOptions, Encoder};
 use tremor_abi::document::{Document, validate};
@@ -289,5 +291,78 @@ fn a_span_outside_of_the_batch_is_an_error() {
     ] {
         let error = decoder.decode(&mut Bytes::from_slice(b"1"), span, &mut Nodes::new());
         assert_eq!(error.expect_err("outside").message(), "the message lies outside its batch");
+    }
+}
+
+/// Texts that are JSON, or nearly.
+fn nearly_json() -> impl Strategy<Value = String> {
+    let scalar = prop_oneof![
+        "-?(0|[1-9][0-9]{0,20})",
+        "-?[0-9]{1,20}(\\.[0-9]{0,19})?([eE][+-]?[0-9]{0,3})?",
+        "\"[ -~]{0,70}\"",
+        "\"[a-cé€\u{0}\t\\\\]{0,40}\"",
+        Just("true".to_owned()),
+        Just("false".to_owned()),
+        Just("null".to_owned()),
+        "[\\[\\]{}:,\"0-9eE.+\\-a-z \n]{0,9}",
+    ];
+    scalar.prop_recursive(5, 60, 8, |inner| {
+        let blank = || "[ \n\t\r]{0,2}";
+        let colon = prop_oneof![19 => Just(":".to_owned()), 1 => "[:,;\"1]{0,2}"];
+        let pairs = prop::collection::vec(("[a-d]{0,2}", blank(), colon, inner.clone()), 0..8);
+        prop_oneof![
+            prop::collection::vec((blank(), inner), 0..8).prop_map(|elements| {
+                let text = |(blank, element)| format!("{blank}{element}{blank}");
+                format!("[{}]", elements.into_iter().map(text).collect::<Vec<_>>().join(","))
+            }),
+            pairs.prop_map(|pairs| {
+                let text = |(key, blank, colon, value)| {
+                    format!("{blank}\"{key}\"{blank}{colon}{blank}{value}")
+                };
+                format!("{{{}}}", pairs.into_iter().map(text).collect::<Vec<_>>().join(","))
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn what_is_read_in_one_pass_is_what_the_parser_makes_of_it(message in nearly_json()) {
+        let mut bytes = Bytes::from_slice(message.as_bytes());
+        bytes.extend_from_copy_slice(b"\"}],1");
+        bytes.resize(bytes.len() + INPUT_PADDING, 0);
+        let mut decoder = Decoder::new(DecodeOptions { max_depth: 5, ..DecodeOptions::default() });
+        let mut plain = Nodes::new();
+        let read = decoder.read_plain(&bytes, 0..message.len(), &mut plain);
+        let mut parsed = Nodes::new();
+        let taken = decoder.parse(&mut bytes, 0, message.len(), &mut parsed).is_ok();
+        if read.is_some() {
+            prop_assert!(taken);
+            prop_assert_eq!(&plain, &parsed);
+        } else {
+            prop_assert!(plain.is_empty());
+            let is_rare = || message.contains(['\\', '.']) || message.len() > 19;
+            prop_assert!(!taken || is_rare(), "it should be plain");
+        }
+    }
+
+    #[test]
+    fn processors_without_avx2_read_and_write_the_same(message in nearly_json()) {
+        let decoded = |without: bool| {
+            let mut bytes = Bytes::from_slice(message.as_bytes());
+            let span = Span { start: 0, len: u32::try_from(message.len()).expect("a short message") };
+            let (mut nodes, mut out) = (Nodes::new(), Bytes::new());
+            let (mut decoder, mut encoder) = (Decoder::new(DecodeOptions::default()), Encoder::default());
+            if without {
+                decoder.plain = plain::Reader::without_avx2();
+                encoder = Encoder::without_avx2();
+            }
+            let root = decoder.decode(&mut bytes, span, &mut nodes).ok()?;
+            encoder.document(&bytes, &nodes, root, &mut out).expect("what was JSON is JSON");
+            Some((nodes, out))
+        };
+        prop_assert_eq!(decoded(true), decoded(false));
     }
 }
