@@ -155,8 +155,8 @@ mod tests {
         let held = kept.clone();
         {
             let task = seat.clone().run(async move {
-                let _held = held;
                 std::future::pending::<()>().await;
+                drop(held);
             });
             let mut task = pin!(task);
             assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -71,15 +71,15 @@ impl Reader {
         let text = Text::new(bytes, message)?;
         let root = nodes.len();
         // `[1,1]` has a node for every two bytes, and an end, and every open bracket one more.
-        nodes.reserve((text.len() + max_depth) / 2 + 2);
+        nodes.reserve(text.len().midpoint(max_depth) + 2);
         let spare = nodes.capacity() - root;
         // SAFETY: this is the part of the buffer behind its contents.
-        let slots = unsafe {
+        let free = unsafe {
             let start = nodes.as_mut_ptr().add(root).cast::<MaybeUninit<Node>>();
             std::slice::from_raw_parts_mut(start, spare)
         };
         #[allow(clippy::cast_possible_truncation)] // the caller has seen to it
-        let slots = Slots { slots, root: root as u32, written: 0 };
+        let slots = Slots { free, root: root as u32, written: 0 };
         let written = match self.avx2 {
             // SAFETY: there is an `Avx2` only where its instructions are.
             Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, slots, duplicates) },
@@ -177,7 +177,7 @@ fn end_of(is_object: bool) -> u8 {
 
 /// Where nodes are written.
 struct Slots<'n> {
-    slots: &'n mut [MaybeUninit<Node>],
+    free: &'n mut [MaybeUninit<Node>],
     /// The index of the first of them.
     root: u32,
     /// Slots that have been written, from the first one on.
@@ -194,14 +194,14 @@ impl Slots<'_> {
 
     #[inline]
     fn push(&mut self, node: Node) -> Option<()> {
-        self.slots.get_mut(self.written)?.write(node);
+        self.free.get_mut(self.written)?.write(node);
         self.written += 1;
         Some(())
     }
 
     #[inline]
     fn replace(&mut self, index: u32, node: Node) -> Option<()> {
-        self.slots.get_mut((index - self.root) as usize)?.write(node);
+        self.free.get_mut((index - self.root) as usize)?.write(node);
         Some(())
     }
 }

@@ -44,7 +44,8 @@ impl Scan for Avx2 {
             __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8,
             _mm256_or_si256, _mm256_set1_epi8,
         };
-        // SAFETY: it has the instructions, and a load of the 32 bytes need not be aligned.
+        #[allow(clippy::cast_ptr_alignment)] // the load need not be aligned
+        // SAFETY: it has the instructions, and the 32 bytes are there.
         let mask = unsafe {
             let bytes = _mm256_loadu_si256(block.as_ptr().cast::<__m256i>());
             let control = _mm256_cmpeq_epi8(_mm256_min_epu8(bytes, _mm256_set1_epi8(0x1f)), bytes);
