@@ -14,8 +14,10 @@ use super::queue::Spent;
 
 /// How long a batch should keep the task of its source, in ns, at least and at most.
 const AIM_NS: std::ops::RangeInclusive<u64> = 15_000..=250_000;
-/// How many times longer than its handing over.
+/// How many times longer than its handing over,
 const HANDING: u64 = 8;
+/// and than the sink takes where it is run for each batch.
+const RUNNING: u64 = 2;
 /// A sink that makes the source wait longer than this for room has costs a batch, not an event.
 const LONG_WAIT: Duration = Duration::from_micros(500);
 /// Events a batch, at least and at most.
@@ -29,6 +31,8 @@ pub(crate) struct Pace {
     cost: Option<u64>,
     /// Of handing a batch over, in ns, smoothed.
     handing: Option<u64>,
+    /// Of running the sink, in ns, smoothed.
+    running: Option<u64>,
     /// What the sink makes of it.
     least: u32,
     /// Where the limit is not to change.
@@ -38,7 +42,8 @@ pub(crate) struct Pace {
 impl Default for Pace {
     fn default() -> Self {
         let least = *EVENTS.start();
-        Self { limit: Limit::default(), cost: None, handing: None, least, fixed: false }
+        let limit = Limit::default();
+        Self { limit, cost: None, handing: None, running: None, least, fixed: false }
     }
 }
 
@@ -63,14 +68,16 @@ impl Pace {
         if self.fixed || events == 0 {
             return;
         }
-        let busy = took.saturating_sub(spent.waiting + spent.handing + spent.turn);
+        let busy = took.saturating_sub(spent.waiting + spent.handing + spent.running + spent.turn);
         let busy = nanoseconds(busy);
         let cost = smooth(&mut self.cost, busy.saturating_mul(16) / events as u64).max(1);
         let handing = smooth(&mut self.handing, nanoseconds(spent.handing));
+        let running = smooth(&mut self.running, nanoseconds(spent.running));
         let waited_long = spent.waiting >= LONG_WAIT;
         self.least = if waited_long { self.least * 2 } else { self.least / 2 }
             .clamp(*EVENTS.start(), *EVENTS.end());
-        let aim = handing.saturating_mul(HANDING).clamp(*AIM_NS.start(), *AIM_NS.end());
+        let aim = handing.saturating_mul(HANDING).max(running.saturating_mul(RUNNING));
+        let aim = aim.clamp(*AIM_NS.start(), *AIM_NS.end());
         let events = u32::try_from(aim * 16 / cost).unwrap_or(u32::MAX);
         self.limit.events = events.clamp(self.least, *EVENTS.end());
     }
@@ -106,7 +113,11 @@ mod tests {
         for _ in 0..pulls {
             let events = pace.limit().events;
             let busy = Duration::from_nanos(u64::from(events) * ns_per_event);
-            pace.learn(events as usize, busy + spent.waiting + spent.handing, spent);
+            pace.learn(
+                events as usize,
+                busy + spent.waiting + spent.handing + spent.running,
+                spent,
+            );
         }
         pace.limit().events
     }
@@ -130,6 +141,12 @@ mod tests {
         assert_eq!(after(10, 500, spent), 160);
         let spent = Spent { handing: Duration::from_millis(1), ..NOTHING };
         assert_eq!(after(10, 500, spent), 500);
+    }
+
+    #[test]
+    fn batches_grow_where_the_sink_that_is_run_has_costs_for_each() {
+        let spent = Spent { running: Duration::from_micros(30), ..NOTHING };
+        assert_eq!(after(10, 500, spent), 120);
     }
 
     #[test]

@@ -40,11 +40,11 @@ impl Default for Bounds {
     }
 }
 
-/// A receiver that takes longer than this for a batch is woken instead, so that it works beside
-/// its sender,
+/// A receiver that takes longer than this, so many times in a row, is woken instead for a while, so
+/// that it works beside its sender.
 const LONG_RUN: Duration = Duration::from_micros(50);
-/// for so many batches.
-const WAKES: u32 = 1_000;
+const LONG_RUNS: u32 = 3;
+const WOKEN_FOR: Duration = Duration::from_millis(100);
 
 /// What goes through a queue.
 pub(crate) struct Queued {
@@ -151,8 +151,10 @@ pub(crate) struct Sender {
     shared: Arc<Shared>,
     spin: Spin,
     spent: Spent,
-    /// Batches for which a receiver that took long is woken again.
-    wakes: u32,
+    /// Times in a row that the receiver took long when this end ran it.
+    long_runs: u32,
+    /// Until when it is woken for that.
+    woken_until: Option<Instant>,
 }
 
 /// What a sender spent its time on.
@@ -212,7 +214,7 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
 impl Sender {
     fn new(shared: Arc<Shared>) -> Self {
         let (spin, spent) = (Spin::default(), Spent::default());
-        Self { shared, spin, spent, wakes: 0 }
+        Self { shared, spin, spent, long_runs: 0, woken_until: None }
     }
 
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
@@ -287,16 +289,14 @@ impl Sender {
 
     /// Runs the receiver, which waits; `false` where it is to be woken.
     fn run_receiver(&mut self) -> bool {
-        if self.wakes > 0 {
-            self.wakes -= 1;
+        let start = Instant::now();
+        if self.woken_until.is_some_and(|until| start < until) {
             return false;
         }
-        let start = Instant::now();
         let ran = self.shared.seat.run_here();
         let took = start.elapsed();
-        if took > LONG_RUN {
-            self.wakes = WAKES;
-        }
+        self.long_runs = if took > LONG_RUN { self.long_runs + 1 } else { 0 };
+        self.woken_until = (self.long_runs >= LONG_RUNS).then(|| start + took + WOKEN_FOR);
         self.spent.running += took;
         ran
     }
@@ -325,8 +325,14 @@ impl Drop for Sender {
 impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
+        let seat = &self.shared.seat;
+        if !seat.may_go_on() {
+            // Its own task goes on.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
-        if self.working.is_some() && !has_news() {
+        if self.working.is_some() && !has_news() && !seat.is_run_by_another() {
             self.spin.wait(has_news);
         }
         let received = self.take(context);
@@ -374,7 +380,10 @@ impl Receiver {
     }
 
     /// Says whether batches are taken out from now on.
-    pub(crate) fn attend(&self, attended: bool) {
+    pub(crate) fn attend(&mut self, attended: bool) {
+        if !attended {
+            self.working = None;
+        }
         let mut state = self.shared.lock();
         state.is_attended = attended;
         let waiting = std::mem::take(&mut state.waiting);
@@ -410,70 +419,4 @@ impl Drop for Receiver {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::task::{Context, Poll, Waker};
-
-    use tremor_pdk::Batch;
-
-    use super::{Bounds, Queued, bounded};
-    use crate::engine::delivery::{InFlight, Token};
-
-    #[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
-    fn batch(events: usize) -> Option<Queued> {
-        let mut batch = Batch::new();
-        (0..events).for_each(|_| batch.push_message(0, b"message"));
-        Some(InFlight { batch, token: Token::untracked() }.into())
-    }
-
-    #[test]
-    fn a_full_queue_takes_no_more_until_something_is_taken_out() {
-        let context = Context::from_waker(Waker::noop());
-        let (mut sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
-        assert!(sender.poll_send(&context, &mut batch(2), false).is_ready());
-        assert!(
-            sender.poll_send(&context, &mut batch(2), false).is_ready(),
-            "the bound may be overshot"
-        );
-        let mut third = batch(1);
-        assert!(sender.poll_send(&context, &mut third, false).is_pending());
-        assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
-        assert!(sender.poll_send(&context, &mut third, false).is_ready());
-    }
-
-    #[test]
-    fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
-        let context = Context::from_waker(Waker::noop());
-        let (mut sender, mut receiver) = bounded(Bounds::default());
-        let other = sender.clone();
-        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
-        drop(sender);
-        assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
-        assert!(receiver.poll_receive(&context).is_pending());
-        drop(other);
-        assert!(matches!(receiver.poll_receive(&context), Poll::Ready(None)));
-    }
-
-    #[test]
-    fn who_has_lost_its_connection_does_not_wait_for_a_sink_that_has_lost_it_too() {
-        let context = Context::from_waker(Waker::noop());
-        let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
-        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
-        let mut second = batch(1);
-        for (attended, is_broken) in [(true, false), (true, true), (false, false)] {
-            receiver.attend(attended);
-            assert!(sender.poll_send(&context, &mut second, is_broken).is_pending());
-        }
-        assert!(sender.poll_send(&context, &mut second, true).is_ready());
-    }
-
-    #[test]
-    fn sending_to_nobody_does_not_wait() {
-        let context = Context::from_waker(Waker::noop());
-        let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
-        assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
-        let mut second = batch(1);
-        assert!(sender.poll_send(&context, &mut second, false).is_pending());
-        drop(receiver);
-        assert!(sender.poll_send(&context, &mut second, false).is_ready());
-    }
-}
+mod tests;

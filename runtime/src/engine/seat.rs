@@ -1,19 +1,32 @@
 //! A task that another one may run in its place, where that is better than to wake it.
 //!
 //! To wake a task costs the system a wake-up of a thread, often on a processor that sleeps, or on
-//! the one that is busy with whoever wakes it. A source that has time between its pulls rather takes
-//! what it has just queued to the sink itself.
+//! the one that is busy with whoever wakes it. Whoever has just queued what is encoded for a sink that
+//! waits rather runs that sink itself, for a few batches at most.
 
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, TryLockError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
+/// Batches that a task takes at most while another one runs it: that one has work of its own, and
+/// others may go on feeding this one.
+const BATCHES: usize = 8;
+
 /// Where a task runs.
 #[derive(Default)]
-pub(crate) struct Seat(Mutex<Option<Seated>>);
+pub(crate) struct Seat {
+    seated: Mutex<Option<Seated>>,
+    /// Its own task has found somebody else running it, and is to be woken.
+    wanted: AtomicBool,
+    /// While another task runs it: batches that it may still take, plus one.
+    left: AtomicUsize,
+}
 
 /// A task, and its own waker.
 struct Seated {
@@ -40,7 +53,7 @@ impl Seat {
         let vacated = Vacated(&self);
         poll_fn(|context| {
             if let Some(future) = future.take() {
-                self.take(future, context.waker().clone());
+                *self.lock() = Some(Seated { future, waker: context.waker().clone() });
             }
             self.poll(context)
         })
@@ -53,31 +66,60 @@ impl Seat {
     /// Runs the task for its waker, as far as it gets. Whether it did: `false` where somebody else
     /// does just now, or nobody is there.
     pub(crate) fn run_here(&self) -> bool {
-        let mut seat = match self.0.try_lock() {
-            Ok(seat) => seat,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return false,
-        };
-        let Some(Seated { future, waker }) = &mut *seat else { return false };
-        if future.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
-            waker.wake_by_ref();
-            *seat = None;
+        let Some(mut seated) = self.try_lock() else { return false };
+        let Some(Seated { future, waker }) = &mut *seated else { return false };
+        let waker = waker.clone();
+        self.left.store(BATCHES + 1, Ordering::Relaxed);
+        let has_ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        self.left.store(0, Ordering::Relaxed);
+        if has_ended {
+            *seated = None;
+        }
+        drop(seated);
+        if self.wanted.swap(false, Ordering::SeqCst) || has_ended {
+            waker.wake();
         }
         true
     }
 
-    fn take(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>, waker: Waker) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Seated { future, waker });
+    /// Whether another task runs this one: then it is not to wait on the processor.
+    pub(crate) fn is_run_by_another(&self) -> bool {
+        self.left.load(Ordering::Relaxed) > 0
+    }
+
+    /// Asked before a batch is taken: `false` where another task has run this one for long enough.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let left = self.left.load(Ordering::Relaxed);
+        // Nobody else writes it while this task runs.
+        self.left.store(left.saturating_sub(1).max(left.min(1)), Ordering::Relaxed);
+        left != 1
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Seated>>> {
+        match self.seated.try_lock() {
+            Ok(seated) => Some(seated),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Seated>> {
+        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut seat = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Seated { future, waker }) = &mut *seat else { return Poll::Ready(()) };
+        let seated = self.try_lock().or_else(|| {
+            self.wanted.store(true, Ordering::SeqCst);
+            // Whoever had it may have let go of it before that.
+            self.try_lock()
+        });
+        let Some(mut seated) = seated else { return Poll::Pending };
+        let Some(Seated { future, waker }) = &mut *seated else { return Poll::Ready(()) };
         waker.clone_from(context.waker());
         if future.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        *seat = None;
+        *seated = None;
         Poll::Ready(())
     }
 }
@@ -87,7 +129,7 @@ struct Vacated<'s>(&'s Seat);
 
 impl Drop for Vacated<'_> {
     fn drop(&mut self) {
-        let seated = self.0.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let seated = self.0.lock().take();
         drop(seated);
     }
 }
@@ -147,6 +189,36 @@ mod tests {
         let own = seat.clone();
         let mut task = pin!(seat.run(async move { own.run_here() }));
         assert_eq!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(false));
+    }
+
+    #[test]
+    fn it_takes_a_few_batches_for_another_task_and_any_number_for_its_own() {
+        let seat = Arc::new(Seat::default());
+        let (own, taken) = (seat.clone(), Arc::new(AtomicUsize::new(0)));
+        let takes = taken.clone();
+        let mut task = pin!(seat.clone().run(poll_fn::<(), _>(move |_| {
+            let goes_on = (0..100).take_while(|_| own.may_go_on()).count();
+            takes.store(goes_on, Ordering::Relaxed);
+            Poll::Pending
+        })));
+        assert!(task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(taken.load(Ordering::Relaxed), 100);
+        assert!(seat.run_here());
+        assert_eq!(taken.load(Ordering::Relaxed), super::BATCHES);
+        assert!(!seat.is_run_by_another());
+    }
+
+    #[test]
+    fn its_own_task_does_not_wait_for_who_runs_it_and_is_woken_behind_it() {
+        let (seat, woken) = (Arc::new(Seat::default()), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        let mut task = pin!(seat.clone().run(poll_fn::<(), _>(|_| Poll::Pending)));
+        assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let held = seat.lock();
+        assert!(task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(held);
+        assert!(seat.run_here());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
-        let Self { around, pulled_at, .. } = self;
+        let Self { around, pulled_at, yielded_at, .. } = self;
         let due = around.way.due();
         let first = [until, due].into_iter().flatten().min();
         let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
@@ -181,6 +181,9 @@ impl Session<'_> {
                 *pulled_at = Instant::now();
                 let mut intake = around.lane.intake();
                 if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
+                    if waited {
+                        *yielded_at = *pulled_at;
+                    }
                     return Poll::Ready((
                         Step::Pulled(result),
                         intake.take(&mut batch, &around.way),

@@ -85,8 +85,11 @@ impl Encoder {
     }
 
     /// [`Encoder::nodes`], compiled for [`Avx2`].
+    ///
+    /// # Safety
+    /// The processor has the instructions of [`Avx2`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
-    fn nodes_avx2(
+    unsafe fn nodes_avx2(
         &mut self,
         scan: Avx2,
         bytes: &[u8],

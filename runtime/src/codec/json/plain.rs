@@ -5,7 +5,7 @@
 //! plain (an escape, a number beyond 64 bits, anything that is not JSON) is left to the parser that
 //! knows all of it and says what is wrong.
 
-use std::{mem::MaybeUninit, ops::Range};
+use std::ops::Range;
 
 use tremor_abi::document::Node;
 
@@ -58,7 +58,7 @@ impl Reader {
     /// Appends the nodes of the message at `message`, none of which may need an index beyond 32 bits:
     /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK) more bytes can be read.
     ///
-    /// `None` if it is not plain; `duplicates` is then to be cleared.
+    /// `None` if it is not plain; `nodes` is then to be truncated, and `duplicates` to be cleared.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -69,41 +69,31 @@ impl Reader {
         duplicates: &mut Duplicates,
     ) -> Option<()> {
         let text = Text::new(bytes, message)?;
-        let root = nodes.len();
-        // `[1,1]` has a node for every two bytes, and an end, and every open bracket one more.
-        nodes.reserve(text.len().midpoint(max_depth) + 2);
-        let spare = nodes.capacity() - root;
-        // SAFETY: this is the part of the buffer behind its contents.
-        let free = unsafe {
-            let start = nodes.as_mut_ptr().add(root).cast::<MaybeUninit<Node>>();
-            std::slice::from_raw_parts_mut(start, spare)
-        };
-        #[allow(clippy::cast_possible_truncation)] // the caller has seen to it
-        let slots = Slots { free, root: root as u32, written: 0 };
-        let written = match self.avx2 {
+        let nodes = Slots::new(nodes, text.len());
+        match self.avx2 {
             // SAFETY: there is an `Avx2` only where its instructions are.
-            Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, slots, duplicates) },
-            None => self.values(Baseline, text, max_depth, slots, duplicates),
-        }?;
-        // SAFETY: that many slots, from the first one on, have been written.
-        unsafe { nodes.set_len(root + written) };
-        Some(())
+            Some(avx2) => unsafe { self.values_avx2(avx2, text, max_depth, nodes, duplicates) },
+            None => self.values(Baseline, text, max_depth, nodes, duplicates),
+        }
     }
 
     /// [`Reader::values`], compiled for [`Avx2`].
+    ///
+    /// # Safety
+    /// The processor has the instructions of [`Avx2`].
     #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
-    fn values_avx2(
+    unsafe fn values_avx2(
         &mut self,
         scan: Avx2,
         text: Text<'_>,
         max_depth: usize,
         nodes: Slots<'_>,
         duplicates: &mut Duplicates,
-    ) -> Option<usize> {
+    ) -> Option<()> {
         self.values(scan, text, max_depth, nodes, duplicates)
     }
 
-    /// Writes the nodes of a message; how many they are.
+    /// Writes the nodes of a message.
     #[inline(always)]
     fn values(
         &mut self,
@@ -112,7 +102,7 @@ impl Reader {
         max_depth: usize,
         mut nodes: Slots<'_>,
         duplicates: &mut Duplicates,
-    ) -> Option<usize> {
+    ) -> Option<()> {
         let mut now = Container::default();
         self.open.clear();
         'values: loop {
@@ -121,13 +111,13 @@ impl Reader {
                 if now.keys.insert(key.word()) {
                     duplicates.suspect(now.head, nodes.next_index());
                 }
-                nodes.push(key)?;
+                nodes.push(key);
             }
             let byte = text.next()?;
             match byte {
                 b'"' => {
                     let (start, len) = text.string(scan)?;
-                    nodes.push(Node::string(start as u64, len))?;
+                    nodes.push(Node::string(start as u64, len));
                 }
                 b'{' | b'[' => {
                     if self.open.len() == max_depth {
@@ -136,7 +126,7 @@ impl Reader {
                     let is_object = byte == b'{';
                     let head = nodes.next_index();
                     let inner = Container { head, len: 0, is_object, keys: Filter::default() };
-                    nodes.push(inner.node(head + 1))?;
+                    nodes.push(inner.node(head + 1));
                     text.skip();
                     if text.next()? == end_of(is_object) {
                         text.skip();
@@ -145,10 +135,10 @@ impl Reader {
                         continue 'values;
                     }
                 }
-                b'-' | b'0'..=b'9' => nodes.push(text.number()?)?,
-                b't' => nodes.push(text.word(b"true", Node::bool(true))?)?,
-                b'f' => nodes.push(text.word(b"false", Node::bool(false))?)?,
-                b'n' => nodes.push(text.word(b"null", Node::null())?)?,
+                b'-' | b'0'..=b'9' => nodes.push(text.number()?),
+                b't' => nodes.push(text.word(b"true", Node::bool(true))?),
+                b'f' => nodes.push(text.word(b"false", Node::bool(false))?),
+                b'n' => nodes.push(text.word(b"null", Node::null())?),
                 _ => return None,
             }
             while let Some(outer) = self.open.last() {
@@ -165,7 +155,7 @@ impl Reader {
                 now = *outer;
                 self.open.pop();
             }
-            return text.is_at_end().then_some(nodes.written);
+            return text.is_at_end().then(|| nodes.commit());
         }
     }
 }
@@ -175,33 +165,71 @@ fn end_of(is_object: bool) -> u8 {
     if is_object { b'}' } else { b']' }
 }
 
-/// Where nodes are written.
+/// Appends nodes; they are part of the buffer once they are committed.
+///
+/// Invariant: `written <= room`, as many slots lie at `first`, behind the buffer's contents, and the
+/// first `written` of them are initialised.
 struct Slots<'n> {
-    free: &'n mut [MaybeUninit<Node>],
-    /// The index of the first of them.
-    root: u32,
-    /// Slots that have been written, from the first one on.
+    nodes: &'n mut Nodes,
+    first: *mut Node,
+    /// The index of the node at `first`.
+    root: usize,
     written: usize,
+    room: usize,
 }
 
-impl Slots<'_> {
+impl<'n> Slots<'n> {
+    /// For a message of so many bytes.
+    #[inline]
+    fn new(nodes: &'n mut Nodes, bytes: usize) -> Self {
+        // What log events have, and a little.
+        nodes.reserve(bytes / 16 + 16);
+        let (root, room) = (nodes.len(), nodes.capacity() - nodes.len());
+        // SAFETY: the contents are within the allocation.
+        let first = unsafe { nodes.as_mut_ptr().add(root) };
+        Self { nodes, first, root, written: 0, room }
+    }
+
     /// The index that the next node will have.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // see `read`
+    #[allow(clippy::cast_possible_truncation)] // whoever calls `read` has seen to it
     fn next_index(&self) -> u32 {
-        self.root + self.written as u32
+        (self.root + self.written) as u32
     }
 
     #[inline]
-    fn push(&mut self, node: Node) -> Option<()> {
-        self.free.get_mut(self.written)?.write(node);
+    fn push(&mut self, node: Node) {
+        if self.written == self.room {
+            self.grow();
+        }
+        // SAFETY: there is room for one.
+        unsafe { self.first.add(self.written).write(node) };
         self.written += 1;
-        Some(())
     }
 
+    /// Replaces a node that has been written.
     #[inline]
     fn replace(&mut self, index: u32, node: Node) -> Option<()> {
-        self.free.get_mut((index - self.root) as usize)?.write(node);
+        let slot = (index as usize).checked_sub(self.root).filter(|slot| *slot < self.written)?;
+        // SAFETY: it is one of those written.
+        unsafe { self.first.add(slot).write(node) };
         Some(())
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        // SAFETY: that many nodes, from the first slot on, have been written.
+        unsafe { self.nodes.set_len(self.root + self.written) };
+        self.nodes.reserve(self.written.max(64));
+        // SAFETY: the contents before the root are within the allocation.
+        self.first = unsafe { self.nodes.as_mut_ptr().add(self.root) };
+        self.room = self.nodes.capacity() - self.root;
+    }
+
+    /// Makes what was written part of the buffer.
+    #[inline]
+    fn commit(self) {
+        // SAFETY: that many nodes, from the first slot on, have been written.
+        unsafe { self.nodes.set_len(self.root + self.written) };
     }
 }

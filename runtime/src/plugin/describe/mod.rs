@@ -34,6 +34,9 @@ pub const COMMAND: &str = "plugin-describe";
 /// How long a child may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a child may take to compare configurations: this process can do it as well.
+const FIT_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// In place of a library's path: pairs of a schema and a configuration are on standard input.
 const FIT: &str = "--fit";
 
@@ -165,17 +168,29 @@ impl Describer {
         }
     }
 
-    /// Whether a child says that all of these fit, pairs of a schema and a configuration. What keeps
-    /// it from saying so does not matter: they are compared in this process then.
+    /// Whether a child says that all of these fit, pairs of a schema and a configuration. Where it does
+    /// not say so, for whatever reason, they are to be compared in this process.
     pub fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
-        let ask = || {
-            let input = serde_json::to_vec(configurations).ok()?;
-            match run(&self.program, &[COMMAND.into(), FIT.into()], input, self.timeout).ok()? {
-                Finished::Exited { stdout, .. } => answer(&stdout),
-                Finished::TimedOut => None,
-            }
-        };
-        self.compares && matches!(ask(), Some(Answer::Fit(true)))
+        if !self.compares {
+            return false;
+        }
+        let said = self.ask_whether_all_fit(configurations);
+        if let Err(why) = &said {
+            tracing::debug!(%why, "configurations are compared with their schemas in this process");
+        }
+        said.unwrap_or(false)
+    }
+
+    fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> Result<bool, String> {
+        let input = serde_json::to_vec(configurations).map_err(|error| error.to_string())?;
+        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT) {
+            Ok(Finished::Exited { stdout, status, .. }) => match answer(&stdout) {
+                Some(Answer::Fit(fit)) => Ok(fit),
+                _ => Err(format!("{} gave no answer, {status}", self.program.display())),
+            },
+            Ok(Finished::TimedOut) => Err(format!("no answer within {FIT_TIMEOUT:?}")),
+            Err(error) => Err(format!("cannot run {}: {error}", self.program.display())),
+        }
     }
 
     fn ask(

@@ -1,0 +1,116 @@
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use tremor_pdk::Batch;
+
+use super::{Bounds, Form, Queued, bounded};
+use crate::engine::delivery::{InFlight, Token};
+
+#[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
+fn batch(events: usize) -> Option<Queued> {
+    let mut batch = Batch::new();
+    (0..events).for_each(|_| batch.push_message(0, b"message"));
+    Some(InFlight { batch, token: Token::untracked() }.into())
+}
+
+#[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
+fn encoded() -> Option<Queued> {
+    let item = InFlight { batch: Batch::new(), token: Token::untracked() };
+    let form = Form::Encoded { encoded: Batch::new(), rejected: Vec::new() };
+    Some(Queued { item, form })
+}
+
+#[test]
+fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds::default());
+    let (seat, taken) = (receiver.seat(), Arc::new(AtomicUsize::new(0)));
+    let takes = taken.clone();
+    let mut task = pin!(seat.run(async move {
+        while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
+            takes.fetch_add(1, Ordering::Relaxed);
+        }
+    }));
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    assert!(sender.poll_send(&context, &mut encoded(), false).is_ready());
+    assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, false));
+    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, true));
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    assert_eq!(taken.load(Ordering::Relaxed), 2);
+    drop(sender);
+    assert!(task.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn a_receiver_that_others_feed_as_well_does_not_keep_the_one_who_runs_it() {
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds::default());
+    let (seat, mut other) = (receiver.seat(), sender.clone());
+    let mut task = pin!(seat.run(async move {
+        while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
+            poll_fn(|context| other.poll_send(context, &mut encoded(), false)).await;
+        }
+    }));
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    assert!(sender.poll_send(&context, &mut encoded(), false).is_ready(), "it comes back");
+}
+
+#[test]
+fn a_full_queue_takes_no_more_until_something_is_taken_out() {
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
+    assert!(sender.poll_send(&context, &mut batch(2), false).is_ready());
+    assert!(
+        sender.poll_send(&context, &mut batch(2), false).is_ready(),
+        "the bound may be overshot"
+    );
+    let mut third = batch(1);
+    assert!(sender.poll_send(&context, &mut third, false).is_pending());
+    assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
+    assert!(sender.poll_send(&context, &mut third, false).is_ready());
+}
+
+#[test]
+fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds::default());
+    let other = sender.clone();
+    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    drop(sender);
+    assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
+    assert!(receiver.poll_receive(&context).is_pending());
+    drop(other);
+    assert!(matches!(receiver.poll_receive(&context), Poll::Ready(None)));
+}
+
+#[test]
+fn who_has_lost_its_connection_does_not_wait_for_a_sink_that_has_lost_it_too() {
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds { events: 1, bytes: 1 });
+    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    let mut second = batch(1);
+    for (attended, is_broken) in [(true, false), (true, true), (false, false)] {
+        receiver.attend(attended);
+        assert!(sender.poll_send(&context, &mut second, is_broken).is_pending());
+    }
+    assert!(sender.poll_send(&context, &mut second, true).is_ready());
+}
+
+#[test]
+fn sending_to_nobody_does_not_wait() {
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
+    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    let mut second = batch(1);
+    assert!(sender.poll_send(&context, &mut second, false).is_pending());
+    drop(receiver);
+    assert!(sender.poll_send(&context, &mut second, false).is_ready());
+}
