@@ -1,5 +1,8 @@
 //! Making documents.
 
+// A plugin that is not optimised as a whole would call these for every field of every event.
+#![allow(clippy::inline_always)]
+
 use abi_stable::std_types::RVec;
 
 use super::{
@@ -74,37 +77,37 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes `null`.
-    #[inline]
+    #[inline(always)]
     pub fn null(&mut self) {
         self.leaf(Node::null());
     }
 
     /// Writes a truth value.
-    #[inline]
+    #[inline(always)]
     pub fn bool(&mut self, value: bool) {
         self.leaf(Node::bool(value));
     }
 
     /// Writes a signed integer.
-    #[inline]
+    #[inline(always)]
     pub fn i64(&mut self, value: i64) {
         self.leaf(Node::i64(value));
     }
 
     /// Writes an unsigned integer.
-    #[inline]
+    #[inline(always)]
     pub fn u64(&mut self, value: u64) {
         self.leaf(Node::u64(value));
     }
 
     /// Writes a float.
-    #[inline]
+    #[inline(always)]
     pub fn f64(&mut self, value: f64) {
         self.leaf(Node::f64(value));
     }
 
     /// Writes text.
-    #[inline]
+    #[inline(always)]
     pub fn str(&mut self, text: &str) {
         if let Some((offset, len)) = self.data(text.as_bytes()) {
             self.leaf(Node::string(offset, len));
@@ -112,7 +115,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes binary data.
-    #[inline]
+    #[inline(always)]
     pub fn bytes(&mut self, data: &[u8]) {
         if let Some((offset, len)) = self.data(data) {
             self.leaf(Node::bytes(offset, len));
@@ -140,7 +143,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Writes the key of the value that comes next.
-    #[inline]
+    #[inline(always)]
     pub fn key(&mut self, key: &str) {
         if !self.in_object || self.key_pending {
             return self.fail(WriteError::Misplaced("a key where none can be"));
@@ -197,7 +200,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Stores text or data; nothing after an error.
-    #[inline]
+    #[inline(always)]
     fn data(&mut self, data: &[u8]) -> Option<(u64, u32)> {
         if self.error.is_some() {
             return None;
@@ -211,7 +214,7 @@ impl<'b> Writer<'b> {
         Some((offset, len))
     }
 
-    #[inline]
+    #[inline(always)]
     fn leaf(&mut self, node: Node) {
         if self.place() {
             self.nodes.push(node);
@@ -219,7 +222,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Whether a value can stand here; counts it if so.
-    #[inline]
+    #[inline(always)]
     fn place(&mut self) -> bool {
         if self.error.is_some() {
             return false;
@@ -240,7 +243,7 @@ impl<'b> Writer<'b> {
     }
 
     /// Adds one to the length of the open container.
-    #[inline]
+    #[inline(always)]
     fn count(&mut self) {
         let Some(head) = self.open.and_then(|open| self.nodes.get_mut(open)) else { return };
         let Some(len) = head.len().checked_add(1) else { return self.fail(WriteError::TooLarge) };
