@@ -9,7 +9,7 @@ use crate::format::{three_digits, whole, with_interval};
 use crate::histogram::Histogram;
 use crate::plots;
 use crate::sample::{Latency, Sample};
-use crate::statistics::median;
+use crate::statistics::{geometric_mean, median};
 
 pub(super) fn blocks(experiment: &Experiment, flows: &[Flow<'_>]) -> Result<Vec<Block>> {
     let mut blocks = vec![Block::Heading(2, "Figures".to_owned())];
@@ -40,12 +40,13 @@ fn throughput(experiment: &Experiment, flow: &Flow<'_>) -> Block {
     let headings = ["subject", "events/s", "MB/s", "CPU, ns/event", "rounds"];
     let rows = flow.subjects.iter().map(|subject| {
         let samples = experiment.samples(flow.name, subject.name);
-        let middle = |of: fn(&Sample) -> Option<f64>| {
+        // As that of the events, or the figures of a row would not fit together.
+        let mean = |of: fn(&Sample) -> Option<f64>| {
             let values: Vec<_> = samples.iter().filter_map(|(_, sample)| of(sample)).collect();
-            median(&values).map(|interval| interval.estimate)
+            geometric_mean(&values).map(|interval| interval.estimate)
         };
-        let megabytes = middle(|sample| sample.bytes_per_second).map(|bytes| bytes / 1e6);
-        let cpu = middle(|sample| sample.cpu_ns_per_event);
+        let megabytes = mean(|sample| sample.bytes_per_second).map(|bytes| bytes / 1e6);
+        let cpu = mean(|sample| sample.cpu_ns_per_event);
         let events = subject.throughput.map(|interval| with_interval(interval, whole));
         let rounds = subject.throughputs.len().to_string();
         let texts = [events, megabytes.map(three_digits), cpu.map(three_digits), Some(rounds)];
