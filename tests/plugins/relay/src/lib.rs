@@ -2,7 +2,7 @@
 //! waits on the host's clock and sends a number of messages, its sink keeps books in a metric and
 //! tells failed events from delivered ones.
 
-use std::time::Duration;
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use tremor_pdk::prelude::*;
 
@@ -67,8 +67,22 @@ pub struct Messages {
     host: Host,
 }
 
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl Source for Messages {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        // A pull waits once at least, however late it is polled.
+        yield_once().await;
         self.host.sleep(Duration::from_micros(10)).await;
         while !batch.is_full() {
             let Some(number) = self.rest.next() else {
