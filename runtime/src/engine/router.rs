@@ -47,7 +47,6 @@ pub(crate) struct Router {
     encoding: Option<Encoding>,
     /// A source's, which ends with it.
     pub(crate) connection: Option<Arc<Connection>>,
-
     /// What goes into queues next, and then as it goes into them. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
     ready: VecDeque<(usize, Queued)>,

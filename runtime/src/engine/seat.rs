@@ -90,8 +90,10 @@ impl Seat {
     /// Asked before a batch is taken: `false` where another task has run this one for long enough.
     pub(crate) fn may_go_on(&self) -> bool {
         let left = self.left.load(Ordering::Relaxed);
-        // Nobody else writes it while this task runs.
-        self.left.store(left.saturating_sub(1).max(left.min(1)), Ordering::Relaxed);
+        if left > 1 {
+            // Nobody else writes it while this task runs.
+            self.left.store(left - 1, Ordering::Relaxed);
+        }
         left != 1
     }
 

@@ -56,7 +56,8 @@ impl Reader {
     }
 
     /// Appends the nodes of the message at `message`, none of which may need an index beyond 32 bits:
-    /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK) more bytes can be read.
+    /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK)
+    /// more bytes can be read.
     ///
     /// `None` if it is not plain; `nodes` is then to be truncated, and `duplicates` to be cleared.
     #[inline]
