@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 
-use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
     connector::{ConnectorTask, Factory, Retry},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     codec::MakeCodec,
     flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
-    processor::{self, Framing},
+    processor::{self, Chain, Framing},
 };
 
 /// Unused batch storages that a flow keeps: as many as a few full queues hold in small batches,
@@ -160,7 +160,6 @@ pub(crate) fn tasks(
                 inlet: Inlet {
                     id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                     preprocessors: preprocessors(parts, spec, is_raw)?,
-                    output: Output::new(),
                 },
                 worker: Worker {
                     router,
@@ -432,17 +431,17 @@ impl Targets<'_> {
     }
 }
 
-pub(super) fn preprocessors(
+pub(super) fn preprocessors<S>(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Vec<Box<dyn Preprocessor>>, flow::Diagnostic> {
+) -> Result<Chain<S>, flow::Diagnostic> {
     let make = |component| parts.preprocessor(component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
         preprocessors.push(Box::new(processor::Join::default()));
     }
-    Ok(preprocessors)
+    Ok(Chain::new(preprocessors))
 }
 
 pub(super) fn framing(

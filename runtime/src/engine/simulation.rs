@@ -4,7 +4,10 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tremor_pdk::{Batch, Error, Output, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{
+    Batch, Error,
+    abi::batch::{Pool, Rejected},
+};
 
 use super::{
     build::{Parts, framing, preprocessors, steps},
@@ -16,7 +19,7 @@ use super::{
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
-    processor::{self, Framing},
+    processor::{Chain, Framing, Piece, Share, StreamEnd},
 };
 
 /// A flow whose sources are fed by hand, and what comes out of it.
@@ -26,7 +29,8 @@ pub(crate) struct Simulation {
     pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
-    output: Output,
+    /// The time of the last event that a source brought, in ns since the Unix epoch.
+    now: u64,
     /// What the routes have for the outlets. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
 }
@@ -34,7 +38,7 @@ pub(crate) struct Simulation {
 struct Source {
     name: String,
     ports: Ports,
-    preprocessors: Vec<Box<dyn Preprocessor>>,
+    preprocessors: Chain<()>,
     codec: Option<Box<dyn BatchDecoder>>,
 }
 
@@ -157,8 +161,7 @@ impl Simulation {
         let outlets = outlets.collect();
         let (pool, stats) = (Pool::new(8), Arc::new(Stats::default()));
         let routes = Routes::new("".into(), Ports::default(), stages, pool.clone(), stats);
-        let (output, outgoing) = (Output::new(), VecDeque::new());
-        Ok(Self { routes, pool, sources, outlets, output, outgoing })
+        Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })
     }
 
     /// The names of the connectors that are sources.
@@ -168,29 +171,40 @@ impl Simulation {
 
     /// Lets a source bring a batch, at the time that its events say, in ns since the Unix epoch.
     /// What operators waited for until then happens first.
-    pub(crate) fn feed(&mut self, source: &str, mut batch: Batch) {
+    pub(crate) fn feed(&mut self, source: &str, batch: Batch) {
         if let Some(first) = batch.events().first() {
             self.advance(first.ingest_ns);
         }
         let Some(index) = self.sources.iter().position(|known| known.name == source) else {
             return;
         };
-        let Source { preprocessors, .. } = &mut self.sources[index];
+        self.now = batch.events().last().map_or(self.now, |event| event.ingest_ns);
         let is_raw = batch.events().iter().any(|event| batch.value(event).is_none());
         if is_raw {
-            for preprocessor in preprocessors {
-                processor::preprocess(&mut batch, &mut self.output, |batch, output| {
-                    preprocessor.process(batch, output)
-                });
-            }
+            self.sources[index].preprocessors.push(batch, None);
+            self.emit_all(index);
+        } else {
+            self.emit(index, batch, Vec::new());
         }
-        self.emit(index, batch);
     }
 
-    fn emit(&mut self, source: usize, mut batch: Batch) {
+    /// Emits what comes out of a source's preprocessors.
+    fn emit_all(&mut self, source: usize) {
+        while let Some(Piece { mut batch, mut rejected, is_made_here, .. }) =
+            self.sources[source].preprocessors.next()
+        {
+            let rejected_events = rejected.iter_mut().map(|rejected| &mut rejected.event);
+            for event in batch.events_mut().iter_mut().chain(rejected_events) {
+                if is_made_here && event.ingest_ns == 0 {
+                    event.ingest_ns = self.now;
+                }
+            }
+            self.emit(source, batch, rejected);
+        }
+    }
+
+    fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
         let Source { name, ports, codec, .. } = &mut self.sources[source];
-        let mut rejected = self.output.take_rejected();
-        self.output.clear();
         if let Some(codec) = codec {
             rejected.extend(codec.decode_batch(&mut batch));
         }
@@ -216,21 +230,8 @@ impl Simulation {
     /// All streams end, then all operators: what they held back comes out.
     pub(crate) fn finish(&mut self) {
         for source in 0..self.sources.len() {
-            for position in 0..self.sources[source].preprocessors.len() {
-                let mut batch = Batch::new();
-                let later = self.sources[source].preprocessors[position..].iter_mut();
-                for (place, preprocessor) in later.enumerate() {
-                    processor::preprocess(
-                        &mut batch,
-                        &mut self.output,
-                        |batch, output| match place {
-                            0 => preprocessor.finish(batch, output),
-                            _ => preprocessor.process(batch, output),
-                        },
-                    );
-                }
-                self.emit(source, batch);
-            }
+            self.sources[source].preprocessors.end(StreamEnd::Complete);
+            self.emit_all(source);
         }
         self.routes.drain();
         self.collect();
@@ -275,4 +276,17 @@ impl Simulation {
             }
         }
     }
+}
+
+/// Nobody wants to know how the pulls of a simulation end.
+impl Share for () {
+    fn is_tracked(&self) -> bool {
+        false
+    }
+
+    fn pull(&self) -> u64 {
+        0
+    }
+
+    fn settle(self) {}
 }

@@ -102,10 +102,12 @@ impl Preprocessor for Decode {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.join.finish(batch, output)?;
-        self.decode(batch, output);
-        Ok(())
+    fn holds(&self, stream: u64) -> bool {
+        self.join.holds(stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.join.streams()
     }
 }
 

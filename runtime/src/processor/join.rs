@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tremor_pdk::{Batch, Output, Preprocessor, Result};
 
-use super::reassembly::{Partial, end_streams};
+use super::reassembly::{self, Partial};
 
 /// The longest message that is put together, in bytes.
 const MAX_LENGTH: usize = 256 << 20;
@@ -28,7 +28,7 @@ impl Preprocessor for Join {
                 partial.extend(cutter.payload(), MAX_LENGTH);
             } else if event.is_stream_end() {
                 if let Some(mut partial) = self.partial.remove(&event.stream) {
-                    partial.complete(cutter, 0..0, MAX_LENGTH);
+                    partial.end(cutter, MAX_LENGTH);
                 }
             } else {
                 cutter.pass();
@@ -37,9 +37,12 @@ impl Preprocessor for Join {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.partial);
-        self.process(batch, output)
+    fn holds(&self, stream: u64) -> bool {
+        self.partial.contains_key(&stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.partial)
     }
 }
 
@@ -48,6 +51,7 @@ mod tests {
     use tremor_pdk::{Batch, Output, Preprocessor};
 
     use super::Join;
+    use crate::processor::testing::finish;
 
     #[test]
     fn a_stream_without_preprocessors_is_one_message() {
@@ -59,7 +63,7 @@ mod tests {
         assert_eq!(batch.raw(&batch.events()[0]), Some(&b"whole"[..]));
         let mut end = Batch::new();
         end.push_fragment(0, b"message");
-        join.finish(&mut end, &mut output).unwrap();
+        finish(&mut join, &mut end, &mut output);
         assert!(output.rejected().is_empty());
         assert_eq!(end.len(), 1);
         assert_eq!(end.raw(&end.events()[0]), Some(&b"one message"[..]));

@@ -12,7 +12,7 @@ use tremor_pdk::{
 };
 
 use self::prefix::{Endianness, Head, Prefix};
-use super::reassembly::{Partial, end_streams};
+use super::reassembly::{self, Partial};
 
 /// Cuts byte streams into messages, in front of each of which stands its length in bytes, itself
 /// not counted. A whole message is cut as well, and has to end with a message.
@@ -180,9 +180,12 @@ impl Preprocessor for Split {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.streams);
-        self.process(batch, output)
+    fn holds(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|state| !matches!(state, State::Lost { .. }))
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.streams)
     }
 }
 

@@ -11,7 +11,7 @@ use tremor_pdk::{
 
 use super::{
     NoConfig,
-    reassembly::{Partial, end_streams},
+    reassembly::{self, Partial},
 };
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
@@ -65,9 +65,7 @@ impl Split {
         partial.extend(&cutter.payload()[start..end], self.max_length);
         let is_whole = !cutter.event().is_fragment();
         if cutter.event().is_stream_end() {
-            if !partial.is_empty() {
-                partial.complete(cutter, 0..0, self.max_length);
-            }
+            partial.end(cutter, self.max_length);
             cutter.pass();
         } else if is_whole && !partial.is_empty() {
             partial.complete(cutter, 0..0, self.max_length);
@@ -84,9 +82,12 @@ impl Preprocessor for Split {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.partial);
-        self.process(batch, output)
+    fn holds(&self, stream: u64) -> bool {
+        self.partial.contains_key(&stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.partial)
     }
 }
 
@@ -121,6 +122,7 @@ mod tests {
     use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, abi::batch::Rejected};
 
     use super::{Config, Split};
+    use crate::processor::testing::finish;
 
     fn lines(max_length: usize) -> Split {
         Split::new(Config { max_length }).unwrap()
@@ -147,7 +149,7 @@ mod tests {
         }
         let mut batch = Batch::new();
         let mut output = Output::new();
-        lines.finish(&mut batch, &mut output).unwrap();
+        finish(lines, &mut batch, &mut output);
         rejected.extend(output.take_rejected());
         found.extend(messages(&batch));
         (found, rejected)

@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 
-use tremor_pdk::{Batch, Error, abi::batch::Cutter};
+use tremor_pdk::{Error, abi::batch::Cutter};
 
 /// How much of a message that is too long its dead letter shows. Bytes.
 pub(super) const SHOWN: usize = 4 << 10;
 
-/// Adds the end of every stream that a preprocessor holds something of, the lowest first.
-pub(super) fn end_streams<T>(batch: &mut Batch, streams: &HashMap<u64, T>) {
-    let mut streams: Vec<u64> = streams.keys().copied().collect();
-    streams.sort_unstable();
-    streams.into_iter().for_each(|stream| batch.end_stream(stream));
+/// The streams that a preprocessor keeps something of.
+pub(super) fn streams<T>(streams: &HashMap<u64, T>) -> Vec<u64> {
+    streams.keys().copied().collect()
 }
 
 /// The beginning of a message whose end has not come yet.
@@ -55,6 +53,19 @@ impl Partial {
         }
     }
 
+    /// The stream has ended: what has begun is complete, or was cut off.
+    pub(super) fn end(&mut self, cutter: &mut Cutter<'_>, limit: usize) {
+        if self.is_empty() {
+            return;
+        }
+        if !cutter.event().is_stream_aborted() {
+            return self.complete(cutter, 0..0, limit);
+        }
+        let error = cut_off(self.bytes.len().max(self.excess));
+        cutter.reject(self.shown(), error);
+        *self = Self::default();
+    }
+
     /// Emits the message, which ends with a range of the payload that is being cut.
     pub(super) fn complete(
         &mut self,
@@ -74,6 +85,13 @@ impl Partial {
             self.bytes.clear();
         }
     }
+}
+
+/// Of a message whose stream was cut off, `length` bytes are there.
+fn cut_off(length: usize) -> Error {
+    Error::connection_lost(format_args!(
+        "the stream was cut off within a message, of which {length} bytes have come"
+    ))
 }
 
 fn too_long(length: usize, limit: usize) -> Error {

@@ -38,6 +38,12 @@ pub(super) fn frame(
     (self::messages(&batch), reasons(&mut output))
 }
 
+/// All streams end.
+pub(super) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
+    preprocessor.streams().into_iter().for_each(|stream| batch.end_stream(stream));
+    preprocessor.process(batch, output).unwrap();
+}
+
 /// Gives a stream to a preprocessor in pieces of one size.
 pub(super) fn run(
     preprocessor: &mut dyn Preprocessor,
@@ -52,7 +58,7 @@ pub(super) fn run(
         found.extend(messages(&batch));
     }
     let (mut batch, mut output) = (Batch::new(), Output::new());
-    preprocessor.finish(&mut batch, &mut output).unwrap();
+    finish(preprocessor, &mut batch, &mut output);
     rejected.extend(reasons(&mut output));
     found.extend(messages(&batch));
     (found, rejected)

@@ -41,11 +41,11 @@ pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
     })
 }
 
-/// The changes that make the ABI `version` of the one that is version 1.2.0.
+/// The changes that make the ABI `version` of the one that is version 2.0.0.
 pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
-    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"1.2.0\"");
-    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"1.2.0\"");
-    [package, dependency].map(|(file, old)| (file, old, old.replace("1.2.0", version)))
+    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"2.0.0\"");
+    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"2.0.0\"");
+    [package, dependency].map(|(file, old)| (file, old, old.replace("2.0.0", version)))
 }
 
 type Files = BTreeMap<PathBuf, String>;

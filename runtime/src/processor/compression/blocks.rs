@@ -142,8 +142,12 @@ impl<U: Units> Decode for Blocks<U> {
         Ok(())
     }
 
+    fn may_end(&self) -> bool {
+        self.partial.is_empty() && self.skip == 0 && self.may_end
+    }
+
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
-        let whole = self.partial.is_empty() && self.skip == 0 && self.may_end;
+        let whole = self.may_end();
         self.partial.clear();
         if whole {
             if !U::HAS_END {

@@ -9,7 +9,7 @@ use tremor_pdk::{
 };
 
 use super::{Decode, gzip, lz4, room::Room, snappy, sniff, xz, zstd};
-use crate::processor::reassembly::{SHOWN, end_streams};
+use crate::processor::reassembly::{self, SHOWN};
 
 /// The most that one batch may become, in bytes: a batch holds less than 4 GiB, and there may be
 /// several decompressors.
@@ -178,6 +178,16 @@ impl<F: Format> Decompress<F> {
     fn end(&mut self, cutter: &mut Cutter<'_>) {
         if let Some(Stream { read, state }) = self.streams.remove(&cutter.event().stream) {
             let error = match state {
+                State::Open(decode) if cutter.event().is_stream_aborted() => {
+                    if decode.may_end() {
+                        Ok(())
+                    } else {
+                        Err(Error::connection_lost(format_args!(
+                            "the stream was cut off within its {} data, after {read} bytes",
+                            F::NAME
+                        )))
+                    }
+                }
                 State::Open(mut decode) => {
                     let result = decode.end(&mut self.room);
                     if !self.room.bytes().is_empty() {
@@ -234,8 +244,12 @@ impl<F: Format> Preprocessor for Decompress<F> {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.streams);
-        self.process(batch, output)
+    fn holds(&self, stream: u64) -> bool {
+        let state = self.streams.get(&stream).map(|stream| &stream.state);
+        matches!(state, Some(State::Open(decode)) if !decode.may_end())
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.streams)
     }
 }

@@ -31,6 +31,9 @@ pub(super) trait Decode: Send {
     /// by then is good, and the rest of the stream is lost.
     fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error>;
 
+    /// Whether the input may end here: everything that came of it is put out.
+    fn may_end(&self) -> bool;
+
     /// The input ends here; what comes next is another one.
     ///
     /// # Errors

@@ -100,6 +100,10 @@ impl Decode for Raw {
         Ok(())
     }
 
+    fn may_end(&self) -> bool {
+        self.block.is_empty()
+    }
+
     fn end(&mut self, out: &mut Room) -> Result<(), Error> {
         let block = std::mem::take(&mut self.block);
         if block.is_empty() {

@@ -80,6 +80,10 @@ impl Decode for Sniffing {
         self.found.insert(found).push(&start, out)
     }
 
+    fn may_end(&self) -> bool {
+        self.start.is_empty() && self.found.as_ref().is_none_or(|found| found.may_end())
+    }
+
     fn end(&mut self, out: &mut Room) -> Result<(), Error> {
         let start = std::mem::take(&mut self.start);
         match self.found.take() {
@@ -94,6 +98,10 @@ struct Plain;
 impl Decode for Plain {
     fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
         out.extend(input)
+    }
+
+    fn may_end(&self) -> bool {
+        true
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {

@@ -69,6 +69,10 @@ impl<S: Steps> Decode for Members<S> {
         }
     }
 
+    fn may_end(&self) -> bool {
+        !self.within
+    }
+
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
         if std::mem::take(&mut self.within) {
             return Err(Error::bad_data(format_args!(

@@ -173,8 +173,8 @@ impl Preprocessor for Pass {
         Ok(())
     }
 
-    fn finish(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        Ok(())
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Output {
     ports: RVec<PortBatch>,
     rejected: RVec<Rejected>,
     discarded: u64,
+    created: u64,
+    merged: u64,
     /// Verdicts on the events of the batch in hand; kept for its capacity.
     verdicts: RVec<u16>,
 }
@@ -83,9 +85,21 @@ impl Output {
         self.rejected.extend(rejected);
     }
 
-    /// Says that so many events were dropped on purpose, or have become part of another.
+    /// Says that so many events were dropped on purpose.
     pub fn discard(&mut self, events: usize) {
         self.discarded += events as u64;
+    }
+
+    /// Says that so many of the events that are put out were made here, and did not come in: copies,
+    /// rows, pieces.
+    pub fn create(&mut self, events: usize) {
+        self.created += events as u64;
+    }
+
+    /// Says that so many events that came in have become part of others that are put out, and are
+    /// accounted for with those.
+    pub fn merge(&mut self, events: usize) {
+        self.merged += events as u64;
     }
 
     /// Asks for a verdict on every event of `batch`, which may edit the event at the position that
@@ -165,11 +179,21 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }
 
+    /// How many events were made since this was last asked.
+    pub fn take_created(&mut self) -> usize {
+        usize::try_from(std::mem::take(&mut self.created)).unwrap_or(usize::MAX)
+    }
+
+    /// How many events have become part of others since this was last asked.
+    pub fn take_merged(&mut self) -> usize {
+        usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
-        self.discarded = 0;
+        (self.discarded, self.created, self.merged) = (0, 0, 0);
     }
 
     /// The events of the batches that leave by ports.
