@@ -39,7 +39,7 @@ impl Rest {
     }
 
     /// The events that come next, as many as are no batch that is heavy, or one.
-    pub fn next(&mut self) -> Option<Batch> {
+    pub fn take(&mut self) -> Option<Batch> {
         let (mut batch, at) = self.batches.pop()?;
         if at == 0 && !batch.is_heavy() {
             return Some(batch);
@@ -69,7 +69,7 @@ impl Rest {
     pub fn cut(&mut self, batch: &mut Batch, cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
         if !self.is_empty() {
             self.put_last(std::mem::take(batch));
-            *batch = self.next().unwrap_or_default();
+            *batch = self.take().unwrap_or_default();
         }
         let (rejected, left) = batch.cut_at_most(Batch::WEIGHT_AT_MOST, cut);
         if let Some(left) = left {
@@ -96,15 +96,17 @@ mod tests {
         let address = batch.bytes().as_ptr();
         rest.put(batch);
         assert_eq!(rest.streams().collect::<Vec<_>>(), [1]);
-        assert_eq!(rest.next().unwrap().bytes().as_ptr(), address);
-        assert!(rest.is_empty() && rest.next().is_none());
+        assert_eq!(rest.take().unwrap().bytes().as_ptr(), address);
+        assert!(rest.is_empty() && rest.take().is_none());
     }
 
     #[test]
     fn a_heavy_batch_comes_in_parts_with_all_that_belongs_to_its_events() {
         let mut batch = Batch::new();
         for number in 0..100_u64 {
-            batch.push_value(number, &literal!({ "n": number, "text": "x".repeat(50_000) })).unwrap();
+            batch
+                .push_value(number, &literal!({ "n": number, "text": "x".repeat(50_000) }))
+                .unwrap();
             batch.set_metadata(literal!({ "n": number }));
             if number % 3 == 0 {
                 batch.value_mut(batch.len() - 1).unwrap();
@@ -114,7 +116,7 @@ mod tests {
         let mut rest = Rest::default();
         rest.put(batch);
         let (mut numbers, mut parts) = (Vec::new(), 0);
-        while let Some(part) = rest.next() {
+        while let Some(part) = rest.take() {
             parts += 1;
             part.validate().unwrap();
             assert!(!part.is_heavy());
@@ -136,8 +138,8 @@ mod tests {
         batch.push_message(1, b"small");
         let mut rest = Rest::default();
         rest.put(batch);
-        assert_eq!(rest.next().unwrap().bytes().len(), 5 << 20);
-        assert_eq!(messages(&rest.next().unwrap()), [b"small"]);
+        assert_eq!(rest.take().unwrap().bytes().len(), 5 << 20);
+        assert_eq!(messages(&rest.take().unwrap()), [b"small"]);
         assert!(rest.is_empty());
     }
 
@@ -185,7 +187,7 @@ mod tests {
     fn what_is_given_before_the_rest_is_out_waits_for_it() {
         let mut rest = Rest::default();
         let mut batch = Batch::new();
-        batch.push_fragment(0, &[b'a'; 20_000]);
+        batch.push_fragment(0, "a".repeat(20_000).as_bytes());
         rest.cut(&mut batch, expand);
         let mut found: Vec<u8> = messages(&batch).iter().map(|message| message[0]).collect();
         let mut next = Batch::new();
@@ -195,7 +197,7 @@ mod tests {
             found.extend(messages(&next).iter().map(|message| message[0]));
             next = Batch::new();
         }
-        assert!(found == [&[b'a'; 20_000][..], b"b"].concat());
+        assert!(found == ["a".repeat(20_000).as_bytes(), b"b"].concat());
     }
 
     #[test]

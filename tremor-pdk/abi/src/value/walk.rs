@@ -87,7 +87,10 @@ mod tests {
         let value = literal!({ "a": [1, [2]], "b": {}, "c": { "d": "e" } });
         let mut seen = Vec::new();
         value.walk(|key, value| seen.push(format!("{}={value}", key.map_or("", |key| key))));
-        assert_eq!(seen[1..], ["a=[1,[2]]", "=1", "=[2]", "=2", "b={}", "c={\"d\":\"e\"}", "d=\"e\""]);
+        assert_eq!(
+            seen[1..],
+            ["a=[1,[2]]", "=1", "=[2]", "=2", "b={}", "c={\"d\":\"e\"}", "d=\"e\""]
+        );
     }
 
     #[test]
