@@ -95,12 +95,24 @@ impl Cutter<'_> {
         self.rejected.push(Rejected { event, error });
     }
 
+    /// How many bytes more may be put out in one message before that is enough for one batch; one at
+    /// least.
+    pub fn room(&self) -> usize {
+        self.most.saturating_sub(self.put_out()).max(1)
+    }
+
     /// Whether enough was put out for one batch: time to [leave](Cutter::leave) the rest of the
     /// payload for the next one. Never in [`Batch::cut`].
     #[inline]
     pub fn is_heavy(&self) -> bool {
+        self.put_out() > self.most
+    }
+
+    /// All bytes, and what was put out.
+    #[inline]
+    fn put_out(&self) -> usize {
         let events = self.events.len() * size_of::<Event>();
-        self.bytes.len() + events + self.rejected.len() * size_of::<Rejected>() > self.most
+        self.bytes.len() + events + self.rejected.len() * size_of::<Rejected>()
     }
 
     /// What comes of the payload from this offset on comes later: the event is cut again with the
