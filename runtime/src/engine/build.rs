@@ -11,18 +11,18 @@ use super::{
     pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Encoding, Router},
+    router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
     spin,
     stage::{Stage, Step},
-    stats::Stats,
+    stats::{Books, Kind, Stats},
     worker::Worker,
 };
 use crate::{
     codec::MakeCodec,
-    flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
     processor::{self, Chain, Framing},
 };
 
@@ -116,11 +116,11 @@ pub(crate) fn tasks(
     flow: &Flow,
     parts: &dyn Parts,
     control: &Arc<Control>,
-    stats: &Arc<Stats>,
+    books: &mut Books,
 ) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
     let runners = runners(flow, parts);
-    let mut queues = Queues::new(flow, &runners);
+    let mut queues = Queues::new(flow, &runners, books);
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
     let mut routers: HashMap<NodeId, Router> = HashMap::new();
@@ -132,9 +132,10 @@ pub(crate) fn tasks(
             runners: &runners,
             queues: &queues,
             framings: &framings,
+            control,
             owner: id,
         };
-        let Routed { router, sink } = plan.router(&pool, stats)?;
+        let Routed { router, sink } = plan.router(&pool, books)?;
         if let Some(sink) = sink {
             helpers.insert(id, plan.helpers(&router, sink)?);
         }
@@ -239,12 +240,12 @@ impl Runners {
 
 /// The queues of a flow: before each sink, and before each pipeline that is a task.
 struct Queues {
-    senders: HashMap<NodeId, Sender>,
+    senders: HashMap<NodeId, (Sender, Arc<Stats>)>,
     receivers: HashMap<NodeId, Receiver>,
 }
 
 impl Queues {
-    fn new(flow: &Flow, runners: &Runners) -> Self {
+    fn new(flow: &Flow, runners: &Runners, books: &mut Books) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
             let bounds = match node.role {
@@ -253,16 +254,30 @@ impl Queues {
                 Role::Pipeline | Role::Source => continue,
             };
             let (sender, receiver) = queue::bounded(bounds);
-            queues.senders.insert(id, sender);
+            queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
             queues.receivers.insert(id, receiver);
         }
         queues
+    }
+
+    /// The end that events go into.
+    fn outlet(&self, id: NodeId) -> Option<Outlet> {
+        let (queue, stats) = self.senders.get(&id)?.clone();
+        Some(Outlet { queue, stats })
     }
 
     /// The queue's end; its own sender goes, so that it ends with those who feed it.
     fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
         self.receivers.remove(&id).unwrap_or_else(|| queue::bounded(Bounds::default()).1)
+    }
+}
+
+fn kind(role: Role) -> Kind {
+    match role {
+        Role::Source => Kind::Source,
+        Role::Pipeline => Kind::Pipeline,
+        Role::Sink => Kind::Sink,
     }
 }
 
@@ -299,11 +314,12 @@ struct Plan<'p> {
     runners: &'p Runners,
     queues: &'p Queues,
     framings: &'p HashMap<NodeId, Framing>,
+    control: &'p Arc<Control>,
     owner: NodeId,
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Routed, flow::Diagnostic> {
+    fn router(&self, pool: &Pool, books: &mut Books) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
@@ -313,11 +329,11 @@ impl Plan<'_> {
             })
             .map(|(id, _)| id)
             .collect();
-        let mut targets = Targets { graph, staged: &staged, queued: Vec::new() };
+        let mut targets = Targets { flow: self.flow, staged: &staged, queued: Vec::new() };
         let ports = match own.role {
             Role::Pipeline => {
                 let own = staged.iter().position(|id| *id == self.owner);
-                Ports { out: own.map(Target::Stage).into_iter().collect(), err: Vec::new() }
+                Ports { out: own.map(Target::Stage).into_iter().collect(), ..Ports::default() }
             }
             Role::Source | Role::Sink => targets.ports(own),
         };
@@ -327,10 +343,10 @@ impl Plan<'_> {
             let mut port = |node: &Node, port: &str| targets.port(node, port);
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
-            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
+            let stats = books.of(&node.name, Kind::Pipeline);
+            stages.push(Stage { name: node.name.as_str().into(), steps, ports, stats });
         }
-        let queues =
-            targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
+        let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();
         // What comes to a pipeline with a task of its own has changed cores already.
         let sink = match targets.queued[..] {
             [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),
@@ -343,8 +359,11 @@ impl Plan<'_> {
         // What one core decodes and encodes it keeps apart from what others do.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name = own.name.as_str().into();
-        let routes = Routes::new(name, ports, stages, pool.clone(), stats.clone());
-        let router = Router::new(routes, queues, encoding, pool, stats.clone());
+        let stats = books.of(&own.name, kind(own.role));
+        // A pipeline counts what goes through its stage.
+        let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
+        let routes = Routes::new(name, ports, stages, pool.clone(), routed, self.control.clone());
+        let router = Router::new(routes, queues, encoding, pool, stats);
         Ok(Routed { router, sink })
     }
 
@@ -404,19 +423,20 @@ pub(super) fn steps(
 
 /// Numbers the targets of one task's ports.
 struct Targets<'t> {
-    graph: &'t Graph,
+    flow: &'t Flow,
     staged: &'t [NodeId],
     queued: Vec<NodeId>,
 }
 
 impl Targets<'_> {
     fn ports(&mut self, node: &Node) -> Ports {
-        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+        let discards_failed = discards_failed(self.flow, node);
+        Ports { out: self.port(node, OUT), err: self.port(node, ERR), discards_failed }
     }
 
     fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
         let edges = node.output(port);
-        edges.iter().map(|edge| self.target(self.graph.edge(*edge).to)).collect()
+        edges.iter().map(|edge| self.target(self.flow.graph.edge(*edge).to)).collect()
     }
 
     fn target(&mut self, id: NodeId) -> Target {
@@ -454,6 +474,15 @@ pub(super) fn framing(
         framing.push(&component.name.value, parts.postprocessor(component)?);
     }
     Ok(framing)
+}
+
+/// Whether a component drops what it cannot handle, where its port `err` leads nowhere.
+fn discards_failed(flow: &Flow, node: &Node) -> bool {
+    match node.role {
+        Role::Pipeline => flow.spec.pipelines[node.index].err,
+        Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
+    }
+    .is_some_and(|err| err == flow::OnFailure::Discard)
 }
 
 fn retry(spec: &flow::Connector) -> Retry {

@@ -42,7 +42,7 @@ impl PipelineTask {
             }
         }
         // Nothing, unless the flow was stopped.
-        self.router.stats.failed(self.queue.close());
+        self.router.stats.lost(self.queue.close());
     }
 
     async fn next(&mut self) -> Step {

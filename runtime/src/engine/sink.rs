@@ -56,7 +56,8 @@ impl SinkSide {
     /// The sink is gone for good: what it has not delivered fails back to its sources.
     pub(crate) fn abandon(self) {
         let pending: usize = self.pending.iter().map(Queued::events).sum();
-        self.router.stats.failed(pending + self.queue.close());
+        self.router.stats.failed(pending);
+        self.router.stats.lost(self.queue.close());
     }
 
     /// Runs the sink of one connection to its end.
@@ -78,6 +79,7 @@ impl SinkSide {
             }
             let result = match self.next(connection, tick.as_mut()).await {
                 Step::Received(Some(queued)) => {
+                    self.router.stats.taken(queued.events());
                     self.pending.push_back(queued);
                     Ok(())
                 }
@@ -207,7 +209,7 @@ impl SinkSide {
 
     /// Sees to the exceptions of a delivery. What is to be delivered again is given back.
     async fn account(&mut self, item: InFlight, delivery: Delivery) -> Option<(InFlight, Error)> {
-        let InFlight { batch, token } = item;
+        let InFlight { batch, token, is_letter } = item;
         let mut undelivered = 0;
         let mut rejected = Vec::new();
         let mut again: Vec<bool> = Vec::new();
@@ -224,7 +226,9 @@ impl SinkSide {
                 rejected.extend(events.iter().copied().map(reject));
             }
         }
-        self.router.stats.events_out(batch.len() - undelivered);
+        let delivered = batch.len() - undelivered;
+        self.router.stats.delivered(delivered);
+        self.router.stats.letters(if is_letter { delivered } else { 0 });
         if !rejected.is_empty() {
             self.router.reject(&batch, rejected, token.clone()).await;
         }
@@ -238,12 +242,12 @@ impl SinkSide {
             position += 1;
             again[position - 1]
         });
-        Some((InFlight { batch: rest, token }, Error::timeout(error)))
+        Some((InFlight { batch: rest, token, is_letter }, Error::timeout(error)))
     }
 
     /// The sink cannot take any event of the batch.
     async fn reject_all(&mut self, item: InFlight, error: &Error) {
-        let InFlight { batch, token } = item;
+        let InFlight { batch, token, .. } = item;
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;

@@ -133,7 +133,7 @@ impl Session<'_> {
                 Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
                     let router = &self.worker.router;
                     tracing::warn!(component = %router.name, %error, "bad data");
-                    router.stats.failed(1);
+                    router.stats.lost(1);
                     self.let_others_work().await;
                 }
                 Step::Pulled(Err(error)) => return Err(error),

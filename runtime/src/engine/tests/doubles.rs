@@ -168,9 +168,10 @@ impl Operator for Waits {
         self.due
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, _: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
+        output.create(1);
         batch.push_value(0, &"told").map_err(Error::internal)
     }
 }

@@ -26,12 +26,12 @@ use super::{
     intake::Inlet,
     pace::Pace,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Encoding, Router},
+    router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
     stage::{Stage, Step},
-    stats::{Counts, Stats},
+    stats::{Books, Component, Counts, Kind, Stats},
     worker::Worker,
 };
 use crate::{
@@ -69,7 +69,7 @@ impl Default for Setup {
 struct Lanes {
     source: SourceSide,
     sink: SinkSide,
-    stats: Arc<Stats>,
+    books: Books,
     /// How many batches were decoded.
     decoded: Arc<AtomicUsize>,
     /// Dead letters of the sink.
@@ -107,21 +107,33 @@ fn router(
     name: &str,
     stages: Vec<Stage>,
     ports: Ports,
-    queues: Vec<Sender>,
+    queues: Vec<Outlet>,
     sink_codec: Option<&str>,
     stats: &Arc<Stats>,
 ) -> Router {
     let pool = Pool::new(8);
     let encoding = sink_codec.map(encoding);
-    let routes = Routes::new(name.into(), ports, stages, pool.clone(), stats.clone());
+    let routes = Routes::new(
+        name.into(),
+        ports,
+        stages,
+        pool.clone(),
+        stats.clone(),
+        Arc::new(Control::new(0)),
+    );
     Router::new(routes, queues, encoding, pool, stats.clone())
 }
 
+fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
+    Outlet { queue, stats: stats.clone() }
+}
+
 /// One pipeline whose events go to the first queue.
-fn stage(operators: Vec<Box<dyn Operator>>) -> Stage {
+fn stage(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Stage {
     let steps = operators.into_iter().map(|operator| Step::new(operator, None, Vec::new()));
     let out = vec![Target::Queue(0)];
-    Stage { name: "main".into(), steps: steps.collect(), ports: Ports { out, err: Vec::new() } }
+    let ports = Ports { out, ..Ports::default() };
+    Stage { name: "main".into(), steps: steps.collect(), ports, stats }
 }
 
 fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
@@ -147,14 +159,16 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
 
 impl Setup {
     fn lanes(self) -> Lanes {
-        let stats = Arc::<Stats>::default();
+        let mut books = Books::default();
+        let [stats, main, sinks] =
+            [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
         let (sender, queue) = queue::bounded(Bounds::default());
         let (dead, letters) = queue::bounded(Bounds::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
-        let ports = Ports { out: vec![Target::Stage(0)], err };
-        let stages = vec![stage(self.operators)];
+        let ports = Ports { out: vec![Target::Stage(0)], err, ..Ports::default() };
+        let stages = vec![stage(self.operators, main)];
         let to_sink = Some(self.sink_codec);
-        let routed = router("source", stages, ports, vec![sender], to_sink, &stats);
+        let routed = router("source", stages, ports, vec![outlet(sender, &sinks)], to_sink, &stats);
         let mut source = source_side(0, routed, self.source_codec);
         let decoded = Arc::<AtomicUsize>::default();
         let decoder = || -> Option<Box<dyn BatchDecoder>> {
@@ -167,10 +181,11 @@ impl Setup {
             let helper = Worker { router, codec: decoder(), pace: Pace::default() };
             source.helpers.push(helper);
         }
-        let ports = Ports { out: Vec::new(), err: vec![Target::Queue(0)] };
-        let routed = router("sink", Vec::new(), ports, vec![dead], None, &stats);
+        let ports = Ports { err: vec![Target::Queue(0)], ..Ports::default() };
+        let routed =
+            router("sink", Vec::new(), ports, vec![outlet(dead, &Arc::default())], None, &sinks);
         let sink = sink_side(queue, routed, self.sink_codec);
-        Lanes { source, sink, stats, decoded, letters }
+        Lanes { source, sink, books, decoded, letters }
     }
 }
 
@@ -178,7 +193,7 @@ impl Lanes {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
         let heard = pulls.heard.clone();
-        let Self { mut source, mut sink, stats, decoded, mut letters } = self;
+        let Self { mut source, mut sink, books, decoded, mut letters } = self;
         let connection = Arc::<Connection>::default();
         let sink_runs = async {
             loop {
@@ -206,11 +221,20 @@ impl Lanes {
         Outcome {
             delivered: takes.lock().unwrap().delivered.clone(),
             heard: sorted(&heard),
-            counts: stats.counts(),
+            counts: settled(&books),
             decoded: decoded.load(Ordering::Relaxed),
             letters: dead,
         }
     }
+}
+
+/// What became of all events, once none is under way.
+fn settled(books: &Books) -> Counts {
+    let components = books.components();
+    for Component { kind, counts, .. } in &components {
+        assert_eq!(counts.in_flight(), 0, "{kind:?}: {counts:?}");
+    }
+    Counts::of(&components)
 }
 
 fn sorted(heard: &Heard) -> Vec<(u64, bool)> {

@@ -48,6 +48,8 @@ pub struct Connector {
     pub pull: Pull,
     /// Bounds of the queue before the sink.
     pub queue: Queue,
+    /// What becomes of events that cannot be handled; the same for both sides.
+    pub err: Option<OnFailure>,
 }
 
 /// An entry of `pipelines`.
@@ -57,6 +59,17 @@ pub struct Pipeline {
     pub name: Located<String>,
     /// What events run through, first to last. May be empty: then they pass as they are.
     pub operators: Vec<Component>,
+    /// What becomes of events that cannot be handled.
+    pub err: Option<OnFailure>,
+}
+
+/// The key `err`: what becomes of an event that cannot be handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It leaves by the port `err`. Where nothing is linked to that, it fails back to its source.
+    DeadLetter,
+    /// It is dropped and counted.
+    Discard,
 }
 
 /// The key `reconnect`. What is `None` is left to the runtime.

@@ -142,6 +142,7 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         "reconnect",
         "pull",
         "queue",
+        "err",
     ];
     let fields = Fields::open(&entry.value, &what, &known, report)?;
 
@@ -160,6 +161,7 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
         fields.get("queue").map_or(Queue::default(), |node| settings::queue(node, &what, report));
+    let err = fields.get("err").and_then(|node| settings::err(node, report));
     Some(Connector {
         name: Located::new(entry.key.clone(), entry.at),
         component: component?,
@@ -169,14 +171,16 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         reconnect,
         pull,
         queue,
+        err,
     })
 }
 
 fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
     let what = format!("pipeline {}", quote(&entry.key));
-    let fields = Fields::open(&entry.value, &what, &["operators"], report)?;
+    let fields = Fields::open(&entry.value, &what, &["operators", "err"], report)?;
     let operators = read_components(fields.get("operators"), "operator", &what, report);
-    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators })
+    let err = fields.get("err").and_then(|node| settings::err(node, report));
+    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators, err })
 }
 
 fn read_components(

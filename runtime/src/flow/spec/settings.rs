@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `pull` and `queue`.
+//! The keys `reconnect`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Pull, Queue, Reconnect,
+    OnFailure, Pull, Queue, Reconnect,
     fields::Fields,
 };
 
@@ -45,6 +45,24 @@ pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
         fields.get(key).and_then(|node| whole(node, 1, key, report)).and_then(NonZeroU64::new)
     };
     Queue { max_events: bound("max_events"), max_bytes: bound("max_bytes") }
+}
+
+pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
+    match &node.data {
+        Data::Text(text) if text == "dead_letter" => return Some(OnFailure::DeadLetter),
+        Data::Text(text) if text == "discard" => return Some(OnFailure::Discard),
+        _ => {}
+    }
+    let found = match &node.data {
+        Data::Text(text) => quote(text),
+        _ => node.describe(),
+    };
+    report.push(
+        report
+            .error(node.at, format!("expected `dead_letter` or `discard` for `err`, found {found}"))
+            .help("`discard` drops events that cannot be handled; without it they leave by `err`"),
+    );
+    None
 }
 
 fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64> {

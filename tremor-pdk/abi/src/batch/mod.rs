@@ -26,7 +26,7 @@ use abi_stable::{StableAbi, std_types::RVec};
 pub use self::{
     check::Mark,
     event::{Event, EventFlags, PayloadKind, Span},
-    output::{Output, PortBatch, Rejected, Verdict},
+    output::{Holds, Output, PortBatch, Rejected, Verdict},
     rewrite::{Cutter, Payload},
     select::{Selection, SelectionError},
     storage::Pool,
