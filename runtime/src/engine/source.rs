@@ -281,7 +281,9 @@ impl Session<'_> {
     /// next one. The source hears of what it can be told.
     async fn breaks_off(&mut self, end: End) -> End {
         let ended = self.end_streams(StreamEnd::Aborted).await;
-        let told = ended.and(self.around.lane.intake().await.tell_ended());
+        let mut intake = self.around.lane.intake().await;
+        let told =
+            ended.and_then(|()| intake.tell_ended()).and_then(|()| intake.fail_outstanding());
         match (end, told) {
             // What the source has to say of that is said of a connection that is lost as it is.
             (End::Interrupted, Err(error)) => End::of(error),
@@ -293,7 +295,7 @@ impl Session<'_> {
     async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
         self.end_streams(streams).await?;
         self.worker.router.close().await;
-        while self.around.lane.intake().await.outstanding > 0 {
+        while self.around.lane.intake().await.outstanding() > 0 {
             let ended = poll_fn(|context| {
                 if self.around.control.poll_phase(context, Phase::Stopped).is_ready() {
                     return Poll::Ready(None);
