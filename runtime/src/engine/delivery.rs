@@ -8,7 +8,7 @@ use std::sync::{
 
 use tremor_pdk::Batch;
 
-use super::watch::Watch;
+use super::watch::Single;
 
 /// A batch on its way, with the token of the pull it came from.
 pub(crate) struct InFlight {
@@ -113,7 +113,7 @@ pub(crate) struct Ended {
 
 /// Where a source hears how its pulls ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Watch<Vec<Ended>>);
+pub(crate) struct Ledger(Single<Vec<Ended>>);
 
 impl Ledger {
     /// Ready with the pulls that have ended since it was last asked; there is at least one.

@@ -29,12 +29,15 @@ mod delivery;
 pub mod hand_over;
 mod intake;
 mod lane;
+mod notices;
 mod pace;
 mod pipeline;
 mod queue;
+mod retry;
 mod router;
 mod routes;
 mod seat;
+mod settling;
 mod simulation;
 mod sink;
 mod source;
@@ -44,6 +47,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wakers;
 mod watch;
 mod worker;
 

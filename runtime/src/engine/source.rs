@@ -10,12 +10,13 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
 
 use super::{
-    connection::{Connection, End},
-    control::{Control, Phase},
+    connection::{Broken, Connection, End},
+    control::{Control, Phase, Reached},
     delivery::{Ended, Ledger},
     intake::{Inlet, Intake, Pulled},
     lane::Lane,
     router::{Ticket, Way},
+    settling::Settling,
     spin::{self, Working},
     worker::Worker,
 };
@@ -68,15 +69,21 @@ struct Around<'s> {
     control: &'s Control,
     connection: &'s Connection,
     ledger: Option<Arc<Ledger>>,
+    drains: Reached<'s>,
+    broken: Broken<'s>,
 }
 
 impl SourceSide {
-    /// Runs the source of one connection to its end.
-    pub(crate) async fn run(
+    /// Has the source of one connection bring what it has. Where that is all there is, or all that is
+    /// wanted, the source still has to hear what becomes of it.
+    ///
+    /// # Errors
+    /// How the connection ended for this side before that.
+    pub(crate) async fn bring(
         &mut self,
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
-    ) -> End {
+    ) -> Result<Settling, End> {
         let _working = Working::enter();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source);
         let (ledger, way) = (intake.ledger.clone(), self.worker.router.way.clone());
@@ -88,19 +95,38 @@ impl SourceSide {
             executor::spawn(name, lane.clone().help(worker))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
+        let around = Around {
+            lane: lane.clone(),
+            way,
+            control: &self.control,
+            connection,
+            ledger: ledger.clone(),
+            drains: self.control.reached(Phase::Draining),
+            broken: connection.broken(),
+        };
         let mut session = Session {
             worker: &mut self.worker,
             helpers,
             idle_helpers: Vec::new(),
-            around: Around { lane: lane.clone(), way, control: &self.control, connection, ledger },
+            around,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
         let result = session.run().await;
         session.helpers_end().await;
         self.helpers = session.idle_helpers;
-        self.inlet = std::mem::take(&mut lane.intake().inlet);
-        result.unwrap_or_else(End::of)
+        let has_brought = {
+            let mut intake = lane.intake();
+            self.inlet = std::mem::take(&mut intake.inlet);
+            intake.has_brought()
+        };
+        if has_brought {
+            connection.event_passed();
+        }
+        match result.unwrap_or_else(End::of) {
+            End::Finished => Ok(Settling { lane, ledger, control: self.control.clone() }),
+            end => Err(end),
+        }
     }
 }
 
@@ -235,26 +261,11 @@ impl Session<'_> {
         }
     }
 
-    /// Nothing more is pulled; the source hears of everything that is still under way.
+    /// Nothing more is pulled; what was is on its way.
     async fn finish(&mut self) -> Result<End, Error> {
         self.helpers_end().await;
         self.worker.router.close().await;
         self.around.lane.intake().drop_carried();
-        while self.around.lane.intake().outstanding > 0 {
-            let ended = poll_fn(|context| {
-                if self.around.control.poll_phase(context, Phase::Stopped).is_ready() {
-                    return Poll::Ready(None);
-                }
-                match &self.around.ledger {
-                    Some(ledger) => ledger.poll_ended(context).map(Some),
-                    None => Poll::Ready(None),
-                }
-            });
-            match ended.await {
-                Some(ended) => self.around.lane.intake().acknowledge(ended)?,
-                None => break,
-            }
-        }
         Ok(End::Finished)
     }
 
@@ -275,11 +286,11 @@ impl Around<'_> {
         (step, intake.take(batch, &self.way))
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<Step> {
-        if self.control.poll_phase(context, Phase::Draining).is_ready() {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
+        if self.drains.poll(context).is_ready() {
             return Poll::Ready(Step::Draining);
         }
-        if self.connection.poll_broken(context).is_ready() {
+        if self.broken.poll(context).is_ready() {
             return Poll::Ready(Step::Broken);
         }
         match &self.ledger {

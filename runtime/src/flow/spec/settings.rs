@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `pull` and `queue`.
+//! The keys `reconnect`, `retry`, `pull` and `queue`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,23 +8,41 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Pull, Queue, Reconnect,
+    Pull, Queue, Retry,
     fields::Fields,
 };
 
-pub(super) fn reconnect(node: &Node, owner: &str, report: &mut Report) -> Reconnect {
-    let what = format!("`reconnect` of {owner}");
+/// The keys `reconnect` and `retry`, which say the same of different things.
+pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) -> Retry {
+    let what = format!("`{key}` of {owner}");
     let known = ["attempts", "backoff", "max_backoff"];
     let Some(fields) = Fields::open(node, &what, &known, report) else {
-        return Reconnect::default();
+        return Retry::default();
     };
-    Reconnect {
-        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
-        backoff: fields.get("backoff").and_then(|node| duration(node, "backoff", report)),
-        max_backoff: fields
-            .get("max_backoff")
-            .and_then(|node| duration(node, "max_backoff", report)),
+    let mut wait = |key| fields.get(key).and_then(|node| wait(node, key, report));
+    let (backoff, max_backoff) = (wait("backoff"), wait("max_backoff"));
+    if let (Some(node), Some(first), Some(max)) = (fields.get("max_backoff"), backoff, max_backoff)
+        && max < first
+    {
+        let message = format!("`max_backoff` of {what} is shorter than its `backoff`");
+        report.push(report.error(node.at, message).help("waits grow from `backoff` to it"));
     }
+    Retry {
+        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
+        backoff,
+        max_backoff,
+    }
+}
+
+/// A time to wait between attempts. Without any the peer would get one after the other.
+fn wait(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
+    let wait = duration(node, key, report)?;
+    if wait.is_zero() {
+        let message = format!("expected `1ms` or more for `{key}`, found no time at all");
+        report.push(report.error(node.at, message));
+        return None;
+    }
+    Some(wait)
 }
 
 pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
