@@ -48,7 +48,7 @@ impl Retries {
             && self.notices.admits("delivering")
         {
             let component = self.notices.component();
-            tracing::info!(component, waited = ?since.elapsed(), "delivers again");
+            tracing::info!(%component, waited = ?since.elapsed(), "delivers again");
         }
     }
 
@@ -65,7 +65,7 @@ impl Retries {
         let wait = self.attempts.wait();
         self.stuck_by(&error);
         tracing::debug!(
-            component = self.notices.component(),
+            component = %self.notices.component(),
             %error,
             attempt = self.attempts.failed(),
             ?wait,
@@ -85,7 +85,7 @@ impl Retries {
     pub(crate) fn stuck_by(&mut self, error: &Error) {
         if self.stuck.is_none() && self.notices.admits("waiting") {
             let component = self.notices.component();
-            tracing::warn!(component, %error, "the peer takes nothing now; deliveries wait");
+            tracing::warn!(%component, %error, "the peer takes nothing now; deliveries wait");
         }
         self.stuck.get_or_insert_with(Instant::now);
     }

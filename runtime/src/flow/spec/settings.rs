@@ -38,7 +38,8 @@ pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) ->
 fn wait(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let wait = duration(node, key, report)?;
     if wait.is_zero() {
-        let message = format!("expected `1ms` or more for `{key}`, found no time at all");
+        let found = text_or_kind(node);
+        let message = format!("expected `1ms` or more for `{key}`, found {found}");
         report.push(report.error(node.at, message));
         return None;
     }
@@ -86,10 +87,7 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
         _ => None,
     };
     if parsed.is_none() {
-        let found = match &node.data {
-            Data::Text(text) => quote(text),
-            _ => node.describe(),
-        };
+        let found = text_or_kind(node);
         report.push(
             report
                 .error(node.at, format!("expected a time with its unit for `{key}`, found {found}"))
@@ -97,6 +95,13 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
         );
     }
     parsed
+}
+
+fn text_or_kind(node: &Node) -> String {
+    match &node.data {
+        Data::Text(text) => quote(text),
+        _ => node.describe(),
+    }
 }
 
 /// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.
