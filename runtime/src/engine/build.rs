@@ -5,12 +5,15 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
-    connector::{ConnectorTask, Factory, Retry},
+    backoff::{Attempts, Policy},
+    connector::{ConnectorTask, Factory},
     control::Control,
     intake::Inlet,
+    notices::{FlowNotices, Notices},
     pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
+    retry::Retries,
     router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
@@ -142,6 +145,7 @@ pub(crate) fn tasks(
         routers.insert(id, router);
     }
     let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
+    let all_notices = Arc::<FlowNotices>::default();
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
         let mut side = |role| {
             let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
@@ -153,6 +157,8 @@ pub(crate) fn tasks(
             continue;
         }
         let ConnectorType { codec, make } = parts.connector(spec)?;
+        let name: Arc<str> = spec.name.value.as_str().into();
+        let notices = Arc::new(Notices::new(name.clone(), all_notices.clone()));
         let is_raw = codec.is_some();
         let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
         let codec = codec.as_deref();
@@ -180,17 +186,21 @@ pub(crate) fn tasks(
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
+                retries: Retries::new(retry(spec), notices.clone()),
             }),
             None => None,
         };
         tasks.connectors.push(ConnectorTask {
-            name: spec.name.value.as_str().into(),
+            name,
             make,
             source,
             sink,
-            retry: retry(spec),
+            reconnect: Attempts::new(reconnect(spec)),
             control: control.clone(),
+            notices,
             sink_seen: false,
+            is_down: false,
+            settling: None,
         });
     }
     for (id, router) in routers {
@@ -485,13 +495,20 @@ fn discards_failed(flow: &Flow, node: &Node) -> bool {
     .is_some_and(|err| err == flow::OnFailure::Discard)
 }
 
-fn retry(spec: &flow::Connector) -> Retry {
-    let reconnect = &spec.reconnect;
-    Retry {
-        attempts: reconnect.attempts,
-        first: reconnect.backoff.unwrap_or(Duration::from_millis(100)),
-        max: reconnect.max_backoff.unwrap_or(Duration::from_secs(10)),
-    }
+/// When a connector connects again.
+fn reconnect(spec: &flow::Connector) -> Policy {
+    policy(spec.reconnect, Duration::from_secs(10))
+}
+
+/// When a sink gets again what it could not take.
+fn retry(spec: &flow::Connector) -> Policy {
+    policy(spec.retry, Duration::from_secs(30))
+}
+
+fn policy(set: flow::Retry, longest: Duration) -> Policy {
+    let flow::Retry { attempts, backoff, max_backoff } = set;
+    let first = backoff.unwrap_or(Duration::from_millis(100));
+    Policy { attempts, first, max: max_backoff.unwrap_or(longest.max(first)) }
 }
 
 fn pace(spec: &flow::Connector) -> Pace {

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::Batch;
 
-use super::watch::Watch;
+use super::watch::Single;
 use crate::processor::Share;
 
 /// A batch on its way, with the token of the pull it came from.
@@ -149,7 +149,7 @@ pub(crate) struct Ended {
 /// Where a source hears how its pulls ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    ended: Watch<Vec<Ended>>,
+    ended: Single<Vec<Ended>>,
     /// Whether there are any, to look at without a lock once a pull.
     has_ended: AtomicBool,
 }

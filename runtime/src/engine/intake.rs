@@ -137,6 +137,11 @@ impl Intake {
         self.source.give_up(batch);
     }
 
+    /// Whether the source has brought anything.
+    pub(crate) fn has_brought(&self) -> bool {
+        self.pulls > 0
+    }
+
     /// Whether events come without end, as far as is known.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.is_some()

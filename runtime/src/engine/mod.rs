@@ -30,12 +30,15 @@ pub mod hand_over;
 mod held;
 mod intake;
 mod lane;
+mod notices;
 mod pace;
 mod pipeline;
 mod queue;
+mod retry;
 mod router;
 mod routes;
 mod seat;
+mod settling;
 mod simulation;
 mod sink;
 mod source;
@@ -45,6 +48,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wakers;
 mod watch;
 mod worker;
 

@@ -155,6 +155,14 @@ impl Router {
         self.route(self.way.ticket(), Routes::tell_time).await;
     }
 
+    /// Waits until every queue takes a batch.
+    pub(crate) async fn room(&mut self) {
+        let mut ticket = self.way.ticket();
+        for outlet in ticket.queues().await.iter_mut() {
+            outlet.queue.room().await;
+        }
+    }
+
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
         self.route(self.way.ticket(), Routes::drain).await;

@@ -53,7 +53,7 @@ pub use self::{
     limits::Limits,
     link::{ERR, End, IN, Link, OUT},
     source::{Located, Span},
-    spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Reconnect, Spec},
+    spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Retry, Spec},
 };
 use self::{diagnostic::Report, source::Source};
 

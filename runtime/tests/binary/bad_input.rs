@@ -24,9 +24,17 @@ fn files_that_cannot_be_read_or_written_fail_the_flow() {
 }
 
 #[test]
-fn a_full_output_is_tried_again_and_then_fails_the_flow() {
-    let run = file_to_file("in", "/dev/full").run();
-    run.expect(1, &["connector `output`", "flow `flow` failed"]);
+fn a_full_output_is_tried_again_as_often_as_the_flow_says() {
+    let text = "connectors:
+  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
+  output:
+    type: file
+    codec: string
+    retry: { attempts: 2, backoff: 1ms }
+    config: { path: /dev/full, mode: append }
+links: [input -> output]";
+    let run = Scene::new(text).write("in", b"a line\n").run();
+    run.expect(0, &["not delivered after 3 attempts", "1 events in, 0 out", "1 failed"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod bad_input;
 mod bench;
 mod commands;
 mod components;
+mod connections;
 mod delivery;
 mod flow_tests;
 mod flows;

@@ -1,10 +1,14 @@
 //! A source, operators and a sink, with doubles for connectors: what becomes of batches, whichever
 //! tasks take them through.
 
+mod connecting;
 mod doubles;
 mod fragments;
 mod helping;
+mod lines;
+mod peer;
 mod reconnecting;
+mod retrying;
 mod taking_through;
 
 use std::{
@@ -14,18 +18,26 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Operator, abi::batch::Pool};
+use tremor_pdk::{
+    Operator,
+    abi::batch::Pool,
+    dynamic::{DynSink, DynSource},
+};
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use super::{
+    backoff::Policy,
     connection::{Connection, End},
     control::Control,
     intake::Inlet,
+    notices::Notices,
     pace::Pace,
     queue::{self, Bounds, Receiver, Sender},
+    retry::Retries,
     router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
@@ -154,6 +166,24 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
         pending: std::collections::VecDeque::new(),
+        retries: Retries::new(AT_ONCE, notices()),
+    }
+}
+
+/// Any number of attempts, without a wait.
+const AT_ONCE: Policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::MAX };
+
+fn notices() -> Arc<Notices> {
+    Arc::new(Notices::new("double".into(), Arc::default()))
+}
+
+impl SourceSide {
+    /// Runs a source until it knows what became of everything that it brought.
+    async fn run(&mut self, source: Box<dyn DynSource>, connection: &Arc<Connection>) -> End {
+        match self.bring(source, connection).await {
+            Ok(settling) => settling.run().await.map_or_else(End::of, |()| End::Finished),
+            Err(end) => end,
+        }
     }
 }
 
@@ -192,13 +222,22 @@ impl Setup {
 impl Lanes {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
+        self.run_into(pulls, takes, || Box::new(doubles::Taking(takes.clone())))
+    }
+
+    /// The same with a sink that leaves what it takes in `takes`.
+    fn run_into(
+        self,
+        pulls: Pulls,
+        takes: &Shared<Takes>,
+        double: impl Fn() -> Box<dyn DynSink>,
+    ) -> Outcome {
         let heard = pulls.heard.clone();
         let Self { mut source, mut sink, books, decoded, mut letters } = self;
         let connection = Arc::<Connection>::default();
         let sink_runs = async {
             loop {
-                let double = Box::new(doubles::Taking(takes.clone()));
-                match sink.run(double, &connection).await {
+                match sink.run(double(), &connection).await {
                     End::Finished => break,
                     End::Lost(_) => {}
                     end => panic!("{end:?}"),

@@ -43,7 +43,9 @@ pub struct Connector {
     /// What turns messages into the sink's bytes, first to last.
     pub postprocessors: Vec<Component>,
     /// How to go on when the connection is lost.
-    pub reconnect: Reconnect,
+    pub reconnect: Retry,
+    /// How to go on when the sink's peer is full or slow.
+    pub retry: Retry,
     /// How much the source is asked for at a time.
     pub pull: Pull,
     /// Bounds of the queue before the sink.
@@ -72,12 +74,14 @@ pub enum OnFailure {
     Discard,
 }
 
-/// The key `reconnect`. What is `None` is left to the runtime.
+/// The keys `reconnect`, which is for connecting, and `retry`, which is for deliveries. What is
+/// `None` is left to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reconnect {
-    /// How many attempts in a row may fail before the connector has failed; 0: never try again.
+pub struct Retry {
+    /// How many attempts in a row may follow one that has failed; 0: none. After the last one the
+    /// connector has failed, or the events cannot be delivered.
     pub attempts: Option<u64>,
-    /// Time to wait before the first further attempt; it grows from there.
+    /// The longest time to wait before the first further attempt; it grows from there.
     pub backoff: Option<Duration>,
     /// The longest time to wait between two attempts.
     pub max_backoff: Option<Duration>,

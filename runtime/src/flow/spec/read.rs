@@ -14,7 +14,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Entry, Node},
     },
-    Component, Connector, Pipeline, Pull, Queue, Reconnect, Spec, component,
+    Component, Connector, Pipeline, Pull, Queue, Retry, Spec, component,
     fields::{Fields, entries, items, text},
     settings,
 };
@@ -140,6 +140,7 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         "postprocessors",
         "config",
         "reconnect",
+        "retry",
         "pull",
         "queue",
         "err",
@@ -154,9 +155,10 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
     let preprocessors = read_components(fields.get("preprocessors"), "preprocessor", &what, report);
     let postprocessors =
         read_components(fields.get("postprocessors"), "postprocessor", &what, report);
-    let reconnect = fields
-        .get("reconnect")
-        .map_or(Reconnect::default(), |node| settings::reconnect(node, &what, report));
+    let mut retry = |key| {
+        fields.get(key).map_or(Retry::default(), |node| settings::retry(node, key, &what, report))
+    };
+    let (reconnect, retry) = (retry("reconnect"), retry("retry"));
     let pull =
         fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
@@ -169,6 +171,7 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         preprocessors,
         postprocessors,
         reconnect,
+        retry,
         pull,
         queue,
         err,
