@@ -25,6 +25,9 @@ use crate::executor;
 /// costs a wake-up of a thread, if there is one that sleeps.
 const TURN: Duration = Duration::from_millis(1);
 
+/// A source that wants to be idle for longer is pulled again by then: clocks end somewhere.
+const LONGEST_IDLE: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// What of a source outlives a connection.
 pub(crate) struct SourceSide {
     pub(crate) inlet: Inlet,
@@ -205,7 +208,7 @@ impl Session<'_> {
 
     /// Waits until the next pull is due. The end, where the source is to end meanwhile.
     async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
-        let until = Instant::now() + wait;
+        let until = Instant::now() + wait.min(LONGEST_IDLE);
         if spin::until(until) {
             return Ok(None);
         }
