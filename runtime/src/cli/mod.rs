@@ -121,7 +121,7 @@ struct Prepared {
 
 impl PluginArguments {
     fn policy(&self) -> Policy {
-        Policy { allow_panic_abort: self.allow_panic_abort }
+        Policy { allow_panic_abort: self.allow_panic_abort, ..Policy::default() }
     }
 
     fn search_paths(&self) -> impl Iterator<Item = SearchPath> {
