@@ -17,5 +17,6 @@ mod formats;
 mod hostile;
 mod logging;
 mod operators;
+mod plugin_files;
 mod signals;
 mod tremor;
