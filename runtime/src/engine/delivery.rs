@@ -11,13 +11,23 @@ use std::{
 
 use tremor_pdk::Batch;
 
-use super::watch::Watch;
+use super::watch::Single;
 use crate::processor::Share;
 
 /// A batch on its way, with the token of the pull it came from.
+#[derive(Clone)]
 pub(crate) struct InFlight {
     pub(crate) batch: Batch,
     pub(crate) token: Token,
+    /// Whether its events are dead letters.
+    pub(crate) is_letter: bool,
+}
+
+impl InFlight {
+    /// A batch of events as sources bring them.
+    pub(crate) fn new(batch: Batch, token: Token) -> Self {
+        Self { batch, token, is_letter: false }
+    }
 }
 
 /// Stands for a share of one pull's events. Every branch of a fan-out and every dead letter holds
@@ -66,6 +76,11 @@ impl Token {
         Self { pull: None, settled: false }
     }
 
+    /// Whether anybody wants to know how this ends.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.pull.is_some()
+    }
+
     /// The token of a pull whose end `ledger` hears of.
     pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
         Self::ending(End::Source { pull, ledger: ledger.clone() })
@@ -94,7 +109,7 @@ impl Token {
 
 impl Share for Token {
     fn is_tracked(&self) -> bool {
-        self.pull.is_some()
+        Token::is_tracked(self)
     }
 
     fn pull(&self) -> u64 {
@@ -134,7 +149,7 @@ pub(crate) struct Ended {
 /// Where a source hears how its pulls ended.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    ended: Watch<Vec<Ended>>,
+    ended: Single<Vec<Ended>>,
     /// Whether there are any, to look at without a lock once a pull.
     has_ended: AtomicBool,
 }

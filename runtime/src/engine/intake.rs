@@ -4,6 +4,7 @@
 //! without end, other tasks may pull as well: what they cannot handle, they leave to the first.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -47,8 +48,8 @@ pub(crate) struct Intake {
     pulls: u64,
     /// Events of the last pull, until they go on.
     brought: usize,
-    /// Pulls that the source has not heard of yet.
-    pub(crate) outstanding: u64,
+    /// Whether the source has heard of the pulls from the first that it has not heard of on.
+    heard: VecDeque<bool>,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
     /// Whether events come without end, and anybody may pull.
@@ -78,7 +79,7 @@ impl Intake {
             ledger,
             pulls: 0,
             brought: 0,
-            outstanding: 0,
+            heard: VecDeque::new(),
             in_a_row: 0,
             steady: None,
             left: None,
@@ -136,6 +137,11 @@ impl Intake {
         self.source.give_up(batch);
     }
 
+    /// Whether the source has brought anything.
+    pub(crate) fn has_brought(&self) -> bool {
+        self.pulls > 0
+    }
+
     /// Whether events come without end, as far as is known.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.is_some()
@@ -155,7 +161,7 @@ impl Intake {
         let mut batch = std::mem::take(batch);
         self.pulls += 1;
         let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
-        self.outstanding += u64::from(token.is_some());
+        self.heard.extend(token.is_some().then_some(false));
         self.stamp(batch.events_mut());
         self.brought = batch.len();
         self.inlet.preprocessors.push(batch, token);
@@ -223,11 +229,38 @@ impl Intake {
     /// The source's.
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
         for Ended { pull, failed } in ended {
-            self.outstanding -= 1;
+            let first = self.pulls - self.heard.len() as u64 + 1;
+            let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            if let Some(heard) = place.and_then(|place| self.heard.get_mut(place)) {
+                *heard = true;
+            }
+            while self.heard.front() == Some(&true) {
+                self.heard.pop_front();
+            }
             if failed {
                 self.source.fail(pull)?;
             } else {
                 self.source.ack(pull)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many pulls the source has not heard of.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.heard.iter().filter(|heard| !**heard).count()
+    }
+
+    /// The connection is over, and what has not ended by now ends without its source: that is told
+    /// that it has failed, so that it comes again.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
+        let first = self.pulls - self.heard.len() as u64 + 1;
+        for (pull, heard) in (first..).zip(self.heard.drain(..)) {
+            if !heard {
+                self.source.fail(pull)?;
             }
         }
         Ok(())

@@ -27,14 +27,18 @@ mod dead_letter;
 mod delivery;
 #[doc(hidden)]
 pub mod hand_over;
+mod held;
 mod intake;
 mod lane;
+mod notices;
 mod pace;
 mod pipeline;
 mod queue;
+mod retry;
 mod router;
 mod routes;
 mod seat;
+mod settling;
 mod simulation;
 mod sink;
 mod source;
@@ -44,6 +48,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wakers;
 mod watch;
 mod worker;
 
@@ -57,10 +62,13 @@ pub(crate) use self::{
     connection::Connection,
     simulation::{Form, Simulation, Taken},
 };
-pub use self::{control::Failure, stats::Counts};
+pub use self::{
+    control::Failure,
+    stats::{Component, ComponentCounts, Counts, Kind},
+};
 use self::{
     control::{Control, Phase},
-    stats::Stats,
+    stats::Books,
 };
 use crate::{executor, flow};
 
@@ -71,7 +79,7 @@ const GRACE: Duration = Duration::from_secs(2);
 pub(crate) struct Planned {
     name: String,
     control: Arc<Control>,
-    stats: Arc<Stats>,
+    books: Books,
     tasks: build::Tasks,
 }
 
@@ -79,7 +87,7 @@ pub(crate) struct Planned {
 pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
-    stats: Arc<Stats>,
+    books: Books,
     tasks: Vec<executor::Task<()>>,
     started: Instant,
 }
@@ -91,6 +99,8 @@ pub struct Report {
     pub flow: String,
     /// What became of its events.
     pub counts: Counts,
+    /// The same for each component.
+    pub components: Vec<Component>,
     /// How long it ran.
     pub elapsed: Duration,
     /// What failed it, if anything did.
@@ -107,16 +117,16 @@ impl Flow {
     pub(crate) fn plan(flow: &flow::Flow, parts: &dyn Parts) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
         let control = Arc::new(Control::new(sinks));
-        let stats = Arc::new(Stats::default());
-        let tasks = build::tasks(flow, parts, &control, &stats)?;
-        Ok(Planned { name: flow.name().to_owned(), control, stats, tasks })
+        let mut books = Books::default();
+        let tasks = build::tasks(flow, parts, &control, &mut books)?;
+        Ok(Planned { name: flow.name().to_owned(), control, books, tasks })
     }
 }
 
 impl Planned {
     /// Starts the flow.
     pub(crate) fn start(self) -> Flow {
-        let Self { name, control, stats, tasks } = self;
+        let Self { name, control, books, tasks } = self;
         let named = |part: &str| format!("{name}/{part}");
         let connectors =
             tasks.connectors.into_iter().map(|task| executor::spawn(named(&task.name), task.run()));
@@ -125,7 +135,7 @@ impl Planned {
             .into_iter()
             .map(|task| executor::spawn(named(&task.router.name), task.run()));
         let tasks = connectors.chain(pipelines).collect();
-        Flow { name, control, stats, tasks, started: Instant::now() }
+        Flow { name, control, books, tasks, started: Instant::now() }
     }
 }
 
@@ -157,9 +167,11 @@ impl Flow {
             }
         };
         executor::first(tasks, watchdog).await;
+        let components = self.books.components();
         Report {
             flow: self.name,
-            counts: self.stats.counts(),
+            counts: Counts::of(&components),
+            components,
             elapsed: self.started.elapsed(),
             failure: self.control.failure(),
             cut_off: self.control.has_reached(Phase::Stopped),

@@ -22,6 +22,7 @@ use super::{
     delivery::InFlight,
     seat::Seat,
     spin::{Spin, Working},
+    wakers::{self, Place, Wakers},
 };
 
 /// How much a queue holds at most.
@@ -98,7 +99,7 @@ struct State {
     /// Whether the receiver takes batches out now.
     is_attended: bool,
     receiver: Option<Waker>,
-    waiting: Vec<Waker>,
+    waiting: Wakers,
 }
 
 impl State {
@@ -149,6 +150,8 @@ impl Shared {
 /// The end that batches go into. The queue closes with its last sender.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
+    /// Among those who wait for room.
+    place: Place,
     spin: Spin,
     spent: Spent,
     /// Times in a row that the receiver took long when this end ran it.
@@ -190,6 +193,8 @@ pub(crate) struct Receiver {
     /// for on one. Who sends what is encoded already leaves so little that its own processor is the
     /// best place for it.
     working: Option<Working>,
+    /// Senders that are to be woken. Empty between calls.
+    woken: Vec<Option<Waker>>,
 }
 
 /// A queue.
@@ -202,19 +207,19 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         receiver_gone: false,
         is_attended: true,
         receiver: None,
-        waiting: Vec::new(),
+        waiting: Wakers::default(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
     let (state, seat) = (Mutex::new(state), Arc::default());
     let shared = Arc::new(Shared { bounds, state, has_news, is_full, seat });
     let sender = Sender::new(shared.clone());
-    (sender, Receiver { shared, spin: Spin::default(), working: None })
+    (sender, Receiver { shared, spin: Spin::default(), working: None, woken: Vec::new() })
 }
 
 impl Sender {
     fn new(shared: Arc<Shared>) -> Self {
-        let (spin, spent) = (Spin::default(), Spent::default());
-        Self { shared, spin, spent, long_runs: 0, woken_until: None }
+        let (place, spin, spent) = (Place::default(), Spin::default(), Spent::default());
+        Self { shared, place, spin, spent, long_runs: 0, woken_until: None }
     }
 
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
@@ -231,9 +236,10 @@ impl Sender {
         if is_full {
             self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
         }
+        let mut broken = connection.map(Connection::broken);
         poll_fn(|context| {
             let polled = self.poll_send(context, &mut batch, false);
-            let is_broken = || connection.is_some_and(|it| it.poll_broken(context).is_ready());
+            let mut is_broken = || broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
             if polled.is_ready() || !is_broken() {
                 return polled;
             }
@@ -249,6 +255,19 @@ impl Sender {
             self.spent.handing += spent;
         }
         batch
+    }
+
+    /// Waits until a batch may go in, or would be given back.
+    pub(crate) async fn room(&mut self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.receiver_gone || !state.is_full(self.shared.bounds) {
+                return Poll::Ready(());
+            }
+            state.waiting.wait(&mut self.place, context.waker());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// What this end has spent its time on since this was last asked.
@@ -267,7 +286,7 @@ impl Sender {
             return Poll::Ready(());
         }
         if state.is_full(self.shared.bounds) && (state.is_attended || !is_broken) {
-            state.waiting.push(context.waker().clone());
+            state.waiting.wait(&mut self.place, context.waker());
             return Poll::Pending;
         }
         let mut is_encoded = false;
@@ -312,6 +331,7 @@ impl Clone for Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
+        state.waiting.leave(&mut self.place);
         state.senders -= 1;
         self.shared.show(&state);
         let receiver = if state.senders == 0 { state.receiver.take() } else { None };
@@ -348,7 +368,7 @@ impl Receiver {
         received
     }
 
-    fn take(&self, context: &Context<'_>) -> Poll<Option<Queued>> {
+    fn take(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let mut state = self.shared.lock();
         let Some(batch) = state.batches.pop_front() else {
             if state.senders == 0 {
@@ -359,16 +379,9 @@ impl Receiver {
         };
         state.popped(&batch);
         self.shared.show(&state);
-        let mut waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
-        if !waiting.is_empty() {
-            waiting.drain(..).for_each(Waker::wake);
-            let mut state = self.shared.lock();
-            // For its memory: there is somebody waiting again soon.
-            if state.waiting.is_empty() {
-                state.waiting = waiting;
-            }
-        }
+        wakers::wake(&mut self.woken);
         Poll::Ready(Some(batch))
     }
 }
@@ -386,9 +399,9 @@ impl Receiver {
         }
         let mut state = self.shared.lock();
         state.is_attended = attended;
-        let waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        wakers::wake(&mut self.woken);
     }
 
     #[cfg(test)]
@@ -411,10 +424,10 @@ impl Drop for Receiver {
         state.receiver_gone = true;
         self.shared.show(&state);
         let batches = std::mem::take(&mut state.batches);
-        let waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
         drop(batches);
-        waiting.into_iter().for_each(Waker::wake);
+        wakers::wake(&mut self.woken);
     }
 }
 

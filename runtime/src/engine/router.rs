@@ -66,7 +66,7 @@ pub(crate) struct Encoding {
 pub(crate) struct Way {
     tickets: AtomicU64,
     routes: Turns<Routes>,
-    queues: Turns<Vec<Sender>>,
+    queues: Turns<Vec<Outlet>>,
     due: Mutex<Due>,
 }
 
@@ -76,6 +76,13 @@ struct Due {
     at: Option<Instant>,
     /// Who wants to know when that changes.
     waiting: Option<Waker>,
+}
+
+/// A queue that events go into.
+pub(crate) struct Outlet {
+    pub(crate) queue: Sender,
+    /// Of the component that takes them out of it.
+    pub(crate) stats: Arc<Stats>,
 }
 
 /// The place of a batch in the order of a component's batches. Whoever drops it lets its turns pass.
@@ -89,7 +96,7 @@ pub(crate) struct Ticket {
 impl Router {
     pub(crate) fn new(
         routes: Routes,
-        queues: Vec<Sender>,
+        queues: Vec<Outlet>,
         encoding: Option<Encoding>,
         pool: Pool,
         stats: Arc<Stats>,
@@ -148,6 +155,14 @@ impl Router {
         self.route(self.way.ticket(), Routes::tell_time).await;
     }
 
+    /// Waits until every queue takes a batch.
+    pub(crate) async fn room(&mut self) {
+        let mut ticket = self.way.ticket();
+        for outlet in ticket.queues().await.iter_mut() {
+            outlet.queue.room().await;
+        }
+    }
+
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
         self.route(self.way.ticket(), Routes::drain).await;
@@ -185,10 +200,10 @@ impl Router {
         let mut queues = ticket.queues().await;
         self.spent.turn += start.elapsed();
         while let Some((queue, queued)) = self.ready.pop_front() {
-            let Some(queue) = queues.get_mut(queue) else { continue };
+            let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.
             if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
-                self.stats.failed(refused.events());
+                stats.lost(refused.events());
             }
             self.spent += queue.take_spent();
         }
@@ -247,7 +262,7 @@ impl Ticket {
         turn
     }
 
-    async fn queues(&mut self) -> Turn<'_, Vec<Sender>> {
+    async fn queues(&mut self) -> Turn<'_, Vec<Outlet>> {
         let turn = self.way.queues.turn(self.number).await;
         self.was_queued = true;
         turn

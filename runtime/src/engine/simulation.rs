@@ -11,10 +11,10 @@ use tremor_pdk::{
 
 use super::{
     build::{Parts, framing, preprocessors, steps},
+    control::Control,
     delivery::{InFlight, Token},
     routes::{Ports, Routes, Target},
     stage::Stage,
-    stats::Stats,
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
@@ -100,7 +100,8 @@ impl Plan<'_> {
     }
 
     fn ports(&mut self, node: &Node) -> Ports {
-        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+        let (out, err) = (self.port(node, OUT), self.port(node, ERR));
+        Ports { out, err, discards_failed: false }
     }
 }
 
@@ -126,7 +127,8 @@ impl Simulation {
         for (_, node) in of(Role::Pipeline) {
             let steps = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
             let ports = plan.ports(node);
-            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
+            let (name, stats) = (node.name.as_str().into(), Arc::default());
+            stages.push(Stage { name, steps, ports, stats });
         }
         let mut sources = Vec::new();
         for (_, node) in of(Role::Source) {
@@ -159,8 +161,9 @@ impl Simulation {
             Outlet { name, queue: VecDeque::new(), err, codec, framing, taken: Vec::new() }
         });
         let outlets = outlets.collect();
-        let (pool, stats) = (Pool::new(8), Arc::new(Stats::default()));
-        let routes = Routes::new("".into(), Ports::default(), stages, pool.clone(), stats);
+        let (pool, control) = (Pool::new(8), Arc::new(Control::new(0)));
+        let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
+        let routes = Routes::new(name, ports, stages, pool.clone(), stats, control);
         Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })
     }
 
@@ -268,7 +271,7 @@ impl Simulation {
                     if !rejected.is_empty() {
                         again = true;
                         self.routes.name = outlet.name.as_str().into();
-                        self.routes.ports = Ports { out: Vec::new(), err: outlet.err.clone() };
+                        self.routes.ports = Ports { err: outlet.err.clone(), ..Ports::default() };
                         self.routes.reject(&batch, rejected, Token::untracked());
                     }
                     outlet.taken.push(Taken { values: batch, encoded: Some(encoded) });

@@ -11,12 +11,13 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
 
 use super::{
-    connection::{Connection, End},
-    control::{Control, Phase},
+    connection::{Broken, Connection, End},
+    control::{Control, Phase, Reached},
     delivery::{Ended, Ledger},
     intake::{Inlet, Intake, Pulled},
     lane::Lane,
     router::{Ticket, Way},
+    settling::Settling,
     spin::{self, Working},
     worker::Worker,
 };
@@ -70,16 +71,27 @@ struct Around<'s> {
     way: Arc<Way>,
     control: &'s Control,
     connection: &'s Connection,
+    others: Others<'s>,
+}
+
+/// What a source waits for besides events.
+struct Others<'s> {
     ledger: Option<Arc<Ledger>>,
+    drains: Reached<'s>,
+    broken: Broken<'s>,
 }
 
 impl SourceSide {
-    /// Runs the source of one connection to its end.
-    pub(crate) async fn run(
+    /// Has the source of one connection bring what it has. Where that is all there is, or all that is
+    /// wanted, the source still has to hear what becomes of it.
+    ///
+    /// # Errors
+    /// How the connection ended for this side before that.
+    pub(crate) async fn bring(
         &mut self,
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
-    ) -> End {
+    ) -> Result<Settling, End> {
         let _working = Working::enter();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source);
         let (ledger, way) = (intake.ledger.clone(), self.worker.router.way.clone());
@@ -91,19 +103,40 @@ impl SourceSide {
             executor::spawn(name, lane.clone().help(worker))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
+        let around = Around {
+            lane: lane.clone(),
+            way,
+            control: &self.control,
+            connection,
+            others: Others {
+                ledger: ledger.clone(),
+                drains: self.control.reached(Phase::Draining),
+                broken: connection.broken(),
+            },
+        };
         let mut session = Session {
             worker: &mut self.worker,
             helpers,
             idle_helpers: Vec::new(),
-            around: Around { lane: lane.clone(), way, control: &self.control, connection, ledger },
+            around,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         self.helpers = session.idle_helpers;
-        self.inlet = std::mem::take(&mut lane.intake().await.inlet);
-        end
+        let has_brought = {
+            let mut intake = lane.intake().await;
+            self.inlet = std::mem::take(&mut intake.inlet);
+            intake.has_brought()
+        };
+        if has_brought {
+            connection.event_passed();
+        }
+        match end {
+            End::Finished => Ok(Settling { lane, ledger, control: self.control.clone() }),
+            end => Err(end),
+        }
     }
 }
 
@@ -133,7 +166,7 @@ impl Session<'_> {
                 Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
                     let router = &self.worker.router;
                     tracing::warn!(component = %router.name, %error, "bad data");
-                    router.stats.failed(1);
+                    router.stats.lost(1);
                     self.let_others_work().await;
                 }
                 Step::Pulled(Err(error)) => return Err(error),
@@ -165,22 +198,23 @@ impl Session<'_> {
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
         let Self { around, pulled_at, yielded_at, .. } = self;
-        let due = around.way.due();
+        let Around { lane, way, control, connection, others } = around;
+        let due = way.due();
         let first = [until, due].into_iter().flatten().min();
         let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
         let mut timer = std::pin::pin!(timer);
         let mut waited = false;
         poll_fn(|context| {
-            let Poll::Ready(mut intake) = around.lane.poll_intake(context) else {
+            let Poll::Ready(mut intake) = lane.poll_intake(context) else {
                 return Poll::Pending;
             };
             if !waited && intake.has_more() {
                 *pulled_at = Instant::now();
-                return Poll::Ready((Step::WentOn, intake.next(&around.way)));
+                return Poll::Ready((Step::WentOn, intake.next(way)));
             }
-            let step = if around.control.has_reached(Phase::Draining) {
+            let step = if control.has_reached(Phase::Draining) {
                 Step::Draining
-            } else if around.connection.is_broken() {
+            } else if connection.is_broken() {
                 Step::Broken
             } else {
                 if until.is_none() {
@@ -190,15 +224,15 @@ impl Session<'_> {
                             *yielded_at = *pulled_at;
                         }
                         intake.take(&mut batch);
-                        return Poll::Ready((Step::Pulled(result), intake.next(&around.way)));
+                        return Poll::Ready((Step::Pulled(result), intake.next(way)));
                     }
                     waited = true;
                 }
                 if first.is_some() && timer.as_mut().poll(context).is_ready() {
                     if first == until { Step::Waited } else { Step::Due }
-                } else if around.way.poll_due(context, due).is_ready() {
+                } else if way.poll_due(context, due).is_ready() {
                     Step::Changed
-                } else if let Poll::Ready(step) = around.poll(context) {
+                } else if let Poll::Ready(step) = others.poll(context) {
                     step
                 } else {
                     return Poll::Pending;
@@ -207,7 +241,7 @@ impl Session<'_> {
             // It is no pull: one that is pending is given up.
             intake.give_up(&mut batch);
             intake.take(&mut batch);
-            Poll::Ready((step, intake.next(&around.way)))
+            Poll::Ready((step, intake.next(way)))
         })
         .await
     }
@@ -220,7 +254,7 @@ impl Session<'_> {
         loop {
             let ended = poll_fn(|context| match taken.as_mut().poll(context) {
                 Poll::Ready(woke) => Poll::Ready(Err(woke)),
-                Poll::Pending => around.poll_ended(context).map(Ok),
+                Poll::Pending => around.others.poll_ended(context).map(Ok),
             });
             match ended.await {
                 Ok(ended) => around.lane.intake().await.acknowledge(ended)?,
@@ -281,7 +315,9 @@ impl Session<'_> {
     /// next one. The source hears of what it can be told.
     async fn breaks_off(&mut self, end: End) -> End {
         let ended = self.end_streams(StreamEnd::Aborted).await;
-        let told = ended.and(self.around.lane.intake().await.tell_ended());
+        let mut intake = self.around.lane.intake().await;
+        let told =
+            ended.and_then(|()| intake.tell_ended()).and_then(|()| intake.fail_outstanding());
         match (end, told) {
             // What the source has to say of that is said of a connection that is lost as it is.
             (End::Interrupted, Err(error)) => End::of(error),
@@ -289,25 +325,10 @@ impl Session<'_> {
         }
     }
 
-    /// Nothing more is pulled; the source hears of everything that is still under way.
+    /// Nothing more is pulled; what was is on its way.
     async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
         self.end_streams(streams).await?;
         self.worker.router.close().await;
-        while self.around.lane.intake().await.outstanding > 0 {
-            let ended = poll_fn(|context| {
-                if self.around.control.poll_phase(context, Phase::Stopped).is_ready() {
-                    return Poll::Ready(None);
-                }
-                match &self.around.ledger {
-                    Some(ledger) => ledger.poll_ended(context).map(Some),
-                    None => Poll::Ready(None),
-                }
-            });
-            match ended.await {
-                Some(ended) => self.around.lane.intake().await.acknowledge(ended)?,
-                None => break,
-            }
-        }
         Ok(End::Finished)
     }
 
@@ -320,12 +341,12 @@ impl Session<'_> {
     }
 }
 
-impl Around<'_> {
-    fn poll(&self, context: &Context<'_>) -> Poll<Step> {
-        if self.control.poll_phase(context, Phase::Draining).is_ready() {
+impl Others<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
+        if self.drains.poll(context).is_ready() {
             return Poll::Ready(Step::Draining);
         }
-        if self.connection.poll_broken(context).is_ready() {
+        if self.broken.poll(context).is_ready() {
             return Poll::Ready(Step::Broken);
         }
         self.poll_ended(context).map(Step::Ended)

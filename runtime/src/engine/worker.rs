@@ -37,7 +37,7 @@ impl Worker {
     ) -> bool {
         let Pulled { events, mut batch, mut rejected, discarded, whole, token } = pulled;
         let stats = &self.router.stats;
-        stats.events_in(batch.len() + rejected.len() + discarded);
+        stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));
         stats.discarded(discarded);
         if !whole {
             stats.failed(1);

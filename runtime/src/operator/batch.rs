@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Event, Operator, Output, Result, abi::batch::Pool};
+use tremor_pdk::{Batch, Event, Holds, Operator, Output, Result, abi::batch::Pool};
 
 use super::{BuiltIn, period::Period};
 
@@ -42,6 +42,8 @@ pub(super) struct Batching {
     pool: Pool,
     /// The events of the batch that is being put together: what is left of each batch that came.
     parts: Vec<Batch>,
+    /// The batches that they came with.
+    holds: Holds,
     events: usize,
     bytes: usize,
     /// When the first of them came in, in ns since the Unix epoch.
@@ -59,6 +61,7 @@ impl BuiltIn for Batching {
             config,
             pool: Pool::new(POOLED),
             parts: Vec::new(),
+            holds: Holds::default(),
             events: 0,
             bytes: 0,
             since: 0,
@@ -74,7 +77,7 @@ impl Operator for Batching {
             let size = incoming.size_of(event);
             if self.events > 0 && !self.has_room(event, size) {
                 self.add(&incoming, first..position);
-                output.send(Output::OUT, self.complete());
+                self.send(output);
                 first = position;
             }
             if self.events == 0 {
@@ -84,7 +87,7 @@ impl Operator for Batching {
             self.bytes += size;
             if self.is_full() {
                 self.add(&incoming, first..position + 1);
-                output.send(Output::OUT, self.complete());
+                self.send(output);
                 first = position + 1;
             }
         }
@@ -93,6 +96,9 @@ impl Operator for Batching {
         } else {
             self.add(&incoming, first..incoming.len());
         }
+        if self.events > 0 {
+            output.hold(&mut self.holds);
+        }
         Ok(())
     }
 
@@ -100,20 +106,20 @@ impl Operator for Batching {
         (self.events > 0).then(|| self.since.saturating_add(self.config.max_wait.ns()))
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         if self.due().is_some_and(|due| due <= now) {
-            *batch = self.complete();
+            *batch = self.complete(output);
         }
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        *batch = self.complete();
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        *batch = self.complete(output);
         Ok(())
     }
 
     fn held(&self) -> usize {
-        self.parts.len()
+        self.events
     }
 }
 
@@ -135,9 +141,15 @@ impl Batching {
         }
     }
 
+    fn send(&mut self, output: &mut Output) {
+        let batch = self.complete(output);
+        output.send(Output::OUT, batch);
+    }
+
     /// The batch as it is, and the next one is empty. What came in one piece is not copied.
-    fn complete(&mut self) -> Batch {
+    fn complete(&mut self, output: &mut Output) -> Batch {
         (self.events, self.bytes) = (0, 0);
+        output.release(&mut self.holds);
         if self.parts.len() <= 1 {
             return self.parts.pop().unwrap_or_default();
         }
@@ -204,7 +216,7 @@ mod tests {
         assert_eq!(batching.held(), 2);
         let out = process(&mut batching, &at_once(2..10));
         assert_eq!(out, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
-        assert_eq!(batching.held(), 1, "of the last only");
+        assert_eq!(batching.held(), 1, "the last only");
         assert_eq!(rest(&mut batching), [9]);
     }
 

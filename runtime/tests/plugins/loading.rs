@@ -136,7 +136,7 @@ fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PanicAbort);
     assert!(error.to_string().contains("help: remove `panic = \"abort\"`"), "{error}");
-    let policy = Policy { allow_panic_abort: true };
+    let policy = Policy { allow_panic_abort: true, ..Policy::default() };
     let library = Library::inspect(&path).unwrap();
     let factory = ConnectorFactory::load(&library, "abort", policy).unwrap();
     factory.create("a", &json!({}), host("a")).unwrap();

@@ -43,8 +43,7 @@ pub trait RawOperator: Send + 'static {
     /// No event follows. What is put into `batch` leaves by `out`.
     fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// From how many of the batches it was last called with it still holds events back. Asked after
-    /// every call.
+    /// How many of the events that came in it still holds. Asked after every call.
     #[sabi(last_prefix_field)]
     fn held(&self) -> usize;
 }

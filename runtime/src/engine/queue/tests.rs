@@ -17,12 +17,12 @@ use crate::engine::delivery::{InFlight, Token};
 fn batch(events: usize) -> Option<Queued> {
     let mut batch = Batch::new();
     (0..events).for_each(|_| batch.push_message(0, b"message"));
-    Some(InFlight { batch, token: Token::untracked() }.into())
+    Some(InFlight::new(batch, Token::untracked()).into())
 }
 
 #[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
 fn encoded() -> Option<Queued> {
-    let item = InFlight { batch: Batch::new(), token: Token::untracked() };
+    let item = InFlight::new(Batch::new(), Token::untracked());
     let form = Form::Encoded { encoded: Batch::new(), rejected: Vec::new() };
     Some(Queued { item, form })
 }

@@ -27,6 +27,7 @@ pub(super) fn values(batch: &Batch) -> Vec<String> {
 }
 
 /// A source that brings these messages, a list a pull, and ends.
+#[derive(Clone)]
 pub(super) struct Pulls {
     pub(super) left: VecDeque<Vec<String>>,
     pub(super) heard: Heard,
@@ -34,6 +35,8 @@ pub(super) struct Pulls {
     pub(super) until: Option<Arc<AtomicBool>>,
     /// Whether what it brings are parts of one stream, and no messages.
     pub(super) fragments: bool,
+    /// Whether it cannot take acknowledgements.
+    pub(super) deaf: bool,
 }
 
 impl Pulls {
@@ -44,6 +47,7 @@ impl Pulls {
             heard: Heard::default(),
             until: None,
             fragments: false,
+            deaf: false,
         }
     }
 
@@ -51,7 +55,7 @@ impl Pulls {
     pub(super) fn numbers(pulls: usize) -> Self {
         let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
         let left = (0..pulls).map(|pull| three(pull).collect()).collect();
-        Self { left, heard: Heard::default(), until: None, fragments: false }
+        Self { left, heard: Heard::default(), until: None, fragments: false, deaf: false }
     }
 }
 
@@ -78,6 +82,9 @@ impl DynSource for Pulls {
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
+        if self.deaf {
+            return Err(Error::connection_lost("deaf"));
+        }
         self.heard.lock().map_err(Error::internal)?.push((pull, true));
         Ok(())
     }
@@ -107,6 +114,7 @@ impl Takes {
 }
 
 /// A sink of one connection.
+#[derive(Clone)]
 pub(super) struct Taking(pub(super) Shared<Takes>);
 
 impl DynSink for Taking {
@@ -168,9 +176,10 @@ impl Operator for Waits {
         self.due
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, _: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
+        output.create(1);
         batch.push_value(0, &"told").map_err(Error::internal)
     }
 }

@@ -3,7 +3,14 @@
 
 pub mod config;
 
-use std::future::pending;
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tremor_pdk::prelude::*;
 
@@ -13,6 +20,8 @@ use config::{Config, Fault, hang};
 pub struct Hostile {
     config: Config,
     host: Host,
+    /// Whether its source is finished.
+    is_finished: Arc<AtomicBool>,
 }
 
 /// Fails in the way that the switch says, if it is the one that is set.
@@ -41,7 +50,7 @@ impl Connector for Hostile {
         if config.happens(Fault::TaskPanic) {
             host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
         }
-        Ok(Self { config, host })
+        Ok(Self { config, host, is_finished: Arc::default() })
     }
 
     fn validate(config: &Config) -> Result<()> {
@@ -64,12 +73,16 @@ impl Connector for Hostile {
 
     async fn create_source(&mut self) -> Result<Option<HostileSource>> {
         fault!(self.config, panic: SourcePanic);
-        Ok(Some(HostileSource { config: self.config.clone(), sent: 0 }))
+        let (config, host) = (self.config.clone(), self.host.clone());
+        let is_finished = self.is_finished.clone();
+        Ok(Some(HostileSource { config, host, sent: 0, is_finished }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         fault!(self.config, panic: SinkPanic);
-        Ok(Some(HostileSink { host: self.host.clone(), config: self.config.clone(), taken: 0 }))
+        let (config, host) = (self.config.clone(), self.host.clone());
+        let is_finished = self.is_finished.clone();
+        Ok(Some(HostileSink { host, config, taken: 0, is_finished }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
@@ -96,7 +109,9 @@ impl Connector for Hostile {
 /// The source.
 pub struct HostileSource {
     config: Config,
+    host: Host,
     sent: u64,
+    is_finished: Arc<AtomicBool>,
 }
 
 impl Source for HostileSource {
@@ -121,7 +136,25 @@ impl Source for HostileSource {
                 return Ok(Pull::Events);
             }
         }
-        Ok(if batch.is_empty() { Pull::Finished } else { Pull::Events })
+        if !batch.is_empty() {
+            return Ok(Pull::Events);
+        }
+        self.is_finished.store(true, Ordering::Relaxed);
+        Ok(Pull::Finished)
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.config.transactional
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        tremor_pdk::debug!(self.host, "pull {pull} was acknowledged");
+        Ok(())
+    }
+
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        tremor_pdk::debug!(self.host, "pull {pull} has failed");
+        Ok(())
     }
 }
 
@@ -151,6 +184,7 @@ pub struct HostileSink {
     host: Host,
     config: Config,
     taken: u64,
+    is_finished: Arc<AtomicBool>,
 }
 
 impl Sink for HostileSink {
@@ -159,11 +193,21 @@ impl Sink for HostileSink {
         if self.taken >= self.config.after {
             fault!(self.config, internal: DeliverError);
             fault!(self.config, connection_lost: DeliverLost);
+            if self.config.happens(Fault::DeliverLostLate) {
+                while !self.is_finished.load(Ordering::Relaxed) {
+                    self.host.sleep(Duration::from_millis(1)).await;
+                }
+                return Err(Error::connection_lost("hostile: DeliverLostLate"));
+            }
             fault!(self.config, timeout: DeliverTimeout);
+            fault!(self.config, full: DeliverFull);
             fault!(self.config, panic: DeliverPanic);
             if self.config.happens(Fault::DeliverHang) {
                 tremor_pdk::debug!(self.host, "a delivery hangs");
                 pending::<()>().await;
+            }
+            if batch.len() > 1 && self.config.happens(Fault::DeliverPart) {
+                delivery.retry(1..batch.len(), Error::full("hostile: DeliverPart"));
             }
             if self.config.happens(Fault::DeliverReject) {
                 delivery.failed(0..batch.len(), Error::bad_data("hostile: DeliverReject"));

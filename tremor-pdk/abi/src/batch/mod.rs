@@ -35,7 +35,7 @@ pub use self::{
     check::Mark,
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span},
-    output::{Output, PortBatch, Rejected, Verdict},
+    output::{Holds, Output, PortBatch, Rejected, Verdict},
     rest::Rest,
     rewrite::Payload,
     select::{Selection, SelectionError},

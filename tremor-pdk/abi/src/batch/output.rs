@@ -38,6 +38,8 @@ pub enum Verdict {
     Keep,
     /// It is dropped on purpose, and counted.
     Discard,
+    /// It is held: it leaves the batch, and what becomes of it later is up to the step.
+    Hold,
     /// It leaves by the port at this position among the operator's own.
     Port(u16),
     /// It could not be handled: it leaves by `err`.
@@ -54,9 +56,18 @@ pub struct Output {
     discarded: u64,
     created: u64,
     merged: u64,
+    /// The number of the batch in hand; zero where nobody wants to know what becomes of it.
+    batch: u64,
+    /// How often that was held, and the numbers of batches that were let go of.
+    holds: u64,
+    released: RVec<u64>,
     /// Verdicts on the events of the batch in hand; kept for its capacity.
     verdicts: RVec<u16>,
 }
+
+/// The batches that something which is held came with: see [`Output::hold`].
+#[derive(Debug, Default)]
+pub struct Holds(Vec<u64>);
 
 /// In [`Output::verdicts`], beside the ports.
 const KEEP: u16 = u16::MAX;
@@ -126,6 +137,7 @@ impl Output {
                     self.discarded += 1;
                     GONE
                 }
+                Verdict::Hold => GONE,
                 Verdict::Port(port) => port,
                 Verdict::Reject(error) => {
                     self.reject(batch.events[position], error);
@@ -167,6 +179,37 @@ impl Output {
         batch.events.truncate(kept);
     }
 
+    /// Keeps the batch in hand unacknowledged, for something that is held of it, until `holds` is
+    /// [released](Output::release). To say so again for the same batch changes nothing.
+    pub fn hold(&mut self, holds: &mut Holds) {
+        if self.batch != 0 && holds.0.last() != Some(&self.batch) {
+            holds.0.push(self.batch);
+            self.holds += 1;
+        }
+    }
+
+    /// Says that what was held goes out with this call, or was dropped on purpose: the batches that it
+    /// came with are acknowledged as what goes out is.
+    pub fn release(&mut self, holds: &mut Holds) {
+        self.released.extend(holds.0.drain(..));
+    }
+
+    /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where nobody wants to
+    /// know what becomes of it.
+    pub fn begin(&mut self, batch: u64) {
+        (self.batch, self.holds) = (batch, 0);
+    }
+
+    /// How many parts of the batch in hand are held.
+    pub fn holds(&self) -> u64 {
+        self.holds
+    }
+
+    /// The numbers of batches that were held, as often as that was said, and are not any more.
+    pub fn take_released(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.released.drain(..)
+    }
+
     /// The batches that leave by ports, to be sent there.
     pub fn take_ports(&mut self) -> impl Iterator<Item = PortBatch> + '_ {
         self.ports.drain(..)
@@ -199,6 +242,8 @@ impl Output {
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
+        self.released.clear();
+        self.holds = 0;
         (self.discarded, self.created, self.merged) = (0, 0, 0);
     }
 
