@@ -136,7 +136,9 @@ fn a_queue_holds_no_more_bytes_than_its_bound_unless_one_batch_does_edited_value
     let mut second = edited(6_000);
     assert!(sender.poll_send(&context, &mut second, false).is_pending(), "both are too much");
     assert!(sender.poll_send(&context, &mut edited(1_000), false).is_ready(), "this one fits");
-    assert!(receiver.poll_receive(&context).is_ready() && receiver.poll_receive(&context).is_ready());
+    assert!(
+        receiver.poll_receive(&context).is_ready() && receiver.poll_receive(&context).is_ready()
+    );
     assert!(sender.poll_send(&context, &mut second, false).is_ready());
     assert!(receiver.poll_receive(&context).is_ready());
     assert!(sender.poll_send(&context, &mut edited(50_000), false).is_ready(), "alone it passes");
