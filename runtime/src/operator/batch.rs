@@ -297,7 +297,11 @@ mod tests {
             batch.push_message(0, &vec![b'x'; 1 << 20]);
             batch.retain(|batch, event| batch.value(event).is_some());
             batching.process(&mut batch, &mut output).unwrap();
-            assert!(batching.weight <= 2 * Batch::WEIGHT_AT_MOST + (2 << 20), "{}", batching.weight);
+            assert!(
+                batching.weight <= 2 * Batch::WEIGHT_AT_MOST + (2 << 20),
+                "{}",
+                batching.weight
+            );
             let held: usize = batching.parts.iter().map(Batch::weight).sum();
             assert_eq!(held, batching.weight);
         }
