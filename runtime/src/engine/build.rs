@@ -1,19 +1,19 @@
 //! From a checked flow to tasks: which task runs what, and what stands between them.
 
-use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
 use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
 
 use super::{
     backoff::{Attempts, Policy},
-    connector::{ConnectorTask, Factory},
+    connector::{self, ConnectorTask, Factory},
     control::Control,
     intake::Inlet,
     notices::{FlowNotices, Notices},
     pace::Pace,
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    retry::Retries,
+    retry::{self, Retries},
     router::{Encoding, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
@@ -186,7 +186,7 @@ pub(crate) fn tasks(
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
-                retries: Retries::new(retry(spec), notices.clone()),
+                retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
             }),
             None => None,
         };
@@ -195,7 +195,7 @@ pub(crate) fn tasks(
             make,
             source,
             sink,
-            reconnect: Attempts::new(reconnect(spec)),
+            reconnect: Attempts::new(Policy::of(spec.reconnect, connector::MAX_BACKOFF)),
             control: control.clone(),
             notices,
             sink_seen: false,
@@ -465,22 +465,6 @@ pub(super) fn framing(
         framing.push(&component.name.value, parts.postprocessor(component)?);
     }
     Ok(framing)
-}
-
-/// When a connector connects again.
-fn reconnect(spec: &flow::Connector) -> Policy {
-    policy(spec.reconnect, Duration::from_secs(10))
-}
-
-/// When a sink gets again what it could not take.
-fn retry(spec: &flow::Connector) -> Policy {
-    policy(spec.retry, Duration::from_secs(30))
-}
-
-fn policy(set: flow::Retry, longest: Duration) -> Policy {
-    let flow::Retry { attempts, backoff, max_backoff } = set;
-    let first = backoff.unwrap_or(Duration::from_millis(100));
-    Policy { attempts, first, max: max_backoff.unwrap_or(longest.max(first)) }
 }
 
 fn pace(spec: &flow::Connector) -> Pace {
