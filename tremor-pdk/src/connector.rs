@@ -207,7 +207,8 @@ impl Delivery {
         self.exceptions.push(Exception { events, retry: false, error });
     }
 
-    /// The events at these positions are to be delivered again, as soon as may be.
+    /// The events at these positions are to be delivered again: at once where the others of the
+    /// batch were delivered, after a while where there are no others.
     pub fn retry(&mut self, events: std::ops::Range<usize>, error: crate::Error) {
         self.exceptions.push(Exception { events, retry: true, error });
     }
@@ -263,8 +264,9 @@ pub trait Sink: Send + 'static {
     ///
     /// # Errors
     /// The whole batch was not delivered. Kinds timeout and full: it is delivered again after a
-    /// while. Kind connection lost: again after a reconnect. Kind bad data: it goes to the dead
-    /// letters. Others: the connector fails, and is restarted where that may help.
+    /// while, as often as the flow says. Kind connection lost: again after a reconnect. Kind bad
+    /// data: it goes to the dead letters. Others: the connector fails, and is restarted where that
+    /// may help.
     fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Result<Delivery>> + Send;
 
     /// Something other than events.

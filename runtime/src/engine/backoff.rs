@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::flow;
+
 /// When something that has failed is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -16,6 +18,14 @@ pub(crate) struct Policy {
     pub(crate) first: Duration,
     /// The bound of the longest.
     pub(crate) max: Duration,
+}
+
+impl Policy {
+    /// What a flow says, and what holds where it says nothing.
+    pub(crate) fn of(set: flow::Retry, max: Duration) -> Self {
+        let first = set.backoff.unwrap_or(Duration::from_millis(100));
+        Self { attempts: set.attempts, first, max: set.max_backoff.unwrap_or(max.max(first)) }
+    }
 }
 
 /// Attempts that have failed in a row.

@@ -1,19 +1,20 @@
 //! From a checked flow to tasks: which task runs what, and what stands between them.
 
-use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
-use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{Error, abi::batch::Pool};
 
 use super::{
     backoff::{Attempts, Policy},
-    connector::{ConnectorTask, Factory},
+    connector::{self, ConnectorTask},
     control::Control,
     intake::Inlet,
     notices::{FlowNotices, Notices},
     pace::Pace,
+    parts::{ConnectorType, Parts},
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    retry::Retries,
+    retry::{self, Retries},
     router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
@@ -41,74 +42,6 @@ const HANDS: usize = 4;
 pub(crate) struct Tasks {
     pub(crate) connectors: Vec<ConnectorTask>,
     pub(crate) pipelines: Vec<PipelineTask>,
-}
-
-/// What the engine has to know of a connector's type.
-pub(crate) struct ConnectorType {
-    /// The codec that it is to be given; none for structured connectors.
-    pub(crate) codec: Option<Box<dyn MakeCodec>>,
-    pub(crate) make: Factory,
-}
-
-/// An operator.
-pub(crate) struct OperatorInstance {
-    pub(crate) operator: Box<dyn Operator>,
-    /// The names of its own ports.
-    pub(crate) ports: Vec<String>,
-    /// Makes another one, should this one panic; none for what is built in.
-    pub(crate) make: Option<MakeOperator>,
-}
-
-/// Makes an instance of an operator.
-pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
-
-/// What a flow is made of: whoever knows its components.
-pub(crate) trait Parts {
-    /// The type of a connector.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
-
-    /// The codec of a connector: none for connectors of values.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn codec(
-        &self,
-        connector: &flow::Connector,
-    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic>;
-
-    /// An instance of an operator for a pipeline.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn operator(
-        &self,
-        pipeline: &str,
-        operator: &flow::Component,
-    ) -> Result<OperatorInstance, flow::Diagnostic>;
-
-    /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
-    fn is_stateless(&self, operator: &flow::Component) -> bool;
-
-    /// A preprocessor.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn preprocessor(
-        &self,
-        component: &flow::Component,
-    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
-
-    /// A postprocessor.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn postprocessor(
-        &self,
-        component: &flow::Component,
-    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
 }
 
 /// Plans and makes the tasks of a flow.
@@ -186,7 +119,7 @@ pub(crate) fn tasks(
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
-                retries: Retries::new(retry(spec), notices.clone()),
+                retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
             }),
             None => None,
         };
@@ -195,7 +128,7 @@ pub(crate) fn tasks(
             make,
             source,
             sink,
-            reconnect: Attempts::new(reconnect(spec)),
+            reconnect: Attempts::new(Policy::of(spec.reconnect, connector::MAX_BACKOFF)),
             control: control.clone(),
             notices,
             sink_seen: false,
@@ -493,22 +426,6 @@ fn discards_failed(flow: &Flow, node: &Node) -> bool {
         Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
     }
     .is_some_and(|err| err == flow::OnFailure::Discard)
-}
-
-/// When a connector connects again.
-fn reconnect(spec: &flow::Connector) -> Policy {
-    policy(spec.reconnect, Duration::from_secs(10))
-}
-
-/// When a sink gets again what it could not take.
-fn retry(spec: &flow::Connector) -> Policy {
-    policy(spec.retry, Duration::from_secs(30))
-}
-
-fn policy(set: flow::Retry, longest: Duration) -> Policy {
-    let flow::Retry { attempts, backoff, max_backoff } = set;
-    let first = backoff.unwrap_or(Duration::from_millis(100));
-    Policy { attempts, first, max: max_backoff.unwrap_or(longest.max(first)) }
 }
 
 fn pace(spec: &flow::Connector) -> Pace {

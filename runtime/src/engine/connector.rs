@@ -14,9 +14,10 @@ use tremor_pdk::{
 };
 
 use super::{
-    backoff::{Attempts, RestartBudget, WINDOW},
+    backoff::{Attempts, RestartBudget},
     connection::{Connection, End},
     control::{Control, Phase},
+    fault::{Fault, is_about_the_peer, is_final, within},
     notices::Notices,
     settling::Settling,
     sink::SinkSide,
@@ -26,6 +27,9 @@ use crate::executor;
 
 /// How long a connector may take for what the end of its flow waits for.
 const LAST_CALL: Duration = Duration::from_secs(5);
+
+/// The longest wait before another attempt to connect, unless the flow says otherwise.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
 /// Makes an instance whose host breaks the connection that it is given when the instance says so.
 pub(crate) type Factory =
@@ -57,25 +61,6 @@ enum Outcome {
     Lost(Error),
     /// Source or sink failed; another connection may go better.
     Failed(Error),
-}
-
-/// What ended an instance of the connector.
-struct Fault {
-    error: Error,
-    /// Whether another instance would be of no use.
-    is_final: bool,
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self { is_final: is_final(error.kind()), error }
-    }
-}
-
-impl Fault {
-    fn final_(error: Error) -> Self {
-        Self { error, is_final: true }
-    }
 }
 
 impl ConnectorTask {
@@ -340,7 +325,7 @@ impl ConnectorTask {
                 }
                 Step::SinkEnded(_, End::Finished) => {}
                 Step::SinkEnded(side, end) => {
-                    self.sink = Some(side);
+                    self.sink = Some(*side);
                     ends.push(end);
                     break;
                 }
@@ -420,7 +405,7 @@ impl ConnectorTask {
 /// What a connection waits for once its source brings nothing more.
 enum Step {
     Settled(Result<(), Error>),
-    SinkEnded(SinkSide, End),
+    SinkEnded(Box<SinkSide>, End),
 }
 
 /// The end of either, which is not there any more then; `None` once neither is.
@@ -439,20 +424,11 @@ async fn next_end(
             && let Poll::Ready((side, end)) = Pin::new(task).poll(context)
         {
             *sink = None;
-            return Poll::Ready(Some(Step::SinkEnded(side, end)));
+            return Poll::Ready(Some(Step::SinkEnded(Box::new(side), end)));
         }
         if settling.is_none() && sink.is_none() { Poll::Ready(None) } else { Poll::Pending }
     })
     .await
-}
-
-/// Takes a restart from the budget, or says that there is none left.
-fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, Error> {
-    if budget.take(Instant::now()) {
-        return Ok(error);
-    }
-    let (restarts, window) = (RestartBudget::MOST, WINDOW.as_secs());
-    Err(error.context(format_args!("still failing after {restarts} restarts within {window} s")))
 }
 
 fn cannot_be(side: &str) -> Error {
@@ -460,22 +436,6 @@ fn cannot_be(side: &str) -> Error {
         "this connector has no {side}, but the flow links it as one; link it the other way around, \
          or use another type"
     ))
-}
-
-/// Errors that no other attempt can mend.
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::CONFIGURATION | ErrorKind::AUTHENTICATION | ErrorKind::UNSUPPORTED)
-}
-
-/// Errors that say that the peer is not there, now.
-fn is_about_the_peer(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::CONNECTION_REFUSED
-            | ErrorKind::CONNECTION_LOST
-            | ErrorKind::TIMEOUT
-            | ErrorKind::FULL
-    )
 }
 
 /// Waits; whether the flow reached `phase` meanwhile.

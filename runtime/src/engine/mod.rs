@@ -14,6 +14,10 @@
 //! (`router`). What stands between tasks is a bounded queue of batches (`queue`); a full one stops
 //! the pull. Every event is followed to its end (`delivery`, `stats`).
 //!
+//! Connections come and go (`connector`), and a source that has ended hears of its acknowledgements
+//! whatever becomes of them (`settling`). What a sink's peer cannot take now is tried again
+//! (`retry`). The log says so in a few lines (`notices`).
+//!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
@@ -25,6 +29,7 @@ mod connector;
 mod control;
 mod dead_letter;
 mod delivery;
+mod fault;
 #[doc(hidden)]
 pub mod hand_over;
 mod held;
@@ -32,6 +37,7 @@ mod intake;
 mod lane;
 mod notices;
 mod pace;
+mod parts;
 mod pipeline;
 mod queue;
 mod retry;
@@ -58,8 +64,8 @@ use std::{
 };
 
 pub(crate) use self::{
-    build::{ConnectorType, OperatorInstance, Parts},
     connection::Connection,
+    parts::{ConnectorType, OperatorInstance, Parts},
     simulation::{Form, Simulation, Taken},
 };
 pub use self::{

@@ -31,9 +31,14 @@ struct Lines<const MOST: usize> {
 
 impl<const MOST: usize> Lines<MOST> {
     fn admits(&mut self, now: Instant) -> bool {
+        self.admits_count_of(1, now)
+    }
+
+    /// Whether there may be a line that stands for so many.
+    fn admits_count_of(&mut self, lines: u64, now: Instant) -> bool {
         let admits = self.budget.take(now);
         if !admits {
-            self.left_out += 1;
+            self.left_out += lines;
             self.due = self.due.or(self.budget.renewed());
         }
         admits
@@ -148,7 +153,7 @@ impl Notices {
             (own.lines.take_left_out(now), own.last)
         };
         let Some(left_out) = left_out else { return };
-        if self.all.lock().admits(Instant::now()) {
+        if self.all.lock().admits_count_of(left_out, Instant::now()) {
             tracing::warn!(
                 component = %self.component,
                 left_out,

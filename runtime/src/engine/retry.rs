@@ -1,7 +1,10 @@
 //! Deliveries that the peer cannot take now, because it is full or slow: when they are tried again,
 //! and for how long.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tremor_pdk::{Error, ErrorKind};
 
@@ -9,6 +12,9 @@ use super::{
     backoff::{Attempts, Policy},
     notices::Notices,
 };
+
+/// The longest wait before another delivery, unless the flow says otherwise.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// Whether an error says that time may mend it, and no other connection is needed for that.
 pub(crate) fn is_for_now(error: &Error) -> bool {
@@ -73,12 +79,6 @@ impl Retries {
         );
         self.next = Some(Instant::now() + wait);
         Ok(())
-    }
-
-    /// The rest of what there is goes to the peer after a while, as it has taken a part.
-    pub(crate) fn rest(&mut self) {
-        self.progress();
-        self.next = Some(Instant::now() + self.attempts.wait());
     }
 
     /// Says once that nothing goes through.

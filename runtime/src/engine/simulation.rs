@@ -10,9 +10,10 @@ use tremor_pdk::{
 };
 
 use super::{
-    build::{Parts, framing, preprocessors, steps},
+    build::{framing, preprocessors, steps},
     control::Control,
     delivery::{InFlight, Token},
+    parts::Parts,
     routes::{Ports, Routes, Target},
     stage::Stage,
 };

@@ -202,8 +202,9 @@ impl SinkSide {
                 }
                 match self.account(item, delivery).await {
                     None => self.retries.progress(),
+                    // It takes the rest in its own time, for as long as it takes any.
                     Some((rest, _)) if rest.batch.len() < all => {
-                        self.retries.rest();
+                        self.retries.progress();
                         self.pending.push_front(rest.into());
                     }
                     Some((rest, error)) => self.again(rest, error).await,

@@ -9,11 +9,11 @@ use tremor_pdk::{
 
 use super::{
     backoff::RestartBudget,
-    build::MakeOperator,
     control::Control,
     dead_letter,
     delivery::{InFlight, Token},
     held::Held,
+    parts::MakeOperator,
     routes::{Ports, Target},
     stats::Stats,
 };

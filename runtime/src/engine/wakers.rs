@@ -7,7 +7,7 @@ use std::task::Waker;
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
     /// None where somebody waits no more.
-    wakers: Vec<Option<Waker>>,
+    held: Vec<Option<Waker>>,
     /// Where that is so.
     free: Vec<usize>,
     /// How often everybody was woken. Places are given anew each time.
@@ -21,7 +21,7 @@ pub(crate) struct Place(Option<(u64, usize)>);
 impl Wakers {
     /// Has `waker` woken next time.
     pub(crate) fn wait(&mut self, place: &mut Place, waker: &Waker) {
-        if let Some(held) = self.held(place) {
+        if let Some(held) = self.find(place) {
             match held {
                 Some(held) => held.clone_from(waker),
                 None => *held = Some(waker.clone()),
@@ -29,22 +29,19 @@ impl Wakers {
             return;
         }
         let waker = Some(waker.clone());
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.wakers[at] = waker;
-                at
-            }
-            None => {
-                self.wakers.push(waker);
-                self.wakers.len() - 1
-            }
+        let at = if let Some(at) = self.free.pop() {
+            self.held[at] = waker;
+            at
+        } else {
+            self.held.push(waker);
+            self.held.len() - 1
         };
         place.0 = Some((self.round, at));
     }
 
     /// Whoever has this place waits no more.
     pub(crate) fn leave(&mut self, place: &mut Place) {
-        if let Some(held) = self.held(place) {
+        if let Some(held) = self.find(place) {
             *held = None;
             self.free.extend(place.0.map(|(_, at)| at));
         }
@@ -53,20 +50,20 @@ impl Wakers {
 
     /// Takes everybody out, into a list that is empty: whoever wakes them does so without a lock.
     pub(crate) fn take(&mut self, into: &mut Vec<Option<Waker>>) {
-        std::mem::swap(&mut self.wakers, into);
+        std::mem::swap(&mut self.held, into);
         self.free.clear();
         self.round += 1;
     }
 
-    fn held(&mut self, place: &Place) -> Option<&mut Option<Waker>> {
+    fn find(&mut self, place: &Place) -> Option<&mut Option<Waker>> {
         let (round, at) = place.0?;
-        if round == self.round { self.wakers.get_mut(at) } else { None }
+        if round == self.round { self.held.get_mut(at) } else { None }
     }
 
     /// How many wait.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.wakers.iter().flatten().count()
+        self.held.iter().flatten().count()
     }
 }
 
@@ -101,7 +98,7 @@ mod tests {
         wakers.leave(&mut places[1]);
         assert_eq!(wakers.len(), 2);
         wakers.wait(&mut Place::default(), Waker::noop());
-        assert_eq!((wakers.len(), wakers.wakers.len()), (3, 3), "a free place is used again");
+        assert_eq!((wakers.len(), wakers.held.len()), (3, 3), "a free place is used again");
     }
 
     #[test]

@@ -56,12 +56,13 @@ fn connectors_that_are_lost_together_are_a_few_lines_in_the_log() {
     let bad = format!(
         "reconnect: {QUICKLY}, config: {{ fault: pull_lost, times: {CONNECTORS}, count: 1 }}"
     );
-    let mut rest = String::from("  output: { type: 'null' }\n");
-    let links: Vec<_> = (0..CONNECTORS - 1).map(|at| format!("c{at} -> output")).collect();
-    (0..CONNECTORS - 1).for_each(|at| rest += &format!("  c{at}: *one\n"));
+    let others = 0..CONNECTORS - 1;
+    let links: Vec<_> = others.clone().map(|at| format!("c{at} -> output")).collect();
+    let others: Vec<_> = others.map(|at| format!("  c{at}: *one\n")).collect();
     let scene = Scene::new(&format!(
-        "connectors:\n  bad: &one {{ type: hostile, {bad} }}\n{rest}\
+        "connectors:\n  bad: &one {{ type: hostile, {bad} }}\n{}  output: {{ type: 'null' }}\n\
          links: [bad -> output, {}]",
+        others.concat(),
         links.join(", ")
     ));
     let run = scene.run();

@@ -10,6 +10,7 @@ mod peer;
 mod reconnecting;
 mod retrying;
 mod taking_through;
+mod yielding;
 
 use std::{
     future::{Future, poll_fn},

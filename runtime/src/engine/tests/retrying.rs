@@ -176,8 +176,8 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let mut refused = Delivery::done();
     refused.failed(0..1, Error::bad_data("never"));
     refused.retry(1..2, Error::full("no room"));
-    // It takes one of three, and then nothing.
-    let takes = Takes::of([Ok(refused), full()]);
+    // It takes one of three, and then nothing, however often it is asked.
+    let takes = Takes::of([Ok(refused), full(), full()]);
     let sink_runs = async {
         let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
         assert!(matches!(end, End::Interrupted), "{end:?}");
