@@ -10,6 +10,7 @@ use crate::{
     engine::{self, Report},
     executor,
     flow::{self, Flow},
+    watchdog::Watchdog,
 };
 
 /// Ends all flows of a run. Clones end the same run.
@@ -75,24 +76,18 @@ pub fn run(
     stopper: &Stopper,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {
+    let watchdog = Watchdog::start();
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        let parts = FlowParts { components, flow, stopper };
+        let calls = watchdog.flow(flow.name());
+        let parts = FlowParts { components, flow, stopper, calls: &calls };
         planned.push(engine::Flow::plan(flow, &parts)?);
     }
-    let running: Vec<_> = planned
-        .into_iter()
-        .map(|flow| {
-            let running = flow.start();
-            stopper.add(running.handle());
-            executor::spawn(running.name().to_owned(), running.ended(deadline))
-        })
-        .collect();
-    Ok(executor::block_on(async {
-        let mut reports = Vec::with_capacity(running.len());
-        for flow in running {
-            reports.push(flow.await);
-        }
-        reports
-    }))
+    let running = planned.into_iter().map(|flow| {
+        let running = flow.start();
+        stopper.add(running.handle());
+        running.ended(deadline)
+    });
+    // On this thread, and on none of the executor's: plugins may hold all of those.
+    Ok(executor::block_on(executor::all(running)))
 }

@@ -89,21 +89,23 @@ pub(crate) trait Parts {
     /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
     fn is_stateless(&self, operator: &flow::Component) -> bool;
 
-    /// A preprocessor.
+    /// A preprocessor of a connector.
     ///
     /// # Errors
     /// What is wrong with it, at its place in the flow.
     fn preprocessor(
         &self,
+        connector: &str,
         component: &flow::Component,
     ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
 
-    /// A postprocessor.
+    /// A postprocessor of a connector.
     ///
     /// # Errors
     /// What is wrong with it, at its place in the flow.
     fn postprocessor(
         &self,
+        connector: &str,
         component: &flow::Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
 }
@@ -437,7 +439,7 @@ pub(super) fn preprocessors(
     spec: &flow::Connector,
     is_raw: bool,
 ) -> Result<Vec<Box<dyn Preprocessor>>, flow::Diagnostic> {
-    let make = |component| parts.preprocessor(component);
+    let make = |component| parts.preprocessor(&spec.name.value, component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
         preprocessors.push(Box::new(processor::Join::default()));
@@ -452,7 +454,7 @@ pub(super) fn framing(
 ) -> Result<Framing, flow::Diagnostic> {
     let mut framing = Framing::default();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
-        framing.push(&component.name.value, parts.postprocessor(component)?);
+        framing.push(&component.name.value, parts.postprocessor(&spec.name.value, component)?);
     }
     Ok(framing)
 }

@@ -130,11 +130,6 @@ impl Planned {
 }
 
 impl Flow {
-    /// The flow's name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// A handle to end the flow with.
     pub(crate) fn handle(&self) -> Handle {
         Handle(self.control.clone())

@@ -21,6 +21,8 @@ pub enum Fault {
     ConstructorError,
     /// The constructor panics.
     ConstructorPanic,
+    /// The constructor never returns.
+    ConstructorBlock,
     /// `validate` returns an error of kind configuration.
     ValidateError,
     /// `validate` panics.
@@ -35,12 +37,24 @@ pub enum Fault {
     ConnectError,
     /// `connect` panics.
     ConnectPanic,
+    /// `connect` is never ready.
+    ConnectHang,
+    /// `on_connection_established` is never ready.
+    EstablishedHang,
+    /// `on_connection_lost` is never ready; a delivery returns an error of kind connection lost.
+    LostHang,
     /// `create_source` panics.
     SourcePanic,
+    /// `create_source` is never ready.
+    SourceHang,
     /// `create_sink` panics.
     SinkPanic,
+    /// `create_sink` is never ready.
+    SinkHang,
     /// `on_start` panics.
     StartPanic,
+    /// `on_start` is never ready.
+    StartHang,
     /// A pull returns an error of kind internal.
     PullError,
     /// A pull returns an error of kind connection lost.
@@ -49,6 +63,8 @@ pub enum Fault {
     PullPanic,
     /// A pull is never ready.
     PullHang,
+    /// A pull never returns.
+    PullBlock,
     /// A pull brings an event that points outside of its batch.
     ForgedBatch,
     /// A delivery returns an error of kind internal.
@@ -63,10 +79,14 @@ pub enum Fault {
     DeliverPanic,
     /// A delivery is never ready.
     DeliverHang,
+    /// A delivery never returns.
+    DeliverBlock,
     /// A delivery is answered with events that it did not have.
     DeliverLie,
     /// A signal to the sink panics.
     SignalPanic,
+    /// A signal to the sink is never ready.
+    SignalHang,
     /// `on_drain` panics.
     DrainPanic,
     /// `on_stop` returns an error.

@@ -20,6 +20,18 @@ macro_rules! fault {
     ($config:expr, panic: $fault:ident) => {
         assert!(!$config.happens(Fault::$fault), "hostile: {:?}", Fault::$fault)
     };
+    ($config:expr, hang: $fault:ident, $host:expr) => {
+        if $config.happens(Fault::$fault) {
+            tremor_pdk::debug!($host, "hostile: {:?}", Fault::$fault);
+            pending::<()>().await;
+        }
+    };
+    ($config:expr, block: $fault:ident, $host:expr) => {
+        if $config.happens(Fault::$fault) {
+            tremor_pdk::debug!($host, "hostile: {:?}", Fault::$fault);
+            hang();
+        }
+    };
     ($config:expr, $kind:ident: $fault:ident) => {
         if $config.happens(Fault::$fault) {
             return Err(Error::$kind(format!("hostile: {:?}", Fault::$fault)));
@@ -38,6 +50,7 @@ impl Connector for Hostile {
     fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
         fault!(config, configuration: ConstructorError);
         fault!(config, panic: ConstructorPanic);
+        fault!(config, block: ConstructorBlock, host);
         if config.happens(Fault::TaskPanic) {
             host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
         }
@@ -59,22 +72,36 @@ impl Connector for Hostile {
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         fault!(self.config, authentication: ConnectError);
         fault!(self.config, panic: ConnectPanic);
+        fault!(self.config, hang: ConnectHang, self.host);
         Ok(!self.config.happens(Fault::ConnectRefused))
     }
 
     async fn create_source(&mut self) -> Result<Option<HostileSource>> {
         fault!(self.config, panic: SourcePanic);
-        Ok(Some(HostileSource { config: self.config.clone(), sent: 0 }))
+        fault!(self.config, hang: SourceHang, self.host);
+        Ok(Some(HostileSource { host: self.host.clone(), config: self.config.clone(), sent: 0 }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         fault!(self.config, panic: SinkPanic);
+        fault!(self.config, hang: SinkHang, self.host);
         Ok(Some(HostileSink { host: self.host.clone(), config: self.config.clone(), taken: 0 }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
         tremor_pdk::debug!(self.host, "starting with {:?}", self.config.fault);
         fault!(self.config, panic: StartPanic);
+        fault!(self.config, hang: StartHang, self.host);
+        Ok(())
+    }
+
+    async fn on_connection_established(&mut self) -> Result<()> {
+        fault!(self.config, hang: EstablishedHang, self.host);
+        Ok(())
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        fault!(self.config, hang: LostHang, self.host);
         Ok(())
     }
 
@@ -95,6 +122,7 @@ impl Connector for Hostile {
 
 /// The source.
 pub struct HostileSource {
+    host: Host,
     config: Config,
     sent: u64,
 }
@@ -110,9 +138,8 @@ impl Source for HostileSource {
                 fault!(self.config, internal: PullError);
                 fault!(self.config, connection_lost: PullLost);
                 fault!(self.config, panic: PullPanic);
-                if self.config.happens(Fault::PullHang) {
-                    pending::<()>().await;
-                }
+                fault!(self.config, hang: PullHang, self.host);
+                fault!(self.config, block: PullBlock, self.host);
             }
             batch.push_message(0, self.sent.to_string().as_bytes());
             self.sent += 1;
@@ -127,8 +154,8 @@ impl Source for HostileSource {
 
 impl HostileSource {
     fn faults_in_pulls(&self) -> bool {
-        use Fault::{PullError, PullHang, PullLost, PullPanic};
-        [PullError, PullLost, PullPanic, PullHang].contains(&self.config.fault)
+        use Fault::{PullBlock, PullError, PullHang, PullLost, PullPanic};
+        [PullError, PullLost, PullPanic, PullHang, PullBlock].contains(&self.config.fault)
     }
 }
 
@@ -159,12 +186,16 @@ impl Sink for HostileSink {
         if self.taken >= self.config.after {
             fault!(self.config, internal: DeliverError);
             fault!(self.config, connection_lost: DeliverLost);
+            if self.config.fault == Fault::LostHang {
+                return Err(Error::connection_lost("hostile: LostHang"));
+            }
             fault!(self.config, timeout: DeliverTimeout);
             fault!(self.config, panic: DeliverPanic);
             if self.config.happens(Fault::DeliverHang) {
                 tremor_pdk::debug!(self.host, "a delivery hangs");
                 pending::<()>().await;
             }
+            fault!(self.config, block: DeliverBlock, self.host);
             if self.config.happens(Fault::DeliverReject) {
                 delivery.failed(0..batch.len(), Error::bad_data("hostile: DeliverReject"));
             }
@@ -179,6 +210,7 @@ impl Sink for HostileSink {
 
     async fn on_signal(&mut self, _signal: Signal) -> Result<()> {
         fault!(self.config, panic: SignalPanic);
+        fault!(self.config, hang: SignalHang, self.host);
         Ok(())
     }
 }

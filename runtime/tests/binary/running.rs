@@ -1,0 +1,103 @@
+//! A run of the binary while it goes on: its log, its signals, its end.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
+};
+
+use crate::tremor::{Run, Scene};
+
+/// No test waits for anything for longer than this.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A process that runs. It is killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+    log: Receiver<String>,
+    /// What was read of the log so far.
+    read: String,
+    events: Receiver<String>,
+}
+
+/// The lines that come out of a pipe, read to its end whether or not anybody takes them.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+impl Running {
+    /// Starts `tremor run` with these arguments, and logs everything from `debug` on.
+    pub(crate) fn of(scene: &Scene, arguments: &[&str]) -> Self {
+        let mut command = scene.command(&["run"]);
+        command.args(arguments).env("TREMOR_LOG", "debug");
+        Self::started(&mut command)
+    }
+
+    /// Starts a command of a [`Scene`].
+    pub(crate) fn started(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+        let log = lines(child.stderr.take().unwrap());
+        let events = lines(child.stdout.take().unwrap());
+        Self { child, log, read: String::new(), events }
+    }
+
+    /// Waits for a line of the log, and the errors and the summary at its end, with `part` in it.
+    #[track_caller]
+    pub(crate) fn until(&mut self, part: &str) -> String {
+        loop {
+            let Ok(line) = self.log.recv_timeout(LIMIT) else {
+                panic!("`{part}` is not in:\n{}", self.read);
+            };
+            self.read.push_str(&line);
+            self.read.push('\n');
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Waits for an event on stdout.
+    #[track_caller]
+    pub(crate) fn event(&self) -> String {
+        self.events.recv_timeout(LIMIT).expect("an event comes")
+    }
+
+    /// Sends these signals, one right after the other.
+    pub(crate) fn signal(&self, names: &[&str]) {
+        let pid = self.child.id();
+        let kill = |name: &&str| format!("kill -{name} {pid}; ");
+        let script: String = names.iter().map(kill).collect();
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and gives what came out.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Run {
+        loop {
+            match self.log.recv_timeout(LIMIT) {
+                Ok(line) => self.read += &(line + "\n"),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it goes on:\n{}", self.read),
+            }
+        }
+        let status = self.child.wait().unwrap().code();
+        let stdout = self.events.iter().map(|line| line + "\n").collect();
+        Run { stdout, stderr: std::mem::take(&mut self.read), status }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
