@@ -8,6 +8,7 @@ mod linked;
 pub(crate) mod logging;
 mod plugin;
 mod run;
+mod signals;
 mod test;
 
 use std::{

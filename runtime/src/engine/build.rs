@@ -17,6 +17,7 @@ use super::{
     source::SourceSide,
     spin,
     stage::{Stage, Step},
+    standing::Standing,
     stats::Stats,
     worker::Worker,
 };
@@ -174,14 +175,20 @@ pub(crate) fn tasks(
             }),
             None => None,
         };
-        let sink = match sink {
-            Some((id, router)) => Some(SinkSide {
-                queue: queues.receiver(id),
+        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
+        let gauge = queue.as_ref().map(Receiver::gauge);
+        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
+        control.add(standing.clone());
+        let sink = match sink.zip(queue) {
+            Some(((id, router), queue)) => Some(SinkSide {
+                queue,
                 router,
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
+                undrained: false,
+                standing: standing.clone(),
             }),
             None => None,
         };
@@ -193,6 +200,8 @@ pub(crate) fn tasks(
             retry: retry(spec),
             control: control.clone(),
             sink_seen: false,
+            standing,
+            retires: None,
         });
     }
     for (id, router) in routers {

@@ -1,9 +1,7 @@
 //! One connector: made, connected, run, reconnected, restarted, stopped.
 
 use std::{
-    future::poll_fn,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -16,8 +14,10 @@ use super::{
     backoff::{Backoff, RestartBudget},
     connection::{Connection, End},
     control::{Control, Phase},
+    ending::{Ending, retire},
     sink::SinkSide,
     source::SourceSide,
+    standing::Standing,
 };
 use crate::executor;
 
@@ -49,6 +49,9 @@ pub(crate) struct ConnectorTask {
     pub(crate) control: Arc<Control>,
     /// Whether its sink has been connected once.
     pub(crate) sink_seen: bool,
+    pub(crate) standing: Arc<Standing>,
+    /// The end of its source, where that could not end by itself.
+    pub(crate) retires: Option<executor::Task<()>>,
 }
 
 /// How one connection ended.
@@ -90,12 +93,37 @@ impl ConnectorTask {
                 self.control.fail(&self.name, error);
             }
         }
-        if let Some(sink) = self.sink {
+        self.leave().await;
+    }
+
+    /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
+    /// delivered fails.
+    async fn leave(&mut self) {
+        if let Some(mut sink) = self.sink.take() {
+            executor::first(self.control.reached(Phase::Stopped), sink.router.close()).await;
             sink.abandon();
+        }
+        if let Some(source) = self.source.take() {
+            retire(source, self.control.clone()).await;
+        }
+        if let Some(task) = self.retires.take() {
+            task.await;
+        }
+    }
+
+    /// Until when the connector is needed.
+    fn ending(&mut self) -> Ending<'_> {
+        Ending {
+            name: &self.name,
+            control: &self.control,
+            source: &mut self.source,
+            sink: &mut self.sink,
+            retires: &mut self.retires,
         }
     }
 
     fn enter(&self, state: &'static str) {
+        self.standing.enter(state);
         tracing::debug!(component = %self.name, state, "connector");
     }
 
@@ -113,9 +141,12 @@ impl ConnectorTask {
             }
             let error = within(&mut budget, fault.error)?;
             let wait = backoff.next();
+            self.standing.note(&error);
+            self.enter("restarting");
             tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
-            if ends_within(wait, &self.control, self.ends_with()).await {
-                return Err(error);
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
+                let is_cut_off = self.control.has_reached(Phase::Stopped);
+                return if is_cut_off { Err(error) } else { Ok(()) };
             }
         }
     }
@@ -133,10 +164,15 @@ impl ConnectorTask {
             if !self.connect(&mut *connector).await? {
                 break;
             }
-            connector.on_connection_established().await?;
+            let Some(established) = self.ending().or(connector.on_connection_established()).await
+            else {
+                break;
+            };
+            established?;
             match self.run_connection(&mut *connector, &connection, &mut started).await? {
                 Outcome::Over => break,
                 Outcome::Lost(error) => {
+                    self.standing.note(&error);
                     tracing::warn!(component = %self.name, %error, "connection lost");
                 }
                 // What has panicked is gone; what has failed in order may keep its state.
@@ -146,12 +182,17 @@ impl ConnectorTask {
                 }
                 Outcome::Failed(error) => {
                     let error = within(budget, error).map_err(Fault::final_)?;
+                    self.standing.note(&error);
                     tracing::warn!(component = %self.name, %error, "connector reconnects");
                 }
             }
-            connector.on_connection_lost().await?;
+            let Some(told) = self.ending().or(connector.on_connection_lost()).await else { break };
+            told?;
         }
-        in_time("on_stop", connector.on_stop()).await.map_err(Fault::final_)
+        // Others do not wait for how it stops.
+        self.leave().await;
+        let stopped = in_time("on_stop", connector.on_stop(), &self.control, Phase::Halted);
+        stopped.await.map_err(Fault::final_)
     }
 
     /// Connects, with backoff. `false`: the flow ends before that.
@@ -159,29 +200,21 @@ impl ConnectorTask {
         let mut backoff = Backoff::new(self.retry.first, self.retry.max);
         let mut attempt = 1;
         loop {
-            let (control, phase) = (&self.control, self.ends_with());
-            let mut connect = connector.connect(attempt);
-            let connected = poll_fn(|context| {
-                if let Poll::Ready(result) = connect.as_mut().poll(context) {
-                    return Poll::Ready(Some(result));
-                }
-                control.poll_phase(context, phase).map(|()| None)
-            });
-            let error = match connected.await {
+            let error = match self.ending().or(connector.connect(attempt)).await {
                 None => return Ok(false),
                 Some(Ok(true)) => return Ok(true),
                 Some(Ok(false)) => Error::connection_refused("not connected yet"),
                 Some(Err(error)) if !is_about_the_peer(error.kind()) => return Err(error.into()),
                 Some(Err(error)) => error,
             };
-            drop(connect);
             if self.retry.attempts.is_some_and(|attempts| attempt > attempts) {
                 let made = format_args!("not connected after {attempt} attempts, the last with");
                 return Err(Fault::final_(error.context(made)));
             }
             let wait = backoff.next();
+            self.standing.note(&error);
             tracing::warn!(component = %self.name, %error, attempt, ?wait, "not connected");
-            if ends_within(wait, &self.control, self.ends_with()).await {
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
                 return Ok(false);
             }
             attempt += 1;
@@ -200,17 +233,9 @@ impl ConnectorTask {
         connection: &Arc<Connection>,
         started: &mut bool,
     ) -> Result<Outcome, Fault> {
-        let source = match &self.source {
-            Some(_) => Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?),
-            None => None,
-        };
-        let sink = match &self.sink {
-            Some(_) => Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?),
-            None => None,
-        };
-        if !std::mem::replace(started, true) {
-            connector.on_start().await?;
-        }
+        let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
+        let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
+        let (source, sink) = sides?;
         self.enter("running");
         if sink.is_some() && !std::mem::replace(&mut self.sink_seen, true) {
             self.control.sink_ready();
@@ -223,7 +248,9 @@ impl ConnectorTask {
             ends.push(end);
             if matches!(ends[..], [End::Finished]) {
                 self.enter("draining");
-                if let Err(error) = in_time("on_drain", connector.on_drain()).await {
+                let drain = connector.on_drain();
+                let drained = in_time("on_drain", drain, &self.control, Phase::Stopped);
+                if let Err(error) = drained.await {
                     connection.break_off();
                     ends.push(End::Failed(error));
                 }
@@ -296,6 +323,26 @@ impl ConnectorTask {
     }
 }
 
+/// Makes the sides that the flow has a use for.
+async fn sides(
+    connector: &mut dyn DynConnector,
+    is_source: bool,
+    is_sink: bool,
+    started: &mut bool,
+) -> Result<(Option<Box<dyn DynSource>>, Option<Box<dyn DynSink>>), Error> {
+    let (mut source, mut sink) = (None, None);
+    if is_source {
+        source = Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?);
+    }
+    if is_sink {
+        sink = Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?);
+    }
+    if !std::mem::replace(started, true) {
+        connector.on_start().await?;
+    }
+    Ok((source, sink))
+}
+
 /// Takes a restart from the budget, or says that there is none left.
 fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, Error> {
     if budget.take(Instant::now()) {
@@ -328,24 +375,22 @@ fn is_about_the_peer(kind: ErrorKind) -> bool {
     )
 }
 
-/// Waits; whether the flow reached `phase` meanwhile.
-async fn ends_within(wait: Duration, control: &Control, phase: Phase) -> bool {
-    let mut timer = std::pin::pin!(executor::sleep(wait));
-    poll_fn(|context| {
-        if control.poll_phase(context, phase).is_ready() {
-            return Poll::Ready(true);
-        }
-        timer.as_mut().poll(context).map(|()| false)
-    })
-    .await
-}
-
-/// Gives a connector a bounded time to do what the end of a flow waits for.
-async fn in_time(what: &str, call: BoxFuture<'_, Result<(), Error>>) -> Result<(), Error> {
-    executor::first(call, async {
+/// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in
+/// `phase` waits for it no more.
+async fn in_time(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    control: &Control,
+    phase: Phase,
+) -> Result<(), Error> {
+    let limit = async {
         executor::sleep(LAST_CALL).await;
         let seconds = LAST_CALL.as_secs();
         Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
-    })
-    .await
+    };
+    let over = async {
+        control.reached(phase).await;
+        Ok(())
+    };
+    executor::first(executor::first(call, limit), over).await
 }

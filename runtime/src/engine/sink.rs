@@ -20,6 +20,7 @@ use super::{
     delivery::InFlight,
     queue::{Form, Queued, Receiver},
     router::Router,
+    standing::Standing,
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
@@ -40,6 +41,9 @@ pub(crate) struct SinkSide {
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet, in order.
     pub(crate) pending: VecDeque<Queued>,
+    /// The sink was told that nothing follows, and has not said that this is well.
+    pub(crate) undrained: bool,
+    pub(crate) standing: Arc<Standing>,
 }
 
 /// What a sink waits for.
@@ -59,6 +63,15 @@ impl SinkSide {
         self.router.stats.failed(pending + self.queue.close());
     }
 
+    /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
+    pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
+        if self.pending.is_empty() && !self.undrained {
+            self.queue.poll_ended(context)
+        } else {
+            Poll::Pending
+        }
+    }
+
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
         self.queue.attend(true);
@@ -76,15 +89,19 @@ impl SinkSide {
                     return end;
                 }
             }
+            self.standing.set_in_hand(0);
             let result = match self.next(connection, tick.as_mut()).await {
                 Step::Received(Some(queued)) => {
+                    self.standing.set_in_hand(queued.events());
                     self.pending.push_back(queued);
                     Ok(())
                 }
                 Step::Received(None) => {
                     self.router.close().await;
-                    let drained = sink.on_signal(Signal::Drain).await;
-                    return drained.map_or_else(End::of, |()| End::Finished);
+                    self.undrained = true;
+                    let drained = self.signal(&mut *sink, Signal::Drain, connection).await;
+                    self.undrained = drained.is_err();
+                    return drained.map_or_else(|end| end, |()| End::Finished);
                 }
                 Step::Due => {
                     self.router.tell_time().await;
@@ -92,14 +109,31 @@ impl SinkSide {
                 }
                 Step::Tick => {
                     tick.set(executor::sleep(TICK));
-                    sink.on_signal(Signal::Tick).await
+                    self.signal(&mut *sink, Signal::Tick, connection).await
                 }
                 Step::Stopped | Step::Broken => return End::Interrupted,
             };
-            if let Err(error) = result {
-                return End::of(error);
+            if let Err(end) = result {
+                return end;
             }
         }
+    }
+
+    /// Tells the sink something, and waits for its answer as long as it is connected.
+    async fn signal(
+        &mut self,
+        sink: &mut dyn DynSink,
+        signal: Signal,
+        connection: &Connection,
+    ) -> Result<(), End> {
+        let mut answer = sink.on_signal(signal);
+        poll_fn(|context| {
+            if let Poll::Ready(result) = answer.as_mut().poll(context) {
+                return Poll::Ready(result.map_err(End::of));
+            }
+            poll_end(&self.control, connection, context).map(|()| Err(End::Interrupted))
+        })
+        .await
     }
 
     async fn next(

@@ -48,3 +48,13 @@ counts! {
     /// source.
     failed,
 }
+
+impl Counts {
+    /// These, where calls that hang keep events for good: what has come in and is not known to have
+    /// ended has failed.
+    pub(crate) fn with_the_rest_failed(mut self) -> Self {
+        let ended = self.events_out + self.discarded + self.failed;
+        self.failed += self.events_in.saturating_sub(ended);
+        self
+    }
+}

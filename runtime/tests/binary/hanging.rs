@@ -21,10 +21,9 @@ links: [ticks -> output]";
 #[test]
 fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
     for threads in ["1", "2"] {
-        let scene = blocking();
-        let mut command = scene.command(&["run", "flow.yaml", "other.yaml"]);
-        command.env("TREMOR_LOG", "debug").env("ASYNC_STD_THREAD_COUNT", threads);
-        let mut running = Running::started(&mut command);
+        let mut running = Running::with(blocking(), &["flow.yaml", "other.yaml"], |command| {
+            command.env("ASYNC_STD_THREAD_COUNT", threads)
+        });
         // In whatever order they get a thread.
         let blocked = [(); 3].map(|()| running.until("hostile: "));
         assert_eq!(blocked.iter().filter(|line| line.contains("PullBlock")).count(), 2);
@@ -46,10 +45,9 @@ fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
     let links: Vec<String> = names.iter().map(|name| format!("{name} -> nowhere")).collect();
     let links = links.join(", ");
     let text = format!("connectors:\n{connectors}  nowhere: {{ type: 'null' }}\nlinks: [{links}]");
-    let scene = Scene::new(&text);
-    let mut command = scene.command(&["run", "flow.yaml"]);
-    command.env("TREMOR_LOG", "debug").env("ASYNC_STD_THREAD_COUNT", "1");
-    let mut running = Running::started(&mut command);
+    let mut running = Running::with(Scene::new(&text), &["flow.yaml"], |command| {
+        command.env("ASYNC_STD_THREAD_COUNT", "1")
+    });
     // Of five, four find a thread.
     (0..4).for_each(|_| _ = running.until("hostile: PullBlock"));
     running.until("more calls of plugins block threads than the executor has threads");

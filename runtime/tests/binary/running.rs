@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Child, Command, Stdio},
+    process::{Child, Command},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
@@ -15,6 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process that runs. It is killed when this is dropped.
 pub(crate) struct Running {
+    pub(crate) scene: Scene,
     child: Child,
     log: Receiver<String>,
     /// What was read of the log so far.
@@ -35,18 +36,22 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 
 impl Running {
     /// Starts `tremor run` with these arguments, and logs everything from `debug` on.
-    pub(crate) fn of(scene: &Scene, arguments: &[&str]) -> Self {
-        let mut command = scene.command(&["run"]);
-        command.args(arguments).env("TREMOR_LOG", "debug");
-        Self::started(&mut command)
+    pub(crate) fn of(scene: Scene, arguments: &[&str]) -> Self {
+        Self::with(scene, arguments, |command| command)
     }
 
-    /// Starts a command of a [`Scene`].
-    pub(crate) fn started(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::null()).spawn().unwrap();
+    /// The same with what is done to the command first.
+    pub(crate) fn with(
+        scene: Scene,
+        arguments: &[&str],
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
+        let mut command = scene.command(&["run"]);
+        command.args(arguments).env("TREMOR_LOG", "debug");
+        let mut child = set(&mut command).spawn().unwrap();
         let log = lines(child.stderr.take().unwrap());
         let events = lines(child.stdout.take().unwrap());
-        Self { child, log, read: String::new(), events }
+        Self { scene, child, log, read: String::new(), events }
     }
 
     /// Waits for a line of the log, and the errors and the summary at its end, with `part` in it.

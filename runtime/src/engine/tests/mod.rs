@@ -31,6 +31,7 @@ use super::{
     sink::SinkSide,
     source::SourceSide,
     stage::{Stage, Step},
+    standing::Standing,
     stats::{Counts, Stats},
     worker::Worker,
 };
@@ -142,6 +143,8 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
         pending: std::collections::VecDeque::new(),
+        undrained: false,
+        standing: Arc::new(Standing::new(name.into(), None)),
     }
 }
 

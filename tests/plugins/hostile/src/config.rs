@@ -41,7 +41,7 @@ pub enum Fault {
     ConnectHang,
     /// `on_connection_established` is never ready.
     EstablishedHang,
-    /// `on_connection_lost` is never ready; a delivery returns an error of kind connection lost.
+    /// `on_connection_lost` is never ready.
     LostHang,
     /// `create_source` panics.
     SourcePanic,
@@ -79,6 +79,8 @@ pub enum Fault {
     DeliverPanic,
     /// A delivery is never ready.
     DeliverHang,
+    /// A delivery is done once there is a file `release` in the folder of the flow.
+    DeliverWait,
     /// A delivery never returns.
     DeliverBlock,
     /// A delivery is answered with events that it did not have.
@@ -101,6 +103,17 @@ pub enum Fault {
     TaskPanic,
 }
 
+/// What becomes of the first connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub enum Lost {
+    /// It is lost with the first delivery, which fails.
+    First,
+    /// It is lost after the first delivery, which is done.
+    Later,
+}
+
 /// Which fault, when, and what happens otherwise.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
@@ -117,6 +130,10 @@ pub struct Config {
     /// How often the fault happens in this process, over all instances; always, if it is not set.
     #[serde(default)]
     pub times: Option<u32>,
+    /// The first connection is lost in this way. Of connecting and of what follows it, only the
+    /// second goes wrong.
+    #[serde(default)]
+    pub lost: Option<Lost>,
     /// How many events the source sends before it is finished: `0`, `1`, ….
     #[serde(default = "ten")]
     pub count: u64,

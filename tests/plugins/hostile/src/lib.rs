@@ -3,16 +3,26 @@
 
 pub mod config;
 
-use std::future::pending;
+use std::{future::pending, time::Duration};
 
 use tremor_pdk::prelude::*;
 
-use config::{Config, Fault, hang};
+use config::{Config, Fault, Lost, hang};
 
 /// The connector.
 pub struct Hostile {
     config: Config,
     host: Host,
+    connections: u32,
+}
+
+impl Hostile {
+    /// What goes wrong with the connection at hand.
+    fn fault(&self) -> Config {
+        let is_early = self.config.lost.is_some() && self.connections < 2;
+        let fault = if is_early { Fault::None } else { self.config.fault };
+        Config { fault, ..self.config.clone() }
+    }
 }
 
 /// Fails in the way that the switch says, if it is the one that is set.
@@ -54,7 +64,7 @@ impl Connector for Hostile {
         if config.happens(Fault::TaskPanic) {
             host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
         }
-        Ok(Self { config, host })
+        Ok(Self { config, host, connections: 0 })
     }
 
     fn validate(config: &Config) -> Result<()> {
@@ -69,23 +79,29 @@ impl Connector for Hostile {
         Ok(())
     }
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        fault!(self.config, authentication: ConnectError);
-        fault!(self.config, panic: ConnectPanic);
-        fault!(self.config, hang: ConnectHang, self.host);
-        Ok(!self.config.happens(Fault::ConnectRefused))
+    async fn connect(&mut self, attempt: u64) -> Result<bool> {
+        self.connections += u32::from(attempt == 1);
+        let config = self.fault();
+        fault!(config, authentication: ConnectError);
+        fault!(config, panic: ConnectPanic);
+        fault!(config, hang: ConnectHang, self.host);
+        Ok(!config.happens(Fault::ConnectRefused))
     }
 
     async fn create_source(&mut self) -> Result<Option<HostileSource>> {
-        fault!(self.config, panic: SourcePanic);
-        fault!(self.config, hang: SourceHang, self.host);
+        let config = self.fault();
+        fault!(config, panic: SourcePanic);
+        fault!(config, hang: SourceHang, self.host);
         Ok(Some(HostileSource { host: self.host.clone(), config: self.config.clone(), sent: 0 }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
-        fault!(self.config, panic: SinkPanic);
-        fault!(self.config, hang: SinkHang, self.host);
-        Ok(Some(HostileSink { host: self.host.clone(), config: self.config.clone(), taken: 0 }))
+        let config = self.fault();
+        fault!(config, panic: SinkPanic);
+        fault!(config, hang: SinkHang, self.host);
+        let lost = self.config.lost.filter(|_| self.connections == 1);
+        let (host, config) = (self.host.clone(), self.config.clone());
+        Ok(Some(HostileSink { host, config, taken: 0, lost }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
@@ -96,7 +112,7 @@ impl Connector for Hostile {
     }
 
     async fn on_connection_established(&mut self) -> Result<()> {
-        fault!(self.config, hang: EstablishedHang, self.host);
+        fault!(self.fault(), hang: EstablishedHang, self.host);
         Ok(())
     }
 
@@ -178,17 +194,20 @@ pub struct HostileSink {
     host: Host,
     config: Config,
     taken: u64,
+    lost: Option<Lost>,
 }
 
 impl Sink for HostileSink {
     async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        match self.lost {
+            Some(Lost::First) => return Err(Error::connection_lost("hostile: Lost")),
+            Some(Lost::Later) => self.host.connection_lost(),
+            None => {}
+        }
         let mut delivery = Delivery::done();
         if self.taken >= self.config.after {
             fault!(self.config, internal: DeliverError);
             fault!(self.config, connection_lost: DeliverLost);
-            if self.config.fault == Fault::LostHang {
-                return Err(Error::connection_lost("hostile: LostHang"));
-            }
             fault!(self.config, timeout: DeliverTimeout);
             fault!(self.config, panic: DeliverPanic);
             if self.config.happens(Fault::DeliverHang) {
@@ -196,6 +215,12 @@ impl Sink for HostileSink {
                 pending::<()>().await;
             }
             fault!(self.config, block: DeliverBlock, self.host);
+            if self.config.happens(Fault::DeliverWait) {
+                tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::DeliverWait);
+                while !self.host.resolve("release").exists() {
+                    self.host.sleep(Duration::from_millis(1)).await;
+                }
+            }
             if self.config.happens(Fault::DeliverReject) {
                 delivery.failed(0..batch.len(), Error::bad_data("hostile: DeliverReject"));
             }
