@@ -52,10 +52,9 @@ pub(super) fn listen(stopper: Stopper) -> io::Result<()> {
 fn log(said: &Receiver<Said>) {
     for said in said {
         match said {
-            Said::Signal(signal, Signalled::Drain) => tracing::info!(
-                signal,
-                "everything under way drains; a second signal stops at once"
-            ),
+            Said::Signal(signal, Signalled::Drain) => {
+                tracing::info!(signal, "everything under way drains; a second signal stops at once")
+            }
             Said::Signal(signal, Signalled::Again) => {
                 tracing::debug!(signal, "the same request as the last signal");
             }

@@ -21,7 +21,7 @@ links: [ticks -> output]";
 #[test]
 fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
     for threads in ["1", "2"] {
-        let mut running = Running::with(blocking(), &["flow.yaml", "other.yaml"], |command| {
+        let mut running = Running::of(blocking(), &["flow.yaml", "other.yaml"], |command| {
             command.env("ASYNC_STD_THREAD_COUNT", threads)
         });
         // In whatever order they get a thread.
@@ -45,7 +45,7 @@ fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
     let links: Vec<String> = names.iter().map(|name| format!("{name} -> nowhere")).collect();
     let links = links.join(", ");
     let text = format!("connectors:\n{connectors}  nowhere: {{ type: 'null' }}\nlinks: [{links}]");
-    let mut running = Running::with(Scene::new(&text), &["flow.yaml"], |command| {
+    let mut running = Running::of(Scene::new(&text), &["flow.yaml"], |command| {
         command.env("ASYNC_STD_THREAD_COUNT", "1")
     });
     // Of five, four find a thread.

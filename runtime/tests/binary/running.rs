@@ -35,13 +35,9 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
 }
 
 impl Running {
-    /// Starts `tremor run` with these arguments, and logs everything from `debug` on.
-    pub(crate) fn of(scene: Scene, arguments: &[&str]) -> Self {
-        Self::with(scene, arguments, |command| command)
-    }
-
-    /// The same with what is done to the command first.
-    pub(crate) fn with(
+    /// Starts `tremor run` with these arguments, logging everything from `debug` on, and with what
+    /// else is `set`.
+    pub(crate) fn of(
         scene: Scene,
         arguments: &[&str],
         set: impl FnOnce(&mut Command) -> &mut Command,
@@ -66,6 +62,15 @@ impl Running {
             if line.contains(part) {
                 return line;
             }
+        }
+    }
+
+    /// Waits for lines with each of these, in any order.
+    #[track_caller]
+    pub(crate) fn until_all(&mut self, mut parts: Vec<String>) {
+        while !parts.is_empty() {
+            let line = self.until("");
+            parts.retain(|part| !line.contains(part));
         }
     }
 

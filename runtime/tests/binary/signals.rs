@@ -54,84 +54,125 @@ links: [input -> output]";
     assert!(stderr.contains("1 events in, 1 out"), "{stderr}");
 }
 
-/// A flow with this sink, which metronomes feed.
-fn sink(config: &str) -> Scene {
-    let text = format!(
-        "connectors:
-  ticks: {{ type: metronome, config: {{ interval_ms: 1 }} }}
-  bad: {{ type: hostile, config: {{ {config} }} }}
-links: [ticks -> bad]"
-    );
-    Scene::new(&text)
+/// A connector that misbehaves as its configuration says, and a flow around it.
+struct Bad {
+    config: &'static str,
+    /// The flow, in which the connector has no name yet.
+    around: &'static str,
 }
 
-/// A flow with this source.
-fn source(config: &str) -> Scene {
-    let text = format!(
-        "connectors:
-  bad: {{ type: hostile, config: {{ {config} }} }}
-  nowhere: {{ type: 'null' }}
-links: [bad -> nowhere]"
-    );
-    Scene::new(&text)
+/// A sink that a metronome feeds.
+fn sink(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+links: [ticks -> BAD]";
+    Bad { config, around }
 }
 
-/// Runs the flow with all the time in the world to drain.
-fn run(scene: Scene) -> Running {
-    Running::of(scene, &["flow.yaml", "--drain-timeout", "1000"])
+/// A sink that gets one event.
+fn sink_of_one(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 3600000 } }
+links: [ticks -> BAD]";
+    Bad { config, around }
 }
 
-/// The numbers of events in the summary: those that came in, those that went out, and so on.
-fn counts(summary: &str) -> Vec<u64> {
-    let words = summary.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
-    words.map(|word| word.parse().unwrap()).collect()
+/// A source.
+fn source(config: &'static str) -> Bad {
+    Bad { config, around: "\n  nowhere: { type: 'null' }\nlinks: [BAD -> nowhere]" }
+}
+
+/// Both.
+fn both(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  nowhere: { type: 'null' }
+links: [ticks -> BAD, BAD -> nowhere]";
+    Bad { config, around }
+}
+
+impl Bad {
+    fn flow(&self, name: &str) -> String {
+        let Self { config, around } = self;
+        let config = format!("{{ type: hostile, config: {{ {config} }} }}");
+        format!("connectors:\n  {name}: {config}{}", around.replace("BAD", name))
+    }
+
+    /// What it logs when it misbehaves.
+    fn says(&self, name: &str) -> String {
+        let fault = self.config.split([',', ' ']).nth(1).unwrap();
+        let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+        let fault: String = fault.split('_').map(capital).collect();
+        format!("hostile: {fault} component=\"{name}\"")
+    }
+}
+
+/// Runs flows in one process, `flow_0` with the connector `bad_0` and so on, until each of these
+/// misbehaves.
+fn run(flows: &[Bad], drain_timeout: &str) -> Running {
+    let mut scene = Scene::new("links: []");
+    let mut arguments = vec!["--drain-timeout".to_owned(), drain_timeout.to_owned()];
+    let mut says = Vec::new();
+    for (number, flow) in flows.iter().enumerate() {
+        let (file, name) = (format!("flow_{number}.yaml"), format!("bad_{number}"));
+        scene = scene.write(&file, flow.flow(&name).as_bytes());
+        says.push(flow.says(&name));
+        arguments.push(file);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // So that there are threads enough for those that block theirs, on any machine.
+    let mut running =
+        Running::of(scene, &arguments, |command| command.env("ASYNC_STD_THREAD_COUNT", "4"));
+    // Before that, there may be nothing that does not drain.
+    running.until_all(says);
+    running
+}
+
+/// The number of events that the summary of a flow tells of, before this word: 0 unless it is there.
+fn count(summary: &str, word: &str) -> u64 {
+    let words: Vec<&str> = summary.split([' ', ',']).filter(|word| *word != "events").collect();
+    let at = words.iter().position(|known| *known == word);
+    at.map_or(0, |at| words[at - 1].parse().unwrap())
 }
 
 #[test]
 fn a_second_signal_ends_the_process_whatever_hangs() {
-    let sinks = [
-        ("DeliverHang", "fault: deliver_hang"),
-        ("DeliverBlock", "fault: deliver_block"),
-        ("SignalHang", "fault: signal_hang"),
-        ("ConnectHang", "fault: connect_hang, lost: first"),
-        ("EstablishedHang", "fault: established_hang, lost: first"),
-        ("SinkHang", "fault: sink_hang, lost: first"),
-        ("LostHang", "fault: lost_hang, lost: first"),
-        ("ConstructorBlock", "fault: constructor_block"),
+    let flows = [
+        sink("fault: deliver_hang"),
+        sink("fault: deliver_block"),
+        sink("fault: signal_hang"),
+        sink("fault: connect_hang, lost: first"),
+        sink("fault: established_hang, lost: first"),
+        sink("fault: sink_hang, lost: first"),
+        sink("fault: lost_hang, lost: first"),
+        sink("fault: constructor_block"),
+        source("fault: constructor_block"),
+        source("fault: pull_block"),
     ];
-    let sources =
-        [("PullBlock", "fault: pull_block"), ("ConstructorBlock", "fault: constructor_block")];
-    let scenes = sinks.map(|(fault, config)| (fault, sink(config)));
-    let scenes = scenes.into_iter().chain(sources.map(|(fault, config)| (fault, source(config))));
-    let hanging = scenes.map(|(fault, scene)| {
-        let mut running = run(scene);
-        // Before that, there may be nothing that does not drain.
-        running.until(if fault == "DeliverHang" { "a delivery hangs" } else { fault });
-        running.signal(&["INT"]);
-        running.until("everything under way drains");
-        (fault, running)
-    });
-    let hanging: Vec<_> = hanging.collect();
+    let mut running = run(&flows, "1000");
+    running.signal(&["INT"]);
+    running.until("everything under way drains");
     // A signal that comes sooner is the same request.
     std::thread::sleep(Duration::from_millis(251));
-    for (fault, mut running) in hanging {
-        running.signal(&["TERM"]);
-        let summary = running.until("events in");
-        if let [came_in, 0, 0, failed, ..] = counts(&summary)[..]
-            && came_in > 0
-        {
-            assert_eq!(failed, came_in, "{fault}: all are accounted for: {summary}");
-        }
-        let run = running.end();
-        let error = "was stopped before everything had been delivered\n  `bad`: ";
-        run.expect(1, &[error]);
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(1, &[]);
+    for number in 0..flows.len() {
+        let name = format!("flow `flow_{number}`");
+        let error = format!(
+            "error: {name} was stopped before everything had been delivered\n  \
+             `bad_{number}`: "
+        );
+        run.expect(1, &[&error]);
+        let summary = run.stderr.lines().find(|line| line.starts_with(&name)).unwrap();
+        let [came_in, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
+        assert_eq!(out + failed, came_in, "all are accounted for: {summary}");
     }
 }
 
 #[test]
 fn two_signals_at_once_are_one_request() {
-    let mut running = run(sink("fault: deliver_wait"));
-    running.until("hostile: DeliverWait");
+    let mut running = run(&[sink("fault: deliver_wait")], "1000");
     // As `timeout` does, to the process and to its group; but two of one kind may become one.
     running.signal(&["TERM", "INT"]);
     running.until("the same request as the last signal");
@@ -139,82 +180,74 @@ fn two_signals_at_once_are_one_request() {
     let run = running.end();
     run.expect(0, &["0 dead-lettered, "]);
     let summary = run.stderr.lines().find(|line| line.contains("events in")).unwrap();
-    let [came_in, went_out, ..] = counts(summary)[..] else { panic!("{summary}") };
-    assert!(came_in > 0 && came_in == went_out, "{summary}");
+    let [came_in, out] = ["in", "out"].map(|word| count(summary, word));
+    assert!(came_in > 0 && came_in == out, "{summary}");
 }
 
 #[test]
 fn a_signal_ends_at_once_what_has_nothing_under_way() {
-    let sinks = [
-        ("not connected", "fault: connect_refused"),
-        ("hostile: ConnectHang", "fault: connect_hang"),
-        ("hostile: EstablishedHang", "fault: established_hang"),
-        ("hostile: SinkHang", "fault: sink_hang"),
-        ("hostile: StartHang", "fault: start_hang"),
+    let flows = [
+        sink("fault: connect_refused"),
+        sink("fault: connect_hang"),
+        sink("fault: established_hang"),
+        sink("fault: sink_hang"),
+        sink("fault: start_hang"),
+        both("fault: connect_refused"),
+        both("fault: source_hang"),
+        source("fault: connect_refused"),
+        source("fault: connect_hang"),
+        source("fault: established_hang"),
+        source("fault: source_hang"),
+        source("fault: start_hang"),
+        source("fault: pull_hang"),
     ];
-    let sources = [
-        ("not connected", "fault: connect_refused"),
-        ("hostile: ConnectHang", "fault: connect_hang"),
-        ("hostile: EstablishedHang", "fault: established_hang"),
-        ("hostile: SourceHang", "fault: source_hang"),
-        ("hostile: StartHang", "fault: start_hang"),
-        ("hostile: PullHang", "fault: pull_hang"),
-    ];
-    let scenes = sinks.map(|(line, config)| (line, sink(config)));
-    let scenes = scenes.into_iter().chain(sources.map(|(line, config)| (line, source(config))));
-    for (line, scene) in scenes {
-        let mut running = run(scene);
-        running.until(line);
-        running.signal(&["TERM"]);
-        running.end().expect(0, &["0 events in, 0 out"]);
-    }
+    let running = run(&flows, "1000");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(0, &[]);
+    assert_eq!(run.stderr.matches("0 events in, 0 out").count(), flows.len(), "{}", run.stderr);
 }
 
 #[test]
 fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
-    for fault in ["connect_refused", "connect_hang", "sink_hang"] {
-        let text = format!(
-            "connectors:
-  ticks: {{ type: metronome, config: {{ interval_ms: 3600000 }} }}
-  bad: {{ type: hostile, config: {{ fault: {fault}, lost: later }} }}
-links: [ticks -> bad]"
-        );
-        let mut running = run(Scene::new(&text));
-        running.until("connection lost");
-        running.signal(&["TERM"]);
-        running.end().expect(0, &["1 events in, 1 out"]);
-    }
-}
-
-#[test]
-fn a_signal_ends_at_once_a_connector_of_two_sides_that_is_not_connected() {
-    let text = "connectors:
-  ticks: { type: metronome, config: { interval_ms: 1 } }
-  both: { type: hostile, config: { fault: connect_refused } }
-  nowhere: { type: 'null' }
-pipelines:
-  back: { operators: [passthrough] }
-links: [ticks -> both, both -> back, back -> nowhere]";
-    let mut running = run(Scene::new(text));
-    running.until("not connected");
+    let flows = [
+        sink_of_one("fault: connect_refused, lost: later"),
+        sink_of_one("fault: connect_hang, lost: later"),
+        sink_of_one("fault: sink_hang, lost: later"),
+    ];
+    let running = run(&flows, "1000");
     running.signal(&["TERM"]);
-    running.end().expect(0, &["0 events in, 0 out"]);
+    let run = running.end();
+    run.expect(0, &[]);
+    assert_eq!(run.stderr.matches("1 events in, 1 out").count(), flows.len(), "{}", run.stderr);
 }
 
 #[test]
 fn what_is_cut_off_names_the_connectors_that_held_it_up() {
-    let expected = [
-        ("a delivery hangs", "fault: deliver_hang", "`bad`: delivering "),
-        ("not connected", "fault: connect_refused, lost: first", "`bad`: connecting for "),
-        ("hostile: SinkHang", "fault: sink_hang, lost: first", "`bad`: `create_sink` has not been"),
-        ("hostile: DeliverBlock", "fault: deliver_block", "`bad`: "),
-    ];
-    for (line, config, named) in expected {
-        let mut running = Running::of(sink(config), &["flow.yaml", "--drain-timeout", "0"]);
-        running.until(line);
-        running.signal(&["TERM"]);
-        let run = running.end();
-        run.expect(1, &["was stopped before everything had been delivered\n", named]);
-        run.expect(1, &["held up the end of its flow flow=flow component=bad doing="]);
+    let (flows, doing): (Vec<_>, Vec<_>) = [
+        (sink("fault: deliver_hang"), "delivering "),
+        (sink("fault: deliver_block"), "`deliver` has blocked its thread for "),
+        (sink("fault: connect_refused, lost: first"), "connecting for "),
+        (sink("fault: sink_hang, lost: first"), "`create_sink` has not been answered for "),
+        (source("fault: pull_block"), "`pull` has blocked its thread for "),
+        (sink("fault: constructor_block"), "`new` has blocked its thread for "),
+    ]
+    .into_iter()
+    .unzip();
+    let mut running = run(&flows, "0");
+    // So that they are seen to block.
+    (0..3).for_each(|_| _ = running.until("a call blocks its thread"));
+    running.signal(&["TERM"]);
+    let run = running.end();
+    for (number, doing) in doing.iter().enumerate() {
+        let error = format!(
+            "error: flow `flow_{number}` was stopped before everything had been delivered\n  \
+             `bad_{number}`: {doing}"
+        );
+        let log = format!(
+            "held up the end of its flow flow=flow_{number} component=bad_{number} doing=\"{doing}"
+        );
+        run.expect(1, &[&error, &log]);
     }
+    run.expect(1, &["the last attempt failed: not connected yet"]);
 }

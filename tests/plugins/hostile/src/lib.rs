@@ -85,7 +85,11 @@ impl Connector for Hostile {
         fault!(config, authentication: ConnectError);
         fault!(config, panic: ConnectPanic);
         fault!(config, hang: ConnectHang, self.host);
-        Ok(!config.happens(Fault::ConnectRefused))
+        let refused = config.happens(Fault::ConnectRefused);
+        if refused {
+            tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::ConnectRefused);
+        }
+        Ok(!refused)
     }
 
     async fn create_source(&mut self) -> Result<Option<HostileSource>> {
@@ -210,10 +214,7 @@ impl Sink for HostileSink {
             fault!(self.config, connection_lost: DeliverLost);
             fault!(self.config, timeout: DeliverTimeout);
             fault!(self.config, panic: DeliverPanic);
-            if self.config.happens(Fault::DeliverHang) {
-                tremor_pdk::debug!(self.host, "a delivery hangs");
-                pending::<()>().await;
-            }
+            fault!(self.config, hang: DeliverHang, self.host);
             fault!(self.config, block: DeliverBlock, self.host);
             if self.config.happens(Fault::DeliverWait) {
                 tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::DeliverWait);
