@@ -3,9 +3,9 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Command},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver, TryRecvError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::tremor::{Run, Scene};
@@ -53,14 +53,18 @@ impl Running {
     /// Waits for a line of the log, and the errors and the summary at its end, with `part` in it.
     #[track_caller]
     pub(crate) fn until(&mut self, part: &str) -> String {
+        self.find(|line| line.contains(part))
+            .unwrap_or_else(|| panic!("no `{part}`: {}", self.read))
+    }
+
+    /// Reads until a line is found, or the log or the limit ends.
+    fn find(&mut self, mut is_found: impl FnMut(&str) -> bool) -> Option<String> {
+        let end = Instant::now() + LIMIT;
         loop {
-            let Ok(line) = self.log.recv_timeout(LIMIT) else {
-                panic!("`{part}` is not in:\n{}", self.read);
-            };
-            self.read.push_str(&line);
-            self.read.push('\n');
-            if line.contains(part) {
-                return line;
+            let line = self.log.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            self.read += &format!("{line}\n");
+            if is_found(&line) {
+                return Some(line);
             }
         }
     }
@@ -68,10 +72,11 @@ impl Running {
     /// Waits for lines with each of these, in any order.
     #[track_caller]
     pub(crate) fn until_all(&mut self, mut parts: Vec<String>) {
-        while !parts.is_empty() {
-            let line = self.until("");
+        self.find(|line| {
             parts.retain(|part| !line.contains(part));
-        }
+            parts.is_empty()
+        });
+        assert!(parts.is_empty(), "no {parts:?}: {}", self.read);
     }
 
     /// Waits for an event on stdout.
@@ -91,13 +96,10 @@ impl Running {
     /// Waits for the end, and gives what came out.
     #[track_caller]
     pub(crate) fn end(mut self) -> Run {
-        loop {
-            match self.log.recv_timeout(LIMIT) {
-                Ok(line) => self.read += &(line + "\n"),
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => panic!("it goes on:\n{}", self.read),
-            }
-        }
+        // Its end closes its pipes.
+        self.find(|_| false);
+        let has_ended = self.log.try_recv() == Err(TryRecvError::Disconnected);
+        assert!(has_ended, "it goes on: {}", self.read);
         let status = self.child.wait().unwrap().code();
         let stdout = self.events.iter().map(|line| line + "\n").collect();
         Run { stdout, stderr: std::mem::take(&mut self.read), status }
