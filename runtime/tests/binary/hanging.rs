@@ -52,3 +52,30 @@ fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
     (0..4).for_each(|_| _ = running.until("hostile: PullBlock"));
     running.until("more calls of plugins block threads than the executor has threads");
 }
+
+#[test]
+fn whatever_part_of_a_component_blocks_is_named() {
+    let parts = [
+        (
+            "preprocessors: [lines, mischief], codec: string",
+            "[]",
+            "preprocessor `mischief`: process",
+        ),
+        ("preprocessors: [lines], codec: mischief", "[]", "codec `mischief`: decode"),
+        ("preprocessors: [lines], codec: string", "[mischief]", "operator `mischief`: process"),
+    ];
+    for (input, operators, call) in parts {
+        let text = format!(
+            "connectors:
+  input: {{ type: file, {input}, config: {{ path: in, mode: read }} }}
+  output: {{ type: 'null' }}
+pipelines:
+  main: {{ operators: {operators} }}
+links: [input -> main, main -> output]"
+        );
+        let scene = Scene::new(&text).write("in", b"block\n");
+        let mut running = Running::of(scene, &["flow.yaml"], |command| command);
+        let report = running.until("a call blocks its thread");
+        assert!(report.contains(&format!("call={call} ")), "{call}: {report}");
+    }
+}

@@ -128,6 +128,11 @@ fn run(flows: &[Bad], drain_timeout: &str) -> Running {
     running
 }
 
+/// A signal that comes sooner is the same request as the last.
+fn later() {
+    std::thread::sleep(Duration::from_millis(251));
+}
+
 /// The number of events that the summary of a flow tells of, before this word: 0 unless it is there.
 fn count(summary: &str, word: &str) -> u64 {
     let words: Vec<&str> = summary.split([' ', ',']).filter(|word| *word != "events").collect();
@@ -152,8 +157,7 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
     let mut running = run(&flows, "1000");
     running.signal(&["INT"]);
     running.until("everything under way drains");
-    // A signal that comes sooner is the same request.
-    std::thread::sleep(Duration::from_millis(251));
+    later();
     running.signal(&["TERM"]);
     let run = running.end();
     run.expect(1, &[]);
@@ -168,6 +172,23 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
         let [came_in, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
         assert_eq!(out + failed, came_in, "all are accounted for: {summary}");
     }
+}
+
+#[test]
+fn a_second_signal_ends_a_process_that_hangs_before_its_flows_run() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  nowhere: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: mischief, config: { blocks: true } }] }
+links: [ticks -> main, main -> nowhere]";
+    let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
+    running.until("call=operator `mischief`: new ");
+    running.signal(&["TERM"]);
+    running.until("everything under way drains");
+    later();
+    running.signal(&["TERM"]);
+    running.end().expect(1, &["everything stops where it is"]);
 }
 
 #[test]
