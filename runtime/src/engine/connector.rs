@@ -174,7 +174,7 @@ impl ConnectorTask {
         }
         // Others do not wait for how it stops.
         self.leave().await;
-        // It is there no longer than its connector, unless the flow was stopped.
+        // A source that still waits does so in a flow that was stopped, and ends at once.
         self.settled().await.map_err(Fault::final_)?;
         let stopped = in_time("on_stop", connector.on_stop(), &self.control, Phase::Halted);
         stopped.await.map_err(Fault::final_)
@@ -196,9 +196,9 @@ impl ConnectorTask {
         }
         let (state, error) = match outcome {
             Outcome::Over => return Ok(None),
-            Outcome::Lost(_) if self.control.has_reached(self.ends_with()) => return Ok(None),
             Outcome::Lost(error) => {
-                if !was_good {
+                // Where no other attempt is wanted, it does not matter how many there may be.
+                if !was_good && !self.control.has_reached(self.ends_with()) {
                     self.attempt_failed(&error)?;
                 }
                 ("lost", error)
