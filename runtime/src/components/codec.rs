@@ -78,10 +78,13 @@ impl BatchDecoder for Instance {
     fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
         self.keep(batch);
         let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
-            if batch.events().iter().any(|event| batch.raw(event).is_some()) {
-                return Err(Error::internal("the codec left messages that are not decoded"));
+            // It may stop when the batch is heavy, once it has handled something.
+            let is_raw = |event| batch.raw(event).is_some();
+            let may_stop = batch.is_heavy() && batch.events().first().is_some_and(|it| !is_raw(it));
+            if may_stop || !batch.events().iter().any(is_raw) {
+                return Ok(());
             }
-            Ok(())
+            Err(Error::internal("the codec left messages that are not decoded"))
         });
         if let Err(error) = result.and_then(|()| self.accounts(batch)) {
             return self.reject_all(batch, &error);

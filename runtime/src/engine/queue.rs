@@ -1,7 +1,8 @@
 //! The bounded queue between two tasks: of batches, by events and by bytes.
 //!
-//! A full queue makes its senders wait; that is the whole of backpressure. A batch above the bound
-//! passes an empty queue alone, so that no message is too large to pass at all.
+//! A full queue makes its senders wait; that is the whole of backpressure. So does one that would
+//! exceed its bytes with the next batch; a batch that exceeds them by itself passes alone, so that
+//! no message is too large to pass at all.
 
 use std::{
     collections::VecDeque,
@@ -30,7 +31,7 @@ use super::{
 pub(crate) struct Bounds {
     /// In events.
     pub events: usize,
-    /// In bytes: payloads, documents and the events themselves.
+    /// In bytes: payloads, documents, edited values and the events themselves.
     pub bytes: usize,
 }
 
@@ -91,7 +92,8 @@ impl Queued {
 }
 
 struct State {
-    batches: VecDeque<Queued>,
+    /// Each with its weight in bytes.
+    batches: VecDeque<(Queued, usize)>,
     events: usize,
     bytes: usize,
     senders: usize,
@@ -108,20 +110,28 @@ impl State {
         !self.batches.is_empty() || self.senders == 0
     }
 
-    fn push(&mut self, batch: Queued) {
+    fn push(&mut self, batch: Queued, bytes: usize) {
         self.events += batch.events();
-        self.bytes += batch.bytes();
-        self.batches.push_back(batch);
+        self.bytes += bytes;
+        self.batches.push_back((batch, bytes));
     }
 
-    fn popped(&mut self, batch: &Queued) {
+    fn pop(&mut self) -> Option<Queued> {
+        let (batch, bytes) = self.batches.pop_front()?;
         self.events -= batch.events();
-        self.bytes -= batch.bytes();
+        self.bytes -= bytes;
+        Some(batch)
     }
 
-    /// Whether a sender has to wait.
+    /// Whether every sender has to wait.
     fn is_full(&self, bounds: Bounds) -> bool {
         !self.receiver_gone && (self.events >= bounds.events || self.bytes >= bounds.bytes)
+    }
+
+    /// Whether there is room for a batch of so many bytes.
+    fn has_room(&self, bounds: Bounds, bytes: usize) -> bool {
+        let fits = self.batches.is_empty() || self.bytes + bytes <= bounds.bytes;
+        !self.is_full(bounds) && fits
     }
 }
 
@@ -246,7 +256,8 @@ impl Sender {
         batch: Queued,
         connection: Option<&Connection>,
     ) -> Option<Queued> {
-        let mut batch = Some(batch);
+        let bytes = batch.bytes();
+        let mut batch = Some((batch, bytes));
         let start = Instant::now();
         let is_full = self.shared.is_full.load(Ordering::Acquire);
         if is_full {
@@ -270,7 +281,7 @@ impl Sender {
         } else {
             self.spent.handing += spent;
         }
-        batch
+        batch.map(|(batch, _)| batch)
     }
 
     /// Waits until a batch may go in, or would be given back.
@@ -294,21 +305,23 @@ impl Sender {
     fn poll_send(
         &mut self,
         context: &Context<'_>,
-        batch: &mut Option<Queued>,
+        batch: &mut Option<(Queued, usize)>,
         is_broken: bool,
     ) -> Poll<()> {
         let mut state = self.shared.lock();
         if state.receiver_gone {
             return Poll::Ready(());
         }
-        if state.is_full(self.shared.bounds) && (state.is_attended || !is_broken) {
+        let bytes = batch.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let has_room = state.has_room(self.shared.bounds, bytes);
+        if !has_room && (state.is_attended || !is_broken) {
             state.waiting.wait(&mut self.place, context.waker());
             return Poll::Pending;
         }
         let mut is_encoded = false;
-        if let Some(batch) = batch.take() {
+        if let Some((batch, bytes)) = batch.take() {
             is_encoded = matches!(batch.form, Form::Encoded { .. });
-            state.push(batch);
+            state.push(batch, bytes);
         }
         self.shared.show(&state);
         let receiver = state.receiver.take();
@@ -386,14 +399,13 @@ impl Receiver {
 
     fn take(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let mut state = self.shared.lock();
-        let Some(batch) = state.batches.pop_front() else {
+        let Some(batch) = state.pop() else {
             if state.senders == 0 {
                 return Poll::Ready(None);
             }
             state.receiver = Some(context.waker().clone());
             return Poll::Pending;
         };
-        state.popped(&batch);
         self.shared.show(&state);
         state.waiting.take(&mut self.woken);
         drop(state);

@@ -208,14 +208,19 @@ impl Simulation {
     }
 
     fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
-        let Source { name, ports, codec, .. } = &mut self.sources[source];
-        if let Some(codec) = codec {
-            rejected.extend(codec.decode_batch(&mut batch));
+        loop {
+            let Source { name, ports, codec, .. } = &mut self.sources[source];
+            if let Some(codec) = codec {
+                rejected.extend(codec.decode_batch(&mut batch));
+            }
+            let left = batch.take_undecoded();
+            self.routes.name = name.as_str().into();
+            self.routes.ports = ports.clone();
+            self.routes.take_in(batch, std::mem::take(&mut rejected), Token::untracked());
+            self.collect();
+            let Some(left) = left else { return };
+            batch = left;
         }
-        self.routes.name = name.as_str().into();
-        self.routes.ports = ports.clone();
-        self.routes.take_in(batch, rejected, Token::untracked());
-        self.collect();
     }
 
     /// Lets time pass: operators are told whenever they wanted to be, in order.

@@ -367,8 +367,12 @@ impl Letters<'_> {
         stats.created(copies);
         stats.delivered(copies);
         tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let batch = dead_letter::letters(name, self.batch, &self.rejected, around.pool);
-        let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token) };
-        hand_on(&ports.err, item, around.work);
+        let letters = dead_letter::letters(name, self.batch, &self.rejected, around.pool);
+        // The work list is a stack: what comes first has to be on top.
+        for batch in letters.into_iter().rev() {
+            let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token.clone()) };
+            hand_on(&ports.err, item, around.work);
+        }
+        self.token.settle();
     }
 }

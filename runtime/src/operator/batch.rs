@@ -18,7 +18,7 @@ pub(super) struct Config {
     /// How many events a batch has at most.
     max_events: NonZeroU32,
     /// How many bytes the events of a batch have at most, unless a single one has more: what they
-    /// were decoded from. At most 1 GiB.
+    /// were decoded from, of which each may take up to four of memory. At most 1 GiB.
     max_bytes: NonZeroU32,
     /// How long after its first event a batch goes out, whatever is in it.
     max_wait: Period,
@@ -34,6 +34,9 @@ impl Default for Config {
 /// Offsets into a batch have 32 bits, and nodes take more room than the bytes they come from.
 const MOST_BYTES: u32 = 1 << 30;
 
+/// How many times more than the bytes that they were decoded from the events of a batch may weigh.
+const TIMES: usize = 4;
+
 /// How many buffers of batches that have been delivered wait to be used again.
 const POOLED: usize = 4;
 
@@ -46,6 +49,8 @@ pub(super) struct Batching {
     holds: Holds,
     events: usize,
     bytes: usize,
+    /// What the parts take of memory, in bytes, with whatever else lies in their buffers.
+    weight: usize,
     /// When the first of them came in, in ns since the Unix epoch.
     since: u64,
 }
@@ -64,6 +69,7 @@ impl BuiltIn for Batching {
             holds: Holds::default(),
             events: 0,
             bytes: 0,
+            weight: 0,
             since: 0,
         })
     }
@@ -92,9 +98,16 @@ impl Operator for Batching {
             }
         }
         if first == 0 && !incoming.is_empty() {
-            self.parts.push(incoming);
+            self.keep(incoming);
         } else {
             self.add(&incoming, first..incoming.len());
+            drop(incoming);
+        }
+        if self.weight > 2 * self.most_weight() {
+            self.gather();
+            if self.weight > self.most_weight() {
+                self.send(output);
+            }
         }
         if self.events > 0 {
             output.hold(&mut self.holds);
@@ -137,8 +150,27 @@ impl Batching {
 
     fn add(&mut self, incoming: &Batch, events: std::ops::Range<usize>) {
         if !events.is_empty() {
-            self.parts.push(incoming.part(events));
+            self.keep(incoming.part(events));
         }
+    }
+
+    fn keep(&mut self, part: Batch) {
+        self.weight += part.weight();
+        self.parts.push(part);
+    }
+
+    /// How much the events of a batch may weigh, however few bytes they were decoded from.
+    fn most_weight(&self) -> usize {
+        let times = self.config.max_bytes.get() as usize * TIMES;
+        times.min(MOST_BYTES as usize).max(Batch::WEIGHT_AT_MOST)
+    }
+
+    /// Copies the events together, so that nothing but them is held.
+    fn gather(&mut self) {
+        let mut batch = Batch::from_pool(&self.pool);
+        self.parts.drain(..).for_each(|part| batch.append(part));
+        self.weight = batch.weight();
+        self.parts.push(batch);
     }
 
     fn send(&mut self, output: &mut Output) {
@@ -148,14 +180,12 @@ impl Batching {
 
     /// The batch as it is, and the next one is empty. What came in one piece is not copied.
     fn complete(&mut self, output: &mut Output) -> Batch {
-        (self.events, self.bytes) = (0, 0);
         output.release(&mut self.holds);
-        if self.parts.len() <= 1 {
-            return self.parts.pop().unwrap_or_default();
+        if self.parts.len() > 1 {
+            self.gather();
         }
-        let mut batch = Batch::from_pool(&self.pool);
-        self.parts.drain(..).for_each(|part| batch.append(part));
-        batch
+        (self.events, self.bytes, self.weight) = (0, 0, 0);
+        self.parts.pop().unwrap_or_default()
     }
 }
 
@@ -256,6 +286,45 @@ mod tests {
         batching.process(&mut batch, &mut output).unwrap();
         let same = output.take_ports().filter(|out| out.batch.nodes().as_ptr() == bytes);
         assert_eq!(same.count(), 2);
+    }
+
+    #[test]
+    fn of_batches_of_which_little_is_left_little_is_held() {
+        let mut batching = batching(json!({ "max_bytes": 100_000 }));
+        let mut output = Output::new();
+        for number in 0..100_u64 {
+            let mut batch = timed(&[(0, number)]);
+            batch.push_message(0, &vec![b'x'; 1 << 20]);
+            batch.retain(|batch, event| batch.value(event).is_some());
+            batching.process(&mut batch, &mut output).unwrap();
+            assert!(
+                batching.weight <= 2 * Batch::WEIGHT_AT_MOST + (2 << 20),
+                "{}",
+                batching.weight
+            );
+            let held: usize = batching.parts.iter().map(Batch::weight).sum();
+            assert_eq!(held, batching.weight);
+        }
+        assert_eq!(rest(&mut batching), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_batch_whose_events_weigh_much_more_than_their_bytes_is_complete() {
+        let mut batching = batching(json!({ "max_events": 1_000 }));
+        let (mut output, mut out) = (Output::new(), 0);
+        for _ in 0..20 {
+            let mut batch = Batch::new();
+            batch.push_message(0, b"a bomb");
+            batch.decode_with(|_, nodes, _| {
+                nodes.push(tremor_pdk::abi::document::Node::array(60_000, 60_001));
+                nodes.resize(nodes.len() + 60_000, tremor_pdk::abi::document::Node::null());
+                Ok(0)
+            });
+            batching.process(&mut batch, &mut output).unwrap();
+            out += output.take_ports().map(|out| out.batch.len()).sum::<usize>();
+        }
+        assert!(out >= 9, "{out} of 960 kB");
+        assert!(batching.weight < 9 << 20);
     }
 
     #[test]

@@ -86,10 +86,7 @@ impl Decode {
             out.clear();
             match engine.decode_vec(cutter.payload(), out) {
                 Ok(()) => cutter.emit_joined(out, 0..0),
-                Err(error) => {
-                    let message = cutter.payload().to_vec();
-                    cutter.reject(&message, Error::bad_data(format_args!("no base64: {error}")));
-                }
+                Err(error) => cutter.refuse(Error::bad_data(format_args!("no base64: {error}"))),
             }
         }));
     }
@@ -100,6 +97,10 @@ impl Preprocessor for Decode {
         self.join.process(batch, output)?;
         self.decode(batch, output);
         Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.join.has_more()
     }
 
     fn holds(&self, stream: u64) -> bool {

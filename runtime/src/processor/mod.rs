@@ -58,6 +58,7 @@ built_in! {
     PREPROCESSORS, PREPROCESSOR_ENTRIES: PreprocessorPlugin as Preprocessor [
         lines::Split,
         length_prefixed::Split,
+        join::Join,
         base64::Decode,
         compression::DecompressGzip,
         compression::DecompressZstd,

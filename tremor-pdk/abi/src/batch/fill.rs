@@ -148,8 +148,8 @@ impl Batch {
     }
 }
 
-/// Batches are bounded far below 4 GiB; a source that exceeds that has a bug, and its panic
-/// becomes an error.
+/// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
+/// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
 }

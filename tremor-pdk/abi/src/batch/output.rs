@@ -16,6 +16,11 @@ pub struct Rejected {
     pub error: PluginError,
 }
 
+impl Rejected {
+    /// How much of an event that was rejected is shown to people, and kept for that, in bytes.
+    pub const SHOWN: usize = 4 << 10;
+}
+
 /// Events that leave by a port of their own.
 #[repr(C)]
 #[derive(Debug, StableAbi)]
@@ -166,7 +171,8 @@ impl Output {
                     if last != port {
                         (last, origins) = (port, Kept::default());
                     }
-                    self.ports[index].batch.take_event(batch, position, &mut origins);
+                    let event = batch.events[position];
+                    self.ports[index].batch.take_event(batch, event, &mut origins);
                 }
             }
         }
@@ -259,15 +265,14 @@ impl Output {
 
 impl Batch {
     /// An empty batch with the same buffers.
-    fn sharing_buffers(&self) -> Self {
+    pub(super) fn sharing_buffers(&self) -> Self {
         let (events, values) = (RVec::new(), RVec::new());
         Self { events, values, shared: self.shared.clone(), limit: self.limit }
     }
 
-    /// Takes the event at `position` over from a batch with the same buffers. Its payload is moved
-    /// and left behind as `null`; metadata and origin may be shared and are copied.
-    fn take_event(&mut self, from: &mut Self, position: usize, kept: &mut Kept) {
-        let mut event = from.events[position];
+    /// Takes an event over from a batch with the same buffers. Its payload is moved and left behind
+    /// as `null`; metadata and origin may be shared and are copied.
+    pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut Kept) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)
         {
