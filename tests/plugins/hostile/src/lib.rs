@@ -23,6 +23,11 @@ impl Hostile {
         let fault = if is_early { Fault::None } else { self.config.fault };
         Config { fault, ..self.config.clone() }
     }
+
+    /// What becomes of it.
+    fn lost(&self) -> Option<Lost> {
+        self.config.lost.filter(|_| self.connections == 1)
+    }
 }
 
 /// Fails in the way that the switch says, if it is the one that is set.
@@ -96,16 +101,16 @@ impl Connector for Hostile {
         let config = self.fault();
         fault!(config, panic: SourcePanic);
         fault!(config, hang: SourceHang, self.host);
-        Ok(Some(HostileSource { host: self.host.clone(), config: self.config.clone(), sent: 0 }))
+        let (host, config) = (self.host.clone(), self.config.clone());
+        Ok(Some(HostileSource { host, config, sent: 0, lost: self.lost() }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         let config = self.fault();
         fault!(config, panic: SinkPanic);
         fault!(config, hang: SinkHang, self.host);
-        let lost = self.config.lost.filter(|_| self.connections == 1);
         let (host, config) = (self.host.clone(), self.config.clone());
-        Ok(Some(HostileSink { host, config, taken: 0, lost }))
+        Ok(Some(HostileSink { host, config, taken: 0, lost: self.lost() }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
@@ -145,6 +150,7 @@ pub struct HostileSource {
     host: Host,
     config: Config,
     sent: u64,
+    lost: Option<Lost>,
 }
 
 impl Source for HostileSource {
@@ -167,6 +173,9 @@ impl Source for HostileSource {
                 forge(batch);
                 return Ok(Pull::Events);
             }
+        }
+        if self.lost == Some(Lost::Later) {
+            self.host.connection_lost();
         }
         Ok(if batch.is_empty() { Pull::Finished } else { Pull::Events })
     }
