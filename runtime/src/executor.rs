@@ -129,6 +129,13 @@ pub async fn sleep_until(deadline: Instant) {
     async_io::Timer::at(deadline).await;
 }
 
+/// The point in time after this duration, or after a day where it is longer: those who wait for it
+/// look again.
+pub fn after(duration: Duration) -> Instant {
+    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+    Instant::now() + duration.min(LONGEST)
+}
+
 /// Waits until a read of the file descriptor would not block.
 ///
 /// # Errors

@@ -5,6 +5,13 @@
 
 use std::{fs, path::Path, time::Duration};
 
+use serde_json::Value;
+use tremor_pdk::{
+    Batch, CodecRequirement, Connector, Delivery, Error, ErrorKind, Host, Pull, Result, Sink,
+    Source,
+    abi::metadata::{JsonText, Record},
+    linked::{LinkedPlugin, connector},
+};
 use tremor_runtime::{
     components::Components,
     flow,
@@ -58,4 +65,98 @@ fn a_linked_plugin_says_what_it_is() {
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     let hash = twox_hash::XxHash3_128::oneshot(&program);
     assert_eq!(library.hash().to_string(), format!("{hash:032x}"), "it is the program's");
+}
+
+/// A plugin with the connector [`Odd`].
+fn odd() -> LinkedPlugin {
+    const METADATA: Record = Record::new(
+        &JsonText::new()
+            .raw(r#"{"name":"odd","version":"1","abi":"1.2","pdk":"1","panic":"unwind","#)
+            .raw(r#""artefacts":[{"kind":"connector","name":"odd","codec":"structured"}]}"#),
+    );
+    static RECORD: Record = METADATA;
+    LinkedPlugin { metadata: &RECORD, components: vec![connector::<Odd>()] }
+}
+
+/// Brings one event and then waits for the end of time. Says nonsense of what it is given, or ends the
+/// run.
+#[derive(Clone)]
+struct Odd {
+    config: Value,
+    host: Host,
+    has_pulled: bool,
+}
+
+impl Connector for Odd {
+    const NAME: &'static str = "odd";
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Config = Value;
+    type Source = Self;
+    type Sink = Self;
+
+    fn new(_id: &str, config: Value, host: Host) -> Result<Self> {
+        Ok(Self { config, host, has_pulled: false })
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Self>> {
+        Ok(Some(self.clone()))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Self>> {
+        Ok(Some(self.clone()))
+    }
+}
+
+impl Source for Odd {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if self.has_pulled {
+            return Ok(Pull::Idle(Duration::MAX));
+        }
+        self.has_pulled = true;
+        batch.push_value(0, &1_u64)?;
+        Ok(Pull::Events)
+    }
+}
+
+impl Sink for Odd {
+    async fn deliver(&mut self, _batch: &Batch) -> Result<Delivery> {
+        let mut delivery = Delivery::done();
+        if self.config["nonsense"].is_boolean() {
+            delivery.failed(0..100, Error::full("all hundred of them"));
+        } else {
+            self.host.request_stop("one is enough");
+        }
+        Ok(delivery)
+    }
+}
+
+/// What becomes of a run from one of these to another.
+fn run_odd(config: &str) -> tremor_runtime::engine::Report {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flow.yaml");
+    let text = format!(
+        "connectors: {{ in: {{ type: odd }}, out: {{ type: odd, config: {config} }} }}\n\
+         links: [in -> out]"
+    );
+    fs::write(&path, text).unwrap();
+    let flow = flow::load(&path).unwrap();
+    let components = Components::linked([odd()], Policy::default()).unwrap();
+    components.check(&flow).unwrap();
+    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
+    reports.unwrap().remove(0)
+}
+
+#[test]
+fn a_linked_sink_that_answers_for_events_that_it_was_not_given_fails_its_flow() {
+    let report = run_odd("{ nonsense: true }");
+    let failure = report.failure.unwrap();
+    assert_eq!((&*failure.component, failure.error.kind()), ("out", ErrorKind::INTERNAL));
+    assert!(failure.error.to_string().contains("events 0 to 100"), "{}", failure.error);
+}
+
+#[test]
+fn a_linked_source_may_be_idle_for_ever() {
+    let report = run_odd("{ }");
+    assert!(report.failure.is_none(), "{:?}", report.failure.map(|it| it.error));
+    assert_eq!(report.counts.events_out, 1);
 }

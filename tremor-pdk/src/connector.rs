@@ -207,9 +207,29 @@ impl Delivery {
         self.exceptions.push(Exception { events, retry: false, error });
     }
 
-    /// The events at these positions are to be delivered again, as soon as may be.
+    /// The events at these positions are to be delivered again: at once where the others of the
+    /// batch were delivered, after a while where there are no others.
     pub fn retry(&mut self, events: std::ops::Range<usize>, error: crate::Error) {
         self.exceptions.push(Exception { events, retry: true, error });
+    }
+
+    /// This, if it can be about so many events: its ranges are in order, do not overlap and lie within
+    /// the batch.
+    ///
+    /// # Errors
+    /// Kind internal: nothing of it can be believed.
+    pub(crate) fn about(self, events: usize) -> Result<Self> {
+        let mut free = 0;
+        for std::ops::Range { start, end } in self.exceptions.iter().map(|it| &it.events) {
+            if *start < free || end < start || *end > events {
+                return Err(crate::Error::internal(format_args!(
+                    "the sink answered a delivery of {events} events with what became of events \
+                     {start} to {end}, after those up to {free}"
+                )));
+            }
+            free = *end;
+        }
+        Ok(self)
     }
 
     /// What was not delivered, to be dealt with.
@@ -244,8 +264,9 @@ pub trait Sink: Send + 'static {
     ///
     /// # Errors
     /// The whole batch was not delivered. Kinds timeout and full: it is delivered again after a
-    /// while. Kind connection lost: again after a reconnect. Kind bad data: it goes to the dead
-    /// letters. Others: the connector fails, and is restarted where that may help.
+    /// while, as often as the flow says. Kind connection lost: again after a reconnect. Kind bad
+    /// data: it goes to the dead letters. Others: the connector fails, and is restarted where that
+    /// may help.
     fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Result<Delivery>> + Send;
 
     /// Something other than events.
@@ -275,5 +296,28 @@ pub enum NoSink {}
 impl Sink for NoSink {
     async fn deliver(&mut self, _batch: &Batch) -> Result<Delivery> {
         match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Delivery;
+    use crate::{Error, ErrorKind};
+
+    #[test]
+    fn a_delivery_is_about_events_that_there_are_in_their_order() {
+        let delivery = |ranges: &[(usize, usize)]| {
+            let mut delivery = Delivery::done();
+            ranges.iter().for_each(|&(start, end)| delivery.failed(start..end, Error::full("")));
+            delivery.about(4)
+        };
+        for good in [&[][..], &[(0, 4)], &[(0, 1), (1, 3), (3, 3)]] {
+            assert!(delivery(good).is_ok(), "{good:?}");
+        }
+        for bad in
+            [&[(0, 5)][..], &[(4, 5)], &[(1, 3), (2, 4)], &[(2, 3), (0, 1)], &[(3, 2)], &[(9, 9)]]
+        {
+            assert_eq!(delivery(bad).unwrap_err().kind(), ErrorKind::INTERNAL, "{bad:?}");
+        }
     }
 }

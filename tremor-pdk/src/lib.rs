@@ -71,7 +71,7 @@ pub mod testing;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
-    batch::{Batch, Event, Limit, Output, Verdict},
+    batch::{Batch, Event, Holds, Limit, Output, Verdict},
     document::{Document, ValueRef, Writer},
     error::{ErrorKind, PluginError as Error},
     literal,
@@ -99,7 +99,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::{
         Batch, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event,
-        Host, LogLevel, NoSink, NoSource, Operator, OperatorPlugin, Output, Postprocessor,
+        Holds, Host, LogLevel, NoSink, NoSource, Operator, OperatorPlugin, Output, Postprocessor,
         PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Pull, Result, Signal, Sink, Source,
         Value, ValueRef, Verdict, Writer,
     };

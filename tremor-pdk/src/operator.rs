@@ -12,9 +12,12 @@ use crate::{Batch, Host, Output, Result};
 /// as all that follow do.
 pub trait Operator: Send + 'static {
     /// Processes a batch of values. What is left in `batch` afterwards leaves by `out`; everything
-    /// else is up to `output`, above all [`Output::divert`]. An event that is neither left, sent,
-    /// rejected nor held is gone for good, so whoever drops one on purpose says so with
-    /// [`Output::discard`].
+    /// else is up to `output`, above all [`Output::divert`].
+    ///
+    /// Every event is accounted for: it is left, sent, rejected, [dropped on purpose](Output::discard),
+    /// [part of another](Output::merge) or [held](Operator::held); and what is put out has come in, or
+    /// was [made here](Output::create). The runtime compares the numbers after every call. Where they
+    /// do not add up, the batch fails.
     ///
     /// The time is that of the events, [`Event::ingest_ns`](crate::Event::ingest_ns): an operator
     /// that goes by it gives the same results for the same events.
@@ -50,9 +53,8 @@ pub trait Operator: Send + 'static {
         Ok(())
     }
 
-    /// From how many of the batches it was last called with it still holds events back. What has
-    /// come in is acknowledged once what goes out is, and not while it is held. Those that hold
-    /// events do so in the order of their batches.
+    /// How many of the events that came in it still holds. What it holds of a batch it also says with
+    /// [`Output::hold`], so that the batch is acknowledged with what becomes of it.
     fn held(&self) -> usize {
         0
     }

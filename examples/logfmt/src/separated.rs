@@ -57,6 +57,8 @@ impl Split {
         let goes_on = cutter.event().is_fragment() && !ends;
         if !head.is_empty() && goes_on {
             self.begun.insert(stream, head);
+        } else if !head.is_empty() && cutter.event().is_stream_aborted() {
+            cutter.reject(&head, Error::connection_lost("the stream was cut off within a record"));
         } else if !head.is_empty() {
             cutter.emit_joined(&head, 0..0);
         }
@@ -72,11 +74,8 @@ impl Preprocessor for Split {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut streams: Vec<u64> = self.begun.keys().copied().collect();
-        streams.sort_unstable();
-        streams.into_iter().for_each(|stream| batch.end_stream(stream));
-        self.process(batch, output)
+    fn streams(&self) -> Vec<u64> {
+        self.begun.keys().copied().collect()
     }
 }
 

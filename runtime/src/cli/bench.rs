@@ -78,7 +78,7 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     let prepared = plugins.prepare_with(std::slice::from_ref(&arguments.flow), |file| {
         let mut flow = flow::load(file)?;
         overrides.apply(&mut flow)?;
-        Ok(flow)
+        Ok(flow.into())
     })?;
     let before = report::cpu_seconds();
     let runs = run::run(&prepared, DRAIN)?;

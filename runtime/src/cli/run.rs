@@ -29,12 +29,14 @@ pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>,
 
 fn summarise(report: &Report, failure: &mut Failure) {
     let Report { flow, counts, elapsed, .. } = report;
-    let failed = match counts.failed {
+    let some = |count, what| match count {
         0 => String::new(),
-        failed => format!(", {failed} failed"),
+        count => format!(", {count} {what}"),
     };
+    let failed = some(counts.failed, "failed");
+    let discarded = some(counts.discarded, "discarded");
     eprintln!(
-        "flow `{flow}`: {} events in, {} out, {} dead-lettered{failed}, {:.3} s",
+        "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}, {:.3} s",
         counts.events_in,
         counts.events_out,
         counts.dead_lettered,

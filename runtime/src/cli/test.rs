@@ -36,10 +36,9 @@ enum Outcome {
 
 fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
     let test = FlowTest::open(folder).map_err(|error| format!("error: {error}"))?;
-    let flow = flow::load(test.flow()).map_err(|error| error.to_string())?;
+    let draft = flow::read(test.flow()).map_err(|error| error.to_string())?;
     let Prepared { flow, components } =
-        plugins.resolve(flow).map_err(|error| format!("error: {error}"))?;
-    components.check_without_connectors(&flow).map_err(|error| error.to_string())?;
+        plugins.check(draft, |draft, components| draft.check(&components.without_connectors()))?;
     let failed = |error: &dyn std::fmt::Display| format!("error: {error}");
     if update {
         let files = test.update(&flow, &components).map_err(|error| failed(&error))?;

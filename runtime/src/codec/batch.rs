@@ -9,7 +9,8 @@ use super::{Codec, Decoder, Encoder};
 
 /// Turns the raw events of batches into values.
 pub(crate) trait BatchDecoder: Send {
-    /// Decodes a batch in place. What it fails on is taken out and returned.
+    /// Decodes a batch in place, until it is heavy; what is left then stays as it is, behind the
+    /// others ([`Batch::take_undecoded`]). What it fails on is taken out and returned.
     fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected>;
 }
 
@@ -79,7 +80,8 @@ impl BatchEncoder for Encoder {
 }
 
 impl Decoder {
-    /// Decodes the raw events of a batch. What it fails on is taken out and returned.
+    /// Decodes the raw events of a batch, until it is heavy; the others stay as they are. What it
+    /// fails on is taken out and returned.
     pub fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
         batch.decode_with(|bytes, nodes, span| {
             self.decode(bytes, span, nodes).map_err(Error::bad_data)

@@ -6,6 +6,7 @@ use tremor_abi::document::Writer;
 use super::{
     Error, ErrorKind,
     buffer::{self, Bytes, Nodes, Span},
+    limit,
 };
 
 /// Copies messages for a decoder; kept from one to the next.
@@ -28,7 +29,11 @@ impl Copied {
         self.0.clear();
         self.0.extend_from_slice(message);
         let mut writer = Writer::new(bytes, nodes);
-        decode(&self.0, &mut writer)?;
+        let decoded = decode(&self.0, &mut writer);
+        if self.0.len() > limit::KEPT {
+            self.0 = Vec::new();
+        }
+        decoded?;
         writer.finish().map_err(|error| Error::new(ErrorKind::TooLarge, error.to_string()))
     }
 }

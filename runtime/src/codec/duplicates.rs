@@ -4,9 +4,11 @@
 //! object: a [`Filter`] per open object tells which keys cannot have come before, and only the
 //! others are compared, once the message is complete.
 
-use tremor_abi::document::{Node, NodeKind, resolve_duplicates};
+use std::collections::{HashMap, hash_map::Entry};
 
-use super::buffer::Nodes;
+use tremor_abi::document::{Node, NodeKind};
+
+use super::{buffer::Nodes, limit};
 
 /// Above this many pairs a filter says too little; the object's keys are sorted instead.
 const CROWDED: u32 = 32;
@@ -63,6 +65,9 @@ impl Duplicates {
             }
         });
         suspects.clear();
+        if (suspects.capacity() + sorted.capacity()) * size_of::<(u64, u32)>() > limit::KEPT {
+            *self = Self::default();
+        }
         found
     }
 }
@@ -126,26 +131,69 @@ fn any_repeats(bytes: &[u8], nodes: &[Node], head: usize, sorted: &mut Vec<(u64,
     sorted.windows(2).any(|pair| pair[0].0 == pair[1].0 && at(pair[0].1) == at(pair[1].1))
 }
 
-/// Writes the document at `root` anew, resolving each object when it is complete.
+/// Writes the document at `root` anew. Every node is copied once at most: what a key's later value
+/// replaces is not looked at.
 #[cold]
 fn rewrite(bytes: &[u8], nodes: &mut Nodes, root: usize) {
     let old = nodes[root..].to_vec();
     nodes.truncate(root);
-    // Heads of open containers, and the positions in `old` behind their last nodes.
-    let mut open: Vec<(usize, usize)> = Vec::new();
-    for (at, node) in old.iter().enumerate() {
-        let head = nodes.len();
-        nodes.push(*node);
-        open.push((head, at + index(node.span())));
-        while let Some((head, _)) = open.pop_if(|(_, end)| *end == at + 1) {
-            let span = (nodes.len() - head) as u64;
-            match nodes[head].kind() {
-                NodeKind::ARRAY => nodes[head] = Node::array(nodes[head].len(), span),
-                NodeKind::OBJECT => resolve_duplicates(bytes, nodes, head),
-                _ => {}
+    copy(bytes, &old, 0, nodes);
+}
+
+/// Copies the value at `at`, which lies no deeper than a decoder allows.
+fn copy(bytes: &[u8], old: &[Node], at: usize, nodes: &mut Nodes) {
+    let (head, value) = (nodes.len(), old[at]);
+    nodes.push(value);
+    match value.kind() {
+        NodeKind::ARRAY => {
+            let mut element = at + 1;
+            for _ in 0..value.len() {
+                copy(bytes, old, element, nodes);
+                element += index(old[element].span());
+            }
+            nodes[head] = Node::array(value.len(), (nodes.len() - head) as u64);
+        }
+        NodeKind::OBJECT => {
+            let pairs = last_pairs(bytes, old, at);
+            for key in &pairs {
+                nodes.push(old[*key]);
+                copy(bytes, old, key + 1, nodes);
+            }
+            #[allow(clippy::cast_possible_truncation)] // at most as many as there were
+            let len = pairs.len() as u32;
+            nodes[head] = Node::object(len, (nodes.len() - head) as u64);
+        }
+        _ => {}
+    }
+}
+
+/// The keys of the object at `head`, each once, with its last value in the place of its first.
+fn last_pairs(bytes: &[u8], nodes: &[Node], head: usize) -> Vec<usize> {
+    let mut pairs: Vec<usize> = Vec::new();
+    if nodes[head].len() <= CROWDED {
+        for key in positions(nodes, head) {
+            let is_same = |other: &&mut usize| {
+                let (one, other) = (&nodes[key], &nodes[**other]);
+                one.word() == other.word() && text(bytes, one) == text(bytes, other)
+            };
+            match pairs.iter_mut().find(is_same) {
+                Some(place) => *place = key,
+                None => pairs.push(key),
+            }
+        }
+        return pairs;
+    }
+    let mut places: HashMap<&[u8], usize> = HashMap::new();
+    for key in positions(nodes, head) {
+        match places.entry(text(bytes, &nodes[key])) {
+            Entry::Occupied(place) => pairs[*place.get()] = key,
+            Entry::Vacant(place) => {
+                place.insert(pairs.len());
+                pairs.push(key);
             }
         }
     }
+    pairs
 }
 
 /// An offset or span that a decoder has just written, as an index.

@@ -9,7 +9,8 @@ pub enum ErrorKind {
     /// A message that does not decode, or a value that the format cannot hold. The event goes to
     /// the `err` port; the next one is unaffected.
     BadData,
-    /// A batch whose buffers outgrew what a document can address; nothing is wrong with the data.
+    /// A message that would become more than a message may, or does not fit its batch; nothing else
+    /// is wrong with it. It goes to the `err` port as bad data does.
     TooLarge,
     /// A codec's options are wrong.
     Configuration,
@@ -25,10 +26,18 @@ pub struct Error {
     position: Option<usize>,
 }
 
+/// How much an error says at most, in bytes: it may repeat what is in the data.
+const LONGEST: usize = 1 << 10;
+
 impl Error {
     #[cold]
     pub(super) fn new(kind: ErrorKind, message: impl Into<Box<str>>) -> Self {
-        Self { kind, message: message.into(), position: None }
+        let mut message = message.into();
+        if message.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
+            message = format!("{}…", &message[..end.unwrap_or(0)]).into();
+        }
+        Self { kind, message, position: None }
     }
 
     #[cold]

@@ -39,6 +39,7 @@ mod duplicates;
 mod error;
 pub mod influx;
 pub mod json;
+mod limit;
 pub mod msgpack;
 mod options;
 mod output;
@@ -271,5 +272,7 @@ fn whole(
     result
 }
 
+#[cfg(test)]
+mod bombs;
 #[cfg(test)]
 mod tests;

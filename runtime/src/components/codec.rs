@@ -56,6 +56,15 @@ impl Instance {
         self.events.extend_from_slice(batch.events());
     }
 
+    /// Whether every event that the batch had is still in it or was rejected.
+    fn accounts(&self, batch: &Batch) -> Result<(), Error> {
+        let (had, left) = (self.events.len(), batch.len() + self.output.rejected().len());
+        if had == left {
+            return Ok(());
+        }
+        Err(Error::internal(format_args!("the codec had {had} events and accounts for {left}")))
+    }
+
     /// The batch could not be handled as a whole: rejects all events that it had.
     fn reject_all(&mut self, batch: &mut Batch, error: &Error) -> Vec<Rejected> {
         self.output.clear();
@@ -69,12 +78,15 @@ impl BatchDecoder for Instance {
     fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
         self.keep(batch);
         let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
-            if batch.events().iter().any(|event| batch.raw(event).is_some()) {
-                return Err(Error::internal("the codec left messages that are not decoded"));
+            // It may stop when the batch is heavy, once it has handled something.
+            let is_raw = |event| batch.raw(event).is_some();
+            let may_stop = batch.is_heavy() && batch.events().first().is_some_and(|it| !is_raw(it));
+            if may_stop || !batch.events().iter().any(is_raw) {
+                return Ok(());
             }
-            Ok(())
+            Err(Error::internal("the codec left messages that are not decoded"))
         });
-        if let Err(error) = result {
+        if let Err(error) = result.and_then(|()| self.accounts(batch)) {
             return self.reject_all(batch, &error);
         }
         self.output.take_rejected()
@@ -99,6 +111,7 @@ impl BatchEncoder for Instance {
             let message = format!("the codec answered {events} events with {messages} messages");
             Err(Error::internal(message))
         });
+        let result = result.and_then(|()| self.accounts(batch));
         let mut rejected = self.output.take_rejected();
         if let Err(error) = result {
             encoded.retain(|_, _| false);

@@ -80,58 +80,13 @@ impl Components {
     /// # Errors
     /// Everything that is wrong.
     pub fn check(&self, flow: &Flow) -> Result<(), flow::Error> {
-        flow::check(flow, self)?;
-        self.check_configurations(flow, true)
+        flow::check(flow, self)
     }
 
-    /// As [`Components::check`], but for the connectors themselves, which need not be there: for
-    /// flows that run without them.
-    ///
-    /// # Errors
-    /// Everything that is wrong.
-    pub fn check_without_connectors(&self, flow: &Flow) -> Result<(), flow::Error> {
-        flow::check(flow, &WithoutConnectors(self))?;
-        self.check_configurations(flow, false)
-    }
-
-    fn check_configurations(&self, flow: &Flow, connectors: bool) -> Result<(), flow::Error> {
-        let mut wrong = Vec::new();
-        for connector in &flow.spec.connectors {
-            if let Err(diagnostic) = self.codec_of(flow, connector) {
-                wrong.push(diagnostic);
-            }
-            let one = |kind, component| self.check_component(flow, kind, component).err();
-            if connectors {
-                wrong.extend(one(Kind::Connector, &connector.component));
-            }
-            let pre = connector.preprocessors.iter();
-            wrong.extend(pre.filter_map(|component| one(Kind::Preprocessor, component)));
-            let post = connector.postprocessors.iter();
-            wrong.extend(post.filter_map(|component| one(Kind::Postprocessor, component)));
-        }
-        for pipeline in &flow.spec.pipelines {
-            let check = |component| self.check_component(flow, Kind::Operator, component).err();
-            wrong.extend(pipeline.operators.iter().filter_map(check));
-        }
-        flow::Error::of(wrong)
-    }
-
-    /// Says what is wrong with a configuration beyond what its schema tells.
-    fn check_component(
-        &self,
-        flow: &Flow,
-        kind: Kind,
-        component: &flow::Component,
-    ) -> Result<(), flow::Diagnostic> {
-        let (name, config) = (&*component.name.value, component.config.value());
-        let result = match kind {
-            _ if self.library(kind, name).is_some() => self.ask(kind, name, config).map(drop),
-            Kind::Preprocessor => processor::preprocessor(name, config).map(drop),
-            Kind::Postprocessor => processor::postprocessor(name, config).map(drop),
-            Kind::Operator => operator::operator(name, config).map(drop),
-            Kind::Connector | Kind::Codec => Ok(()),
-        };
-        result.map_err(|error| flow.error(component.config.at(), error))
+    /// The same components, but for connectors: any name is taken for that of one. For flows that run
+    /// without them.
+    pub fn without_connectors(&self) -> impl Resolver {
+        WithoutConnectors(self)
     }
 
     /// Asks a plugin whether a configuration is good, and for the ports that an operator has then.
@@ -187,10 +142,7 @@ impl Components {
                 let wrong = |error| flow.error(component.config.at(), format!("{error}"));
                 Some(Chosen::BuiltIn(made.map_err(wrong)?))
             }
-            Some(component) => {
-                self.check_component(flow, Kind::Codec, component)?;
-                Some(Chosen::Plugin(component))
-            }
+            Some(component) => Some(Chosen::Plugin(component)),
             None => None,
         };
         let library = self.library(Kind::Connector, &kind.value);
@@ -288,6 +240,29 @@ impl Resolver for Components {
         ports.unwrap_or_default()
     }
 
+    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<(), String> {
+        if !is_built_in(kind, name) {
+            return self.ask(kind, name, config).map(drop);
+        }
+        match kind {
+            Kind::Connector => Ok(()),
+            Kind::Codec => {
+                crate::codec::lookup(name, config).map(drop).map_err(|error| error.to_string())
+            }
+            Kind::Preprocessor => processor::preprocessor(name, config).map(drop),
+            Kind::Postprocessor => processor::postprocessor(name, config).map(drop),
+            Kind::Operator => operator::operator(name, config).map(drop),
+        }
+    }
+
+    fn go_together(
+        &self,
+        flow: &Flow,
+        connector: &flow::Connector,
+    ) -> Result<(), flow::Diagnostic> {
+        self.codec_of(flow, connector).map(drop)
+    }
+
     fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
         self.describer.all_fit(configurations)
     }
@@ -314,6 +289,21 @@ impl Resolver for WithoutConnectors<'_> {
 
     fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
         self.0.ports(operator, config)
+    }
+
+    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<(), String> {
+        match kind {
+            Kind::Connector => Ok(()),
+            _ => self.0.validate(kind, name, config),
+        }
+    }
+
+    fn go_together(
+        &self,
+        flow: &Flow,
+        connector: &flow::Connector,
+    ) -> Result<(), flow::Diagnostic> {
+        self.0.go_together(flow, connector)
     }
 
     fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {

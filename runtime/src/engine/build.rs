@@ -1,30 +1,34 @@
 //! From a checked flow to tasks: which task runs what, and what stands between them.
 
-use std::{collections::HashMap, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 
-use tremor_pdk::{Error, Operator, Output, Postprocessor, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{Error, abi::batch::Pool};
 
 use super::{
-    connector::{ConnectorTask, Factory, Retry},
+    backoff::{Attempts, Policy},
+    connector::{self, ConnectorTask},
     control::Control,
     intake::Inlet,
+    notices::{FlowNotices, Notices},
     pace::Pace,
+    parts::{ConnectorType, Parts},
     pipeline::PipelineTask,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Encoding, Router},
+    retry::{self, Retries},
+    router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
     spin,
     stage::{Stage, Step},
     standing::Standing,
-    stats::Stats,
+    stats::{Books, Kind, Stats},
     worker::Worker,
 };
 use crate::{
     codec::MakeCodec,
-    flow::{self, ERR, Flow, Graph, Node, NodeId, OUT, Role},
-    processor::{self, Framing},
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
+    processor::{self, Chain, Framing},
 };
 
 /// Unused batch storages that a flow keeps: as many as a few full queues hold in small batches,
@@ -41,76 +45,6 @@ pub(crate) struct Tasks {
     pub(crate) pipelines: Vec<PipelineTask>,
 }
 
-/// What the engine has to know of a connector's type.
-pub(crate) struct ConnectorType {
-    /// The codec that it is to be given; none for structured connectors.
-    pub(crate) codec: Option<Box<dyn MakeCodec>>,
-    pub(crate) make: Factory,
-}
-
-/// An operator.
-pub(crate) struct OperatorInstance {
-    pub(crate) operator: Box<dyn Operator>,
-    /// The names of its own ports.
-    pub(crate) ports: Vec<String>,
-    /// Makes another one, should this one panic; none for what is built in.
-    pub(crate) make: Option<MakeOperator>,
-}
-
-/// Makes an instance of an operator.
-pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
-
-/// What a flow is made of: whoever knows its components.
-pub(crate) trait Parts {
-    /// The type of a connector.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
-
-    /// The codec of a connector: none for connectors of values.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn codec(
-        &self,
-        connector: &flow::Connector,
-    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic>;
-
-    /// An instance of an operator for a pipeline.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn operator(
-        &self,
-        pipeline: &str,
-        operator: &flow::Component,
-    ) -> Result<OperatorInstance, flow::Diagnostic>;
-
-    /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
-    fn is_stateless(&self, operator: &flow::Component) -> bool;
-
-    /// A preprocessor of a connector.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn preprocessor(
-        &self,
-        connector: &str,
-        component: &flow::Component,
-    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
-
-    /// A postprocessor of a connector.
-    ///
-    /// # Errors
-    /// What is wrong with it, at its place in the flow.
-    fn postprocessor(
-        &self,
-        connector: &str,
-        component: &flow::Component,
-    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
-}
-
 /// Plans and makes the tasks of a flow.
 ///
 /// # Errors
@@ -119,11 +53,11 @@ pub(crate) fn tasks(
     flow: &Flow,
     parts: &dyn Parts,
     control: &Arc<Control>,
-    stats: &Arc<Stats>,
+    books: &mut Books,
 ) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
     let runners = runners(flow, parts);
-    let mut queues = Queues::new(flow, &runners);
+    let mut queues = Queues::new(flow, &runners, books);
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
     let mut routers: HashMap<NodeId, Router> = HashMap::new();
@@ -135,15 +69,17 @@ pub(crate) fn tasks(
             runners: &runners,
             queues: &queues,
             framings: &framings,
+            control,
             owner: id,
         };
-        let Routed { router, sink } = plan.router(&pool, stats)?;
+        let Routed { router, sink } = plan.router(&pool, books)?;
         if let Some(sink) = sink {
             helpers.insert(id, plan.helpers(&router, sink)?);
         }
         routers.insert(id, router);
     }
     let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
+    let all_notices = Arc::<FlowNotices>::default();
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
         let mut side = |role| {
             let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
@@ -155,6 +91,8 @@ pub(crate) fn tasks(
             continue;
         }
         let ConnectorType { codec, make } = parts.connector(spec)?;
+        let name: Arc<str> = spec.name.value.as_str().into();
+        let notices = Arc::new(Notices::new(name.clone(), all_notices.clone()));
         let is_raw = codec.is_some();
         let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
         let codec = codec.as_deref();
@@ -163,7 +101,6 @@ pub(crate) fn tasks(
                 inlet: Inlet {
                     id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                     preprocessors: preprocessors(parts, spec, is_raw)?,
-                    output: Output::new(),
                 },
                 worker: Worker {
                     router,
@@ -187,19 +124,23 @@ pub(crate) fn tasks(
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
+                retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,
                 standing: standing.clone(),
             }),
             None => None,
         };
         tasks.connectors.push(ConnectorTask {
-            name: spec.name.value.as_str().into(),
+            name,
             make,
             source,
             sink,
-            retry: retry(spec),
+            reconnect: Attempts::new(Policy::of(spec.reconnect, connector::MAX_BACKOFF)),
             control: control.clone(),
+            notices,
             sink_seen: false,
+            is_down: false,
+            settling: None,
             standing,
             retires: None,
         });
@@ -251,12 +192,12 @@ impl Runners {
 
 /// The queues of a flow: before each sink, and before each pipeline that is a task.
 struct Queues {
-    senders: HashMap<NodeId, Sender>,
+    senders: HashMap<NodeId, (Sender, Arc<Stats>)>,
     receivers: HashMap<NodeId, Receiver>,
 }
 
 impl Queues {
-    fn new(flow: &Flow, runners: &Runners) -> Self {
+    fn new(flow: &Flow, runners: &Runners, books: &mut Books) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
             let bounds = match node.role {
@@ -265,16 +206,30 @@ impl Queues {
                 Role::Pipeline | Role::Source => continue,
             };
             let (sender, receiver) = queue::bounded(bounds);
-            queues.senders.insert(id, sender);
+            queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
             queues.receivers.insert(id, receiver);
         }
         queues
+    }
+
+    /// The end that events go into.
+    fn outlet(&self, id: NodeId) -> Option<Outlet> {
+        let (queue, stats) = self.senders.get(&id)?.clone();
+        Some(Outlet { queue, stats })
     }
 
     /// The queue's end; its own sender goes, so that it ends with those who feed it.
     fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
         self.receivers.remove(&id).unwrap_or_else(|| queue::bounded(Bounds::default()).1)
+    }
+}
+
+fn kind(role: Role) -> Kind {
+    match role {
+        Role::Source => Kind::Source,
+        Role::Pipeline => Kind::Pipeline,
+        Role::Sink => Kind::Sink,
     }
 }
 
@@ -311,11 +266,12 @@ struct Plan<'p> {
     runners: &'p Runners,
     queues: &'p Queues,
     framings: &'p HashMap<NodeId, Framing>,
+    control: &'p Arc<Control>,
     owner: NodeId,
 }
 
 impl Plan<'_> {
-    fn router(&self, pool: &Pool, stats: &Arc<Stats>) -> Result<Routed, flow::Diagnostic> {
+    fn router(&self, pool: &Pool, books: &mut Books) -> Result<Routed, flow::Diagnostic> {
         let graph = &self.flow.graph;
         let own = graph.node(self.owner);
         let staged: Vec<NodeId> = graph
@@ -325,11 +281,11 @@ impl Plan<'_> {
             })
             .map(|(id, _)| id)
             .collect();
-        let mut targets = Targets { graph, staged: &staged, queued: Vec::new() };
+        let mut targets = Targets { flow: self.flow, staged: &staged, queued: Vec::new() };
         let ports = match own.role {
             Role::Pipeline => {
                 let own = staged.iter().position(|id| *id == self.owner);
-                Ports { out: own.map(Target::Stage).into_iter().collect(), err: Vec::new() }
+                Ports { out: own.map(Target::Stage).into_iter().collect(), ..Ports::default() }
             }
             Role::Source | Role::Sink => targets.ports(own),
         };
@@ -339,10 +295,10 @@ impl Plan<'_> {
             let mut port = |node: &Node, port: &str| targets.port(node, port);
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
-            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
+            let stats = books.of(&node.name, Kind::Pipeline);
+            stages.push(Stage { name: node.name.as_str().into(), steps, ports, stats });
         }
-        let queues =
-            targets.queued.iter().filter_map(|id| self.queues.senders.get(id).cloned()).collect();
+        let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();
         // What comes to a pipeline with a task of its own has changed cores already.
         let sink = match targets.queued[..] {
             [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),
@@ -355,8 +311,11 @@ impl Plan<'_> {
         // What one core decodes and encodes it keeps apart from what others do.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name = own.name.as_str().into();
-        let routes = Routes::new(name, ports, stages, pool.clone(), stats.clone());
-        let router = Router::new(routes, queues, encoding, pool, stats.clone());
+        let stats = books.of(&own.name, kind(own.role));
+        // A pipeline counts what goes through its stage.
+        let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
+        let routes = Routes::new(name, ports, stages, pool.clone(), routed, self.control.clone());
+        let router = Router::new(routes, queues, encoding, pool, stats);
         Ok(Routed { router, sink })
     }
 
@@ -416,19 +375,20 @@ pub(super) fn steps(
 
 /// Numbers the targets of one task's ports.
 struct Targets<'t> {
-    graph: &'t Graph,
+    flow: &'t Flow,
     staged: &'t [NodeId],
     queued: Vec<NodeId>,
 }
 
 impl Targets<'_> {
     fn ports(&mut self, node: &Node) -> Ports {
-        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+        let discards_failed = discards_failed(self.flow, node);
+        Ports { out: self.port(node, OUT), err: self.port(node, ERR), discards_failed }
     }
 
     fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
         let edges = node.output(port);
-        edges.iter().map(|edge| self.target(self.graph.edge(*edge).to)).collect()
+        edges.iter().map(|edge| self.target(self.flow.graph.edge(*edge).to)).collect()
     }
 
     fn target(&mut self, id: NodeId) -> Target {
@@ -443,17 +403,17 @@ impl Targets<'_> {
     }
 }
 
-pub(super) fn preprocessors(
+pub(super) fn preprocessors<S>(
     parts: &dyn Parts,
     spec: &flow::Connector,
     is_raw: bool,
-) -> Result<Vec<Box<dyn Preprocessor>>, flow::Diagnostic> {
+) -> Result<Chain<S>, flow::Diagnostic> {
     let make = |component| parts.preprocessor(&spec.name.value, component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
         preprocessors.push(Box::new(processor::Join::default()));
     }
-    Ok(preprocessors)
+    Ok(Chain::new(preprocessors))
 }
 
 pub(super) fn framing(
@@ -468,13 +428,13 @@ pub(super) fn framing(
     Ok(framing)
 }
 
-fn retry(spec: &flow::Connector) -> Retry {
-    let reconnect = &spec.reconnect;
-    Retry {
-        attempts: reconnect.attempts,
-        first: reconnect.backoff.unwrap_or(Duration::from_millis(100)),
-        max: reconnect.max_backoff.unwrap_or(Duration::from_secs(10)),
+/// Whether a component drops what it cannot handle, where its port `err` leads nowhere.
+fn discards_failed(flow: &Flow, node: &Node) -> bool {
+    match node.role {
+        Role::Pipeline => flow.spec.pipelines[node.index].err,
+        Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
     }
+    .is_some_and(|err| err == flow::OnFailure::Discard)
 }
 
 fn pace(spec: &flow::Connector) -> Pace {

@@ -1,7 +1,10 @@
 //! One connector: made, connected, run, reconnected, restarted, stopped.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -11,10 +14,13 @@ use tremor_pdk::{
 };
 
 use super::{
-    backoff::{Backoff, RestartBudget},
+    backoff::{Attempts, RestartBudget},
     connection::{Connection, End},
     control::{Control, Phase},
     ending::{Ending, retire},
+    fault::{Fault, is_about_the_peer, is_final, within},
+    notices::Notices,
+    settling::Settling,
     sink::SinkSide,
     source::SourceSide,
     standing::Standing,
@@ -24,20 +30,12 @@ use crate::executor;
 /// How long a connector may take for what the end of its flow waits for.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
+/// The longest wait before another attempt to connect, unless the flow says otherwise.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(10);
+
 /// Makes an instance whose host breaks the connection that it is given when the instance says so.
 pub(crate) type Factory =
     Box<dyn Fn(&Arc<Connection>) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
-
-/// When to try again after a connection was lost or could not be made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Retry {
-    /// Attempts after the first that may fail in a row; `None`: any number.
-    pub(crate) attempts: Option<u64>,
-    /// The first wait.
-    pub(crate) first: Duration,
-    /// The longest wait.
-    pub(crate) max: Duration,
-}
 
 /// A connector of a running flow.
 pub(crate) struct ConnectorTask {
@@ -45,10 +43,16 @@ pub(crate) struct ConnectorTask {
     pub(crate) make: Factory,
     pub(crate) source: Option<SourceSide>,
     pub(crate) sink: Option<SinkSide>,
-    pub(crate) retry: Retry,
+    /// Attempts to connect that have failed, lost connections that were of no use among them.
+    pub(crate) reconnect: Attempts,
     pub(crate) control: Arc<Control>,
+    pub(crate) notices: Arc<Notices>,
     /// Whether its sink has been connected once.
     pub(crate) sink_seen: bool,
+    /// Whether the log says that it is not connected.
+    pub(crate) is_down: bool,
+    /// Its source, once that brings nothing more, for as long as it has acknowledgements to hear.
+    pub(crate) settling: Option<executor::Task<Result<(), Error>>>,
     pub(crate) standing: Arc<Standing>,
     /// The end of its source, where that could not end by itself.
     pub(crate) retires: Option<executor::Task<()>>,
@@ -64,36 +68,19 @@ enum Outcome {
     Failed(Error),
 }
 
-/// What ended an instance of the connector.
-struct Fault {
-    error: Error,
-    /// Whether another instance would be of no use.
-    is_final: bool,
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self { is_final: is_final(error.kind()), error }
-    }
-}
-
-impl Fault {
-    fn final_(error: Error) -> Self {
-        Self { error, is_final: true }
-    }
-}
-
 impl ConnectorTask {
     /// Runs the connector to its end. What it fails with fails the flow.
     pub(crate) async fn run(mut self) {
-        match self.supervise().await {
+        let notices = self.notices.clone();
+        match notices.during(self.supervise()).await {
             Ok(()) => self.enter("stopped"),
-            Err(error) => {
-                tracing::error!(component = %self.name, state = "failed", %error, "connector");
-                self.control.fail(&self.name, error);
-            }
+            Err(error) => self.fail(error),
         }
         self.leave().await;
+        // What the sink had fails back to its sources: this one's may be among them.
+        if let Err(error) = self.settled().await {
+            self.fail(error);
+        }
     }
 
     /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
@@ -116,10 +103,19 @@ impl ConnectorTask {
         Ending {
             name: &self.name,
             control: &self.control,
+            stopped: self.control.reached(Phase::Stopped),
+            drains: self.control.reached(Phase::Draining),
             source: &mut self.source,
             sink: &mut self.sink,
             retires: &mut self.retires,
         }
+    }
+
+    fn fail(&self, error: Error) {
+        if self.notices.admits_last() {
+            tracing::error!(component = %self.name, state = "failed", %error, "connector");
+        }
+        self.control.fail(&self.name, error);
     }
 
     fn enter(&self, state: &'static str) {
@@ -130,7 +126,6 @@ impl ConnectorTask {
     /// Makes instances, one after the other, as long as that may help.
     async fn supervise(&mut self) -> Result<(), Error> {
         let mut budget = RestartBudget::new();
-        let mut backoff = Backoff::new(self.retry.first, self.retry.max);
         loop {
             let fault = match self.live(&mut budget).await {
                 Ok(()) => return Ok(()),
@@ -140,10 +135,12 @@ impl ConnectorTask {
                 return Err(fault.error);
             }
             let error = within(&mut budget, fault.error)?;
-            let wait = backoff.next();
+            let wait = self.reconnect.wait();
             self.standing.note(&error);
             self.enter("restarting");
-            tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
+            if self.goes_down("restarts") {
+                tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
+            }
             if self.ending().or(executor::sleep(wait)).await.is_none() {
                 let is_cut_off = self.control.has_reached(Phase::Stopped);
                 return if is_cut_off { Err(error) } else { Ok(()) };
@@ -164,66 +161,130 @@ impl ConnectorTask {
             if !self.connect(&mut *connector).await? {
                 break;
             }
-            let Some(established) = self.ending().or(connector.on_connection_established()).await
-            else {
-                break;
-            };
-            established?;
-            match self.run_connection(&mut *connector, &connection, &mut started).await? {
-                Outcome::Over => break,
-                Outcome::Lost(error) => {
-                    self.standing.note(&error);
-                    tracing::warn!(component = %self.name, %error, "connection lost");
-                }
-                // What has panicked is gone; what has failed in order may keep its state.
-                Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
-                Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
-                    return Err(error.into());
-                }
-                Outcome::Failed(error) => {
-                    let error = within(budget, error).map_err(Fault::final_)?;
-                    self.standing.note(&error);
-                    tracing::warn!(component = %self.name, %error, "connector reconnects");
-                }
-            }
+            let since = Instant::now();
+            let outcome = self.connected(&mut *connector, &connection, &mut started).await?;
+            let has_lasted = since.elapsed() > self.reconnect.policy().max;
+            let was_good = has_lasted || connection.has_passed_events();
+            let Some(wait) = self.goes_on(outcome, was_good, budget)? else { break };
             let Some(told) = self.ending().or(connector.on_connection_lost()).await else { break };
             told?;
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
+                break;
+            }
         }
         // Others do not wait for how it stops.
         self.leave().await;
+        // A source that still waits does so in a flow that was stopped, and ends at once.
+        self.settled().await.map_err(Fault::final_)?;
         let stopped = in_time("on_stop", connector.on_stop(), &self.control, Phase::Halted);
         stopped.await.map_err(Fault::final_)
     }
 
+    /// How long to wait before the next connection of the same instance; `None` where there is to be
+    /// none.
+    ///
+    /// # Errors
+    /// There may be none.
+    fn goes_on(
+        &mut self,
+        outcome: Outcome,
+        was_good: bool,
+        budget: &mut RestartBudget,
+    ) -> Result<Option<Duration>, Fault> {
+        if was_good {
+            self.reconnect.restart();
+        }
+        let (state, error) = match outcome {
+            Outcome::Over => return Ok(None),
+            Outcome::Lost(error) => {
+                // Where no other attempt is wanted, it does not matter how many there may be.
+                if !was_good && !self.control.has_reached(self.ends_with()) {
+                    self.attempt_failed(&error)?;
+                }
+                ("lost", error)
+            }
+            // What has panicked is gone; what has failed in order may keep its state.
+            Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
+            Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
+                return Err(error.into());
+            }
+            Outcome::Failed(error) => ("failed", within(budget, error).map_err(Fault::final_)?),
+        };
+        let wait = self.reconnect.wait();
+        self.standing.note(&error);
+        if self.goes_down(state) {
+            tracing::warn!(component = %self.name, %error, ?wait, "connection {state}");
+        }
+        Ok(Some(wait))
+    }
+
     /// Connects, with backoff. `false`: the flow ends before that.
     async fn connect(&mut self, connector: &mut dyn DynConnector) -> Result<bool, Fault> {
-        let mut backoff = Backoff::new(self.retry.first, self.retry.max);
         let mut attempt = 1;
         loop {
             let error = match self.ending().or(connector.connect(attempt)).await {
                 None => return Ok(false),
-                Some(Ok(true)) => return Ok(true),
+                Some(Ok(true)) => break,
                 Some(Ok(false)) => Error::connection_refused("not connected yet"),
                 Some(Err(error)) if !is_about_the_peer(error.kind()) => return Err(error.into()),
                 Some(Err(error)) => error,
             };
-            if self.retry.attempts.is_some_and(|attempts| attempt > attempts) {
-                let made = format_args!("not connected after {attempt} attempts, the last with");
-                return Err(Fault::final_(error.context(made)));
-            }
-            let wait = backoff.next();
+            self.attempt_failed(&error)?;
+            let wait = self.reconnect.wait();
             self.standing.note(&error);
-            tracing::warn!(component = %self.name, %error, attempt, ?wait, "not connected");
+            if !self.is_down && self.goes_down("not connected") {
+                tracing::warn!(component = %self.name, %error, ?wait, "not connected");
+            } else {
+                tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
+            }
             if self.ending().or(executor::sleep(wait)).await.is_none() {
                 return Ok(false);
             }
             attempt += 1;
         }
+        if std::mem::take(&mut self.is_down) && self.notices.admits("connected") {
+            tracing::info!(component = %self.name, attempt, "connected");
+        }
+        Ok(true)
+    }
+
+    /// Counts an attempt that has failed.
+    ///
+    /// # Errors
+    /// It was the last that there may be.
+    fn attempt_failed(&mut self, error: &Error) -> Result<(), Fault> {
+        if self.reconnect.fail() {
+            return Ok(());
+        }
+        let made = format_args!("not connected after {}", self.reconnect);
+        Err(Fault::final_(error.clone().context(made)))
+    }
+
+    /// The connector is without a connection from here on. Whether there may be a line about that.
+    fn goes_down(&mut self, state: &'static str) -> bool {
+        self.is_down = true;
+        self.notices.admits(state)
     }
 
     /// A connector with a sink goes on while the flow drains: something may still arrive.
     fn ends_with(&self) -> Phase {
         if self.sink.is_some() { Phase::Stopped } else { Phase::Draining }
+    }
+
+    /// What becomes of a connection from the moment that it is made.
+    async fn connected(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Arc<Connection>,
+        started: &mut bool,
+    ) -> Result<Outcome, Fault> {
+        match self.run_connection(connector, connection, started).await {
+            // Lost before an event could come or go, and lost all the same.
+            Err(Fault { error, is_final: false }) if is_about_the_peer(error.kind()) => {
+                Ok(Outcome::Lost(error))
+            }
+            result => result,
+        }
     }
 
     /// Runs source and sink as long as the connection lasts.
@@ -245,41 +306,83 @@ impl ConnectorTask {
         let mut ends = Vec::with_capacity(2);
         if let Some(task) = source {
             let (side, end) = task.await;
-            ends.push(end);
-            if matches!(ends[..], [End::Finished]) {
-                self.enter("draining");
-                let drain = connector.on_drain();
-                let drained = in_time("on_drain", drain, &self.control, Phase::Stopped);
-                if let Err(error) = drained.await {
-                    connection.break_off();
-                    ends.push(End::Failed(error));
+            match end {
+                Ok(settling) => {
+                    let name = format!("{}:source:settling", self.name);
+                    self.settling = Some(executor::spawn(name, settling.run()));
                 }
-            } else {
-                self.source = Some(side);
+                Err(end) => {
+                    self.source = Some(side);
+                    ends.push(end);
+                }
             }
         }
-        if let Some(task) = sink {
-            let (side, end) = task.await;
-            if !matches!(end, End::Finished) {
-                self.sink = Some(side);
-            }
-            ends.push(end);
-        }
+        self.sides_end(connector, connection, sink, &mut ends).await?;
         Ok(self.outcome(ends))
+    }
+
+    /// Waits until the source, which brings nothing more, knows what became of what it brought, and
+    /// the sink has ended. A sink that is to be connected again waits for no source: what that waits
+    /// for may be on its way to this sink.
+    async fn sides_end(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Connection,
+        mut sink: Option<executor::Task<(SinkSide, End)>>,
+        ends: &mut Vec<End>,
+    ) -> Result<(), Fault> {
+        let mut fault = None;
+        while let Some(step) = next_end(&mut self.settling, &mut sink).await {
+            match step {
+                Step::Settled(Ok(())) => {
+                    self.enter("draining");
+                    let drain = connector.on_drain();
+                    let drained = in_time("on_drain", drain, &self.control, Phase::Stopped);
+                    if let Err(error) = drained.await {
+                        connection.break_off();
+                        ends.push(End::Failed(error));
+                    }
+                }
+                Step::Settled(Err(error)) => {
+                    connection.break_off();
+                    fault = Some(Fault::final_(error));
+                }
+                Step::SinkEnded(_, End::Finished) => {}
+                Step::SinkEnded(side, end) => {
+                    self.sink = Some(*side);
+                    ends.push(end);
+                    break;
+                }
+            }
+        }
+        fault.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the source knows what became of everything it brought, if it has ended.
+    async fn settled(&mut self) -> Result<(), Error> {
+        match self.settling.take() {
+            Some(settling) => settling.await,
+            None => Ok(()),
+        }
     }
 
     fn start_source(
         &mut self,
         source: Option<Box<dyn DynSource>>,
         connection: &Arc<Connection>,
-    ) -> Option<executor::Task<(SourceSide, End)>> {
+    ) -> Option<executor::Task<(SourceSide, Result<Settling, End>)>> {
         let (mut side, source) = (self.source.take()?, source?);
         let (connection, control) = (connection.clone(), self.control.clone());
         let name = format!("{}:source", self.name);
         Some(executor::spawn(name, async move {
-            control.sinks_ready().await;
-            let end = side.run(source, &connection).await;
-            if !matches!(end, End::Finished) {
+            // Whatever the source would wait for, it hears first of what ends it.
+            executor::first(connection.broken(), async {
+                control.sinks_ready().await;
+                executor::first(control.reached(Phase::Draining), side.worker.router.room()).await;
+            })
+            .await;
+            let end = side.bring(source, &connection).await;
+            if end.is_err() {
                 connection.break_off();
             }
             (side, end)
@@ -330,6 +433,7 @@ async fn sides(
     is_sink: bool,
     started: &mut bool,
 ) -> Result<(Option<Box<dyn DynSource>>, Option<Box<dyn DynSink>>), Error> {
+    connector.on_connection_established().await?;
     let (mut source, mut sink) = (None, None);
     if is_source {
         source = Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?);
@@ -337,19 +441,40 @@ async fn sides(
     if is_sink {
         sink = Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?);
     }
-    if !std::mem::replace(started, true) {
+    if !*started {
         connector.on_start().await?;
+        *started = true;
     }
     Ok((source, sink))
 }
 
-/// Takes a restart from the budget, or says that there is none left.
-fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, Error> {
-    if budget.take(Instant::now()) {
-        return Ok(error);
-    }
-    let (restarts, window) = (RestartBudget::RESTARTS, RestartBudget::WINDOW.as_secs());
-    Err(error.context(format_args!("still failing after {restarts} restarts within {window} s")))
+/// What a connection waits for once its source brings nothing more.
+enum Step {
+    Settled(Result<(), Error>),
+    SinkEnded(Box<SinkSide>, End),
+}
+
+/// The end of either, which is not there any more then; `None` once neither is.
+async fn next_end(
+    settling: &mut Option<executor::Task<Result<(), Error>>>,
+    sink: &mut Option<executor::Task<(SinkSide, End)>>,
+) -> Option<Step> {
+    poll_fn(|context| {
+        if let Some(task) = settling
+            && let Poll::Ready(result) = Pin::new(task).poll(context)
+        {
+            *settling = None;
+            return Poll::Ready(Some(Step::Settled(result)));
+        }
+        if let Some(task) = sink
+            && let Poll::Ready((side, end)) = Pin::new(task).poll(context)
+        {
+            *sink = None;
+            return Poll::Ready(Some(Step::SinkEnded(Box::new(side), end)));
+        }
+        if settling.is_none() && sink.is_none() { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
 }
 
 fn cannot_be(side: &str) -> Error {
@@ -357,22 +482,6 @@ fn cannot_be(side: &str) -> Error {
         "this connector has no {side}, but the flow links it as one; link it the other way around, \
          or use another type"
     ))
-}
-
-/// Errors that no other attempt can mend.
-fn is_final(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::CONFIGURATION | ErrorKind::AUTHENTICATION | ErrorKind::UNSUPPORTED)
-}
-
-/// Errors that say that the peer is not there, now.
-fn is_about_the_peer(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::CONNECTION_REFUSED
-            | ErrorKind::CONNECTION_LOST
-            | ErrorKind::TIMEOUT
-            | ErrorKind::FULL
-    )
 }
 
 /// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in

@@ -1,6 +1,7 @@
 //! What all tasks of a flow share: in which phase the flow is, and what failed it.
 
 use std::{
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -12,7 +13,7 @@ use tremor_pdk::Error;
 
 use super::{
     standing::{HeldUp, Standing},
-    watch::Watch,
+    watch::{Waiter, Watch},
 };
 use crate::watchdog::Calls;
 
@@ -144,13 +145,37 @@ impl Control {
         self.state.wait(|state| ready(state).then_some(())).await;
     }
 
-    /// Ready once the flow is in `phase` or a later one.
-    pub(crate) fn poll_phase(&self, context: &Context<'_>, phase: Phase) -> Poll<()> {
-        self.state.poll(context, |state| (state.phase >= phase).then_some(()))
+    /// Waits until the flow is in `phase` or a later one.
+    pub(crate) fn reached(&self, phase: Phase) -> Reached<'_> {
+        Reached { phase, waiter: self.state.waiter() }
     }
 
-    /// Waits until the flow is in `phase` or a later one.
-    pub(crate) async fn reached(&self, phase: Phase) {
-        std::future::poll_fn(|context| self.poll_phase(context, phase)).await;
+    /// How many tasks wait for a change.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.waiting()
+    }
+}
+
+/// One task's wait for a phase of its flow.
+#[derive(Debug)]
+pub(crate) struct Reached<'c> {
+    phase: Phase,
+    waiter: Waiter<'c, State>,
+}
+
+impl Reached<'_> {
+    /// Ready once the flow is in the phase or a later one, however often it is asked.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let phase = self.phase;
+        self.waiter.poll(context, |state| (state.phase >= phase).then_some(()))
+    }
+}
+
+impl Future for Reached<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Reached::poll(&mut self, context)
     }
 }

@@ -1,10 +1,15 @@
 //! Dead letters: what the `err` ports carry.
 
+use std::fmt::{self, Write};
+
 use serde::{Serialize, Serializer};
 use tremor_pdk::{
     Batch, ValueRef,
     abi::batch::{Pool, Rejected},
 };
+
+/// How much of an error's message a letter has at most, in bytes.
+const MESSAGE: usize = 1 << 10;
 
 /// The shape of a dead letter. Public in every flow that links an `err` port.
 #[derive(Serialize)]
@@ -13,6 +18,9 @@ struct DeadLetter<'a> {
     component: &'a str,
     error: Reason<'a>,
     original: Original<'a>,
+    /// How long the original is, where it is more than is shown of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_bytes: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -22,10 +30,13 @@ struct Reason<'a> {
 }
 
 /// The event as it came: its bytes, as text where they are, or the value where it never was bytes.
+/// Of what is long, the beginning.
 enum Original<'a> {
     Text(&'a str),
     Bytes(&'a [u8]),
     Value(ValueRef<'a>),
+    /// The beginning of a value as JSON.
+    Json(String),
 }
 
 impl Serialize for Original<'_> {
@@ -34,31 +45,87 @@ impl Serialize for Original<'_> {
             Self::Text(text) => serializer.serialize_str(text),
             Self::Bytes(bytes) => serializer.serialize_bytes(bytes),
             Self::Value(value) => value.serialize(serializer),
+            Self::Json(text) => serializer.serialize_str(text),
         }
     }
 }
 
 impl<'a> Original<'a> {
-    fn of(batch: &'a Batch, rejected: &Rejected) -> Self {
+    /// What is shown, and how long all of it is if that is not all.
+    fn of(batch: &'a Batch, rejected: &Rejected) -> (Self, Option<usize>) {
         let bytes = batch.original(&rejected.event);
-        match (batch.value(&rejected.event), std::str::from_utf8(bytes)) {
-            (Some(value), _) if bytes.is_empty() => Self::Value(value),
-            (_, Ok(text)) => Self::Text(text),
-            (_, Err(_)) => Self::Bytes(bytes),
+        match batch.value(&rejected.event) {
+            Some(value) if bytes.is_empty() && batch.size_of(&rejected.event) > Rejected::SHOWN => {
+                let mut json = Beginning::default();
+                // It takes all there is.
+                let _ = write!(json, "{value}");
+                (Self::Json(json.text), (json.length > Rejected::SHOWN).then_some(json.length))
+            }
+            Some(value) if bytes.is_empty() => (Self::Value(value), None),
+            _ => {
+                let length = (bytes.len() > Rejected::SHOWN).then_some(bytes.len());
+                (Self::beginning(bytes), length)
+            }
+        }
+    }
+
+    fn beginning(bytes: &'a [u8]) -> Self {
+        let shown = &bytes[..bytes.len().min(Rejected::SHOWN)];
+        match std::str::from_utf8(shown) {
+            Ok(text) => Self::Text(text),
+            // The last character goes on in what is not shown.
+            Err(error) if error.error_len().is_none() && shown.len() < bytes.len() => {
+                Self::Text(std::str::from_utf8(&shown[..error.valid_up_to()]).unwrap_or_default())
+            }
+            Err(_) => Self::Bytes(shown),
         }
     }
 }
 
-/// The dead letters of what `component` rejected from `batch`.
-pub(crate) fn letters(component: &str, batch: &Batch, rejected: &[Rejected], pool: &Pool) -> Batch {
+/// The beginning of a text, and the length of all of it.
+#[derive(Default)]
+struct Beginning {
+    text: String,
+    length: usize,
+}
+
+impl Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.text.len() == self.length {
+            let room = Rejected::SHOWN - self.text.len();
+            self.text.push_str(&text[..boundary(text, room)]);
+        }
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+/// The last boundary of characters within the first `most` bytes.
+fn boundary(text: &str, most: usize) -> usize {
+    (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// The dead letters of what `component` rejected from `batch`, in batches that are not heavy.
+pub(crate) fn letters(
+    component: &str,
+    batch: &Batch,
+    rejected: &[Rejected],
+    pool: &Pool,
+) -> Vec<Batch> {
+    let mut done = Vec::new();
     let mut letters = Batch::from_pool(pool);
     for rejected in rejected {
-        let message = rejected.error.to_string();
-        let letter = DeadLetter {
-            component,
-            error: Reason { kind: rejected.error.kind().as_str(), message: &message },
-            original: Original::of(batch, rejected),
-        };
+        if letters.is_heavy() {
+            done.push(std::mem::replace(&mut letters, Batch::from_pool(pool)));
+        }
+        let mut message = rejected.error.to_string();
+        if message.len() > MESSAGE {
+            message.truncate(boundary(&message, MESSAGE));
+            message.push('…');
+        }
+        let (original, original_bytes) = Original::of(batch, rejected);
+        let error = Reason { kind: rejected.error.kind().as_str(), message: &message };
+        let letter = DeadLetter { component, error, original, original_bytes };
         let event = rejected.event;
         if let Err(error) = letters.push_value(event.stream, &letter) {
             // Only a value nested too deep does not fit; its letter goes without it.
@@ -74,5 +141,65 @@ pub(crate) fn letters(component: &str, batch: &Batch, rejected: &[Rejected], poo
                 (event.source, event.pull, event.ingest_ns);
         }
     }
-    letters
+    done.push(letters);
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value as Json;
+    use tremor_pdk::{
+        Batch, Error,
+        abi::{
+            batch::{Pool, Rejected},
+            literal,
+        },
+    };
+
+    use super::{MESSAGE, letters};
+
+    /// The letters of all events of a batch.
+    fn letters_of(batch: &Batch, error: &Error) -> Vec<Json> {
+        let reject = |event| Rejected { event, error: error.clone() };
+        let rejected: Vec<_> = batch.events().iter().copied().map(reject).collect();
+        let letters = letters("here", batch, &rejected, &Pool::new(1));
+        assert!(letters.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (64 << 10)));
+        let values = letters.iter().flat_map(|batch| {
+            batch.events().iter().map(|event| batch.value(event).unwrap().to_string())
+        });
+        values.map(|letter| serde_json::from_str(&letter).unwrap()).collect()
+    }
+
+    #[test]
+    fn of_a_long_event_a_letter_has_the_first_4_kib_and_the_length() {
+        let mut batch = Batch::new();
+        batch.push_message(0, &[b'x'; 4 << 10]);
+        batch.push_message(0, &[b'x'; 5_000]);
+        batch.push_message(0, "xäöü".repeat(1_000).as_bytes());
+        batch.push_message(0, &[0xff; 5_000]);
+        batch.push_value(0, &literal!({ "long": "ä".repeat(5_000) })).unwrap();
+        batch.push_value(0, &literal!({ "short": 1 })).unwrap();
+        let letters = letters_of(&batch, &Error::bad_data("no"));
+        let shown = |n: usize| letters[n]["original"].as_str().unwrap();
+        let length = |n: usize| letters[n]["original_bytes"].as_u64();
+        assert_eq!((shown(0).len(), length(0)), (4 << 10, None));
+        assert_eq!((shown(1).len(), length(1)), (4 << 10, Some(5_000)));
+        assert_eq!((shown(2).len(), length(2)), (4_096, Some(7_000)));
+        assert!(shown(2).starts_with("xäöüx"));
+        assert_eq!((shown(3).len(), length(3)), (4 * 4_096_usize.div_ceil(3), Some(5_000)));
+        assert!(shown(4).starts_with("{\"long\":\"ääää"));
+        assert_eq!((shown(4).len(), length(4)), (4_095, Some(10_011)));
+        assert_eq!(letters[5]["original"], serde_json::json!({ "short": 1 }));
+    }
+
+    #[test]
+    fn of_many_events_letters_come_in_light_batches_and_of_long_messages_they_have_the_beginning() {
+        let mut batch = Batch::new();
+        (0..10_000).for_each(|_| batch.push_message(0, b""));
+        let error = Error::bad_data("ä".repeat(MESSAGE));
+        let letters = letters_of(&batch, &error);
+        assert_eq!(letters.len(), 10_000);
+        let message = letters[9_999]["error"]["message"].as_str().unwrap();
+        assert_eq!(message.len(), MESSAGE + "…".len());
+    }
 }

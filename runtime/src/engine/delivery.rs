@@ -1,19 +1,33 @@
 //! What becomes of events: every pull of a source is followed until each of its events is
 //! delivered, dead-lettered, discarded on purpose, or failed back.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
 };
 
 use tremor_pdk::Batch;
 
-use super::watch::Watch;
+use super::watch::Single;
+use crate::processor::Share;
 
 /// A batch on its way, with the token of the pull it came from.
+#[derive(Clone)]
 pub(crate) struct InFlight {
     pub(crate) batch: Batch,
     pub(crate) token: Token,
+    /// Whether its events are dead letters.
+    pub(crate) is_letter: bool,
+}
+
+impl InFlight {
+    /// A batch of events as sources bring them.
+    pub(crate) fn new(batch: Batch, token: Token) -> Self {
+        Self { batch, token, is_letter: false }
+    }
 }
 
 /// Stands for a share of one pull's events. Every branch of a fan-out and every dead letter holds
@@ -47,8 +61,7 @@ impl Drop for PullState {
         let failed = self.failed.load(Ordering::Acquire);
         match &mut self.end {
             End::Source { pull, ledger } => {
-                let ended = Ended { pull: *pull, failed };
-                ledger.0.update(|all| all.push(ended));
+                ledger.ended(Ended { pull: *pull, failed });
             }
             // Those that are dropped fail.
             End::Joined(tokens) if failed => tokens.clear(),
@@ -61,6 +74,11 @@ impl Token {
     /// For sources that do not want to know.
     pub(crate) fn untracked() -> Self {
         Self { pull: None, settled: false }
+    }
+
+    /// Whether anybody wants to know how this ends.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.pull.is_some()
     }
 
     /// The token of a pull whose end `ledger` hears of.
@@ -89,6 +107,23 @@ impl Token {
     }
 }
 
+impl Share for Token {
+    fn is_tracked(&self) -> bool {
+        Token::is_tracked(self)
+    }
+
+    fn pull(&self) -> u64 {
+        match self.pull.as_ref().map(|pull| &pull.end) {
+            Some(End::Source { pull, .. }) => *pull,
+            Some(End::Joined(_)) | None => 0,
+        }
+    }
+
+    fn settle(self) {
+        Token::settle(self);
+    }
+}
+
 impl Clone for Token {
     fn clone(&self) -> Self {
         Self { pull: self.pull.clone(), settled: false }
@@ -113,18 +148,32 @@ pub(crate) struct Ended {
 
 /// Where a source hears how its pulls ended.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(Watch<Vec<Ended>>);
+pub(crate) struct Ledger {
+    ended: Single<Vec<Ended>>,
+    /// Whether there are any, to look at without a lock once a pull.
+    has_ended: AtomicBool,
+}
 
 impl Ledger {
-    /// Ready with the pulls that have ended since it was last asked; there is at least one.
-    pub(crate) fn poll_ended(
-        &self,
-        context: &std::task::Context<'_>,
-    ) -> std::task::Poll<Vec<Ended>> {
-        match self.0.poll(context, |ended| (!ended.is_empty()).then_some(())) {
-            std::task::Poll::Ready(()) => std::task::Poll::Ready(self.0.update(std::mem::take)),
-            std::task::Poll::Pending => std::task::Poll::Pending,
+    fn ended(&self, ended: Ended) {
+        self.ended.update(|all| all.push(ended));
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// The pulls that have ended since it was last asked.
+    pub(crate) fn take_ended(&self) -> Vec<Ended> {
+        if !self.has_ended.load(Ordering::Relaxed) {
+            return Vec::new();
         }
+        // Acquire: whoever said so has put it there before.
+        self.has_ended.swap(false, Ordering::AcqRel);
+        self.ended.update(std::mem::take)
+    }
+
+    /// Ready with the pulls that have ended since it was last asked; there is at least one.
+    pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
+        let has_ended = |ended: &Vec<Ended>| (!ended.is_empty()).then_some(());
+        self.ended.poll(context, has_ended).map(|()| self.ended.update(std::mem::take))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    control::{Control, Phase},
+    control::{Control, Phase, Reached},
     sink::SinkSide,
     source::SourceSide,
 };
@@ -17,6 +17,8 @@ use crate::executor;
 pub(crate) struct Ending<'t> {
     pub(crate) name: &'t Arc<str>,
     pub(crate) control: &'t Arc<Control>,
+    pub(crate) stopped: Reached<'t>,
+    pub(crate) drains: Reached<'t>,
     pub(crate) source: &'t mut Option<SourceSide>,
     pub(crate) sink: &'t mut Option<SinkSide>,
     /// The end of a source that is not to run any more.
@@ -27,10 +29,10 @@ impl Ending<'_> {
     /// Ready once the flow needs the connector no more: it has stopped; it drains, and the
     /// connector is a source; or nothing can come for its sink any more, and nothing has.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.control.poll_phase(context, Phase::Stopped).is_ready() {
+        if self.stopped.poll(context).is_ready() {
             return Poll::Ready(());
         }
-        let drains = self.control.poll_phase(context, Phase::Draining);
+        let drains = self.drains.poll(context);
         let Some(sink) = &self.sink else { return drains };
         if drains.is_ready()
             && let Some(source) = self.source.take()

@@ -24,7 +24,7 @@ pub fn queue() -> (Sender, Receiver) {
 impl Sender {
     /// Waits for room and puts the batch in; `false` where nobody receives any more.
     pub async fn send(&mut self, batch: Batch) -> bool {
-        let item = InFlight { batch, token: Token::untracked() };
+        let item = InFlight::new(batch, Token::untracked());
         self.0.send(item.into(), None).await.is_none()
     }
 }

@@ -4,12 +4,15 @@
 //! without end, other tasks may pull as well: what they cannot handle, they leave to the first.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use tremor_pdk::{
-    Batch, Error, Output, Preprocessor, Pull, Result, abi::batch::Rejected, dynamic::DynSource,
+    Batch, Pull, Result,
+    abi::batch::{Event, Rejected},
+    dynamic::DynSource,
 };
 
 use super::{
@@ -17,7 +20,10 @@ use super::{
     router::{Ticket, Way},
     spin::Busy,
 };
-use crate::{processor, time};
+use crate::{
+    processor::{Chain, Piece, StreamEnd},
+    time,
+};
 
 /// Pulls in a row that did not wait and brought as much as was asked for, after which events are
 /// taken to come without end.
@@ -28,10 +34,9 @@ pub(super) const STEADY: usize = 16;
 pub(crate) struct Inlet {
     /// The number that its events carry.
     pub(crate) id: u32,
-    /// First to last. For connectors of bytes the last joins what nothing cut.
-    pub(crate) preprocessors: Vec<Box<dyn Preprocessor>>,
-    /// What preprocessors hand on besides messages. Empty between batches.
-    pub(crate) output: Output,
+    /// First to last. For connectors of bytes the last joins what nothing cut. They hold nothing
+    /// between connections.
+    pub(crate) preprocessors: Chain<Token>,
 }
 
 /// The intake of one connection.
@@ -41,11 +46,10 @@ pub(crate) struct Intake {
     /// Where pulls end up; none for sources that do not want to know.
     pub(crate) ledger: Option<Arc<Ledger>>,
     pulls: u64,
-    /// Pulls that the source has not heard of yet.
-    pub(crate) outstanding: u64,
-    /// The tokens of pulls that have brought nothing but parts of messages so far: they go with the
-    /// message that is completed next.
-    carried: Vec<Token>,
+    /// Events of the last pull, until they go on.
+    brought: usize,
+    /// Whether the source has heard of the pulls from the first that it has not heard of on.
+    heard: VecDeque<bool>,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
     /// Whether events come without end, and anybody may pull.
@@ -74,15 +78,16 @@ impl Intake {
             source,
             ledger,
             pulls: 0,
-            outstanding: 0,
-            carried: Vec::new(),
+            brought: 0,
+            heard: VecDeque::new(),
             in_a_row: 0,
             steady: None,
             left: None,
         }
     }
 
-    /// A pull of the source's own task; `waited` says whether it was pending before.
+    /// A pull of the source's own task; `waited` says whether it was pending before. Before that, the
+    /// source hears of pulls that have ended.
     pub(crate) fn poll_pull(
         &mut self,
         context: &mut Context<'_>,
@@ -91,6 +96,9 @@ impl Intake {
     ) -> Poll<Result<Pull>> {
         if let Some(left) = self.left.take() {
             return Poll::Ready(left);
+        }
+        if !waited && let Err(error) = self.tell_ended() {
+            return Poll::Ready(Err(error));
         }
         let polled = self.source.poll_pull(context, batch);
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
@@ -110,7 +118,11 @@ impl Intake {
         if !self.is_steady() {
             return false;
         }
-        match self.source.poll_pull(context, batch) {
+        let polled = match self.tell_ended() {
+            Ok(()) => self.source.poll_pull(context, batch),
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        match polled {
             Poll::Ready(Ok(Pull::Events)) if batch.is_full() => return true,
             Poll::Ready(Ok(Pull::Events)) => {}
             Poll::Ready(result) => self.left = Some(result),
@@ -125,6 +137,11 @@ impl Intake {
         self.source.give_up(batch);
     }
 
+    /// Whether the source has brought anything.
+    pub(crate) fn has_brought(&self) -> bool {
+        self.pulls > 0
+    }
+
     /// Whether events come without end, as far as is known.
     pub(crate) fn is_steady(&self) -> bool {
         self.steady.is_some()
@@ -136,66 +153,90 @@ impl Intake {
         self.steady = None;
     }
 
-    /// Takes in what was pulled, and gives it its place: who pulls first comes first everywhere.
-    /// None where there is nothing to route.
-    pub(crate) fn take(&mut self, batch: &mut Batch, way: &Arc<Way>) -> Option<(Pulled, Ticket)> {
+    /// Takes in what was pulled: [`Intake::next`] gives what comes of it.
+    pub(crate) fn take(&mut self, batch: &mut Batch) {
         if batch.is_empty() {
-            return None;
+            return;
         }
         let mut batch = std::mem::take(batch);
         self.pulls += 1;
-        let events = batch.len();
-        if let Some(ledger) = &self.ledger {
-            self.outstanding += 1;
-            self.carried.push(Token::of(self.pulls, ledger));
-        }
-        self.stamp(&mut batch);
-        let Inlet { preprocessors, output, .. } = &mut self.inlet;
-        let mut whole = true;
-        for preprocessor in preprocessors {
-            whole &= processor::preprocess(&mut batch, output, |batch, output| {
-                preprocessor.process(batch, output)
-            });
-        }
-        self.pulled(events, batch, whole).map(|pulled| (pulled, way.ticket()))
+        let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
+        self.heard.extend(token.is_some().then_some(false));
+        self.stamp(batch.events_mut());
+        self.brought = batch.len();
+        self.inlet.preprocessors.push(batch, token);
     }
 
-    /// All streams have ended: what one preprocessor and those behind it held back.
-    pub(crate) fn flush(
-        &mut self,
-        preprocessor: usize,
-        way: &Arc<Way>,
-    ) -> Option<(Pulled, Ticket)> {
-        let mut batch = Batch::new();
-        let Inlet { preprocessors, output, .. } = &mut self.inlet;
-        let mut whole = true;
-        for (later, preprocessor) in preprocessors[preprocessor..].iter_mut().enumerate() {
-            whole &= processor::preprocess(&mut batch, output, |batch, output| match later {
-                0 => preprocessor.finish(batch, output),
-                _ => preprocessor.process(batch, output),
-            });
+    /// Whether something that was pulled has not gone on yet: that comes before the next pull.
+    pub(crate) fn has_more(&self) -> bool {
+        self.inlet.preprocessors.has_more()
+    }
+
+    /// What goes on next, with its place: what was pulled first comes first everywhere. None where
+    /// there is nothing to route.
+    pub(crate) fn next(&mut self, way: &Arc<Way>) -> Option<(Pulled, Ticket)> {
+        let events = std::mem::take(&mut self.brought);
+        let mut piece = self.inlet.preprocessors.next()?;
+        if piece.is_made_here {
+            self.stamp(piece.batch.events_mut());
+            self.stamp(piece.rejected.iter_mut().map(|rejected| &mut rejected.event));
         }
-        self.stamp(&mut batch);
-        self.pulled(0, batch, whole).map(|pulled| (pulled, way.ticket()))
+        let Piece { batch, rejected, discarded, whole, share, earlier, .. } = piece;
+        let token = match share {
+            Some(share) if earlier.is_empty() => share,
+            share => Token::join(earlier.into_iter().chain(share).collect()),
+        };
+        let pulled = Pulled { events, batch, rejected, discarded, whole, token };
+        Some((pulled, way.ticket()))
+    }
+
+    /// All streams have ended: [`Intake::next`] gives what preprocessors held back.
+    pub(crate) fn end(&mut self) {
+        self.inlet.preprocessors.end(StreamEnd::Complete);
+    }
+
+    /// All streams were cut off: what has begun and not ended is no message. A source that wants to
+    /// know is told that its pulls have failed, and brings them again. For others [`Intake::next`]
+    /// gives what is left, to be rejected.
+    pub(crate) fn abort(&mut self) {
+        if self.ledger.is_none() {
+            return self.inlet.preprocessors.end(StreamEnd::Aborted);
+        }
+        self.inlet.preprocessors.drop_held();
+        self.inlet.preprocessors.end(StreamEnd::Aborted);
+        while self.inlet.preprocessors.next().is_some() {}
     }
 
     /// Nothing is held back any more: what is left of tokens was the end of a stream, say.
-    pub(crate) fn settle_carried(&mut self) {
-        self.carried.drain(..).for_each(Token::settle);
+    pub(crate) fn settle_held(&mut self) {
+        self.inlet.preprocessors.settle_held();
     }
 
-    /// What has begun and not ended is no message: it was never accepted.
-    pub(crate) fn drop_carried(&mut self) {
-        self.carried.clear();
+    /// Tells the source which pulls have ended since it was last told.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn tell_ended(&mut self) -> Result<()> {
+        match self.ledger.as_ref().map(|ledger| ledger.take_ended()) {
+            Some(ended) if !ended.is_empty() => self.acknowledge(ended),
+            _ => Ok(()),
+        }
     }
 
     /// Tells the source how pulls ended.
     ///
     /// # Errors
     /// The source's.
-    pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<(), Error> {
+    pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
         for Ended { pull, failed } in ended {
-            self.outstanding -= 1;
+            let first = self.pulls - self.heard.len() as u64 + 1;
+            let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            if let Some(heard) = place.and_then(|place| self.heard.get_mut(place)) {
+                *heard = true;
+            }
+            while self.heard.front() == Some(&true) {
+                self.heard.pop_front();
+            }
             if failed {
                 self.source.fail(pull)?;
             } else {
@@ -205,32 +246,35 @@ impl Intake {
         Ok(())
     }
 
+    /// Whether there are pulls that the source has not heard of.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
+    /// The connection is over, and what has not ended by now ends without its source: that is told
+    /// that it has failed, so that it comes again.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
+        let first = self.pulls - self.heard.len() as u64 + 1;
+        for (pull, heard) in (first..).zip(self.heard.drain(..)) {
+            if !heard {
+                self.source.fail(pull)?;
+            }
+        }
+        Ok(())
+    }
+
     /// One clock read a batch.
-    fn stamp(&self, batch: &mut Batch) {
+    fn stamp<'e>(&self, events: impl IntoIterator<Item = &'e mut Event>) {
         let now = time::now_ns();
-        for event in batch.events_mut() {
+        for event in events {
             event.source = self.inlet.id;
             event.pull = self.pulls;
             if event.ingest_ns == 0 {
                 event.ingest_ns = now;
             }
         }
-    }
-
-    fn pulled(&mut self, events: usize, batch: Batch, whole: bool) -> Option<Pulled> {
-        let rejected = self.inlet.output.take_rejected();
-        let discarded = self.inlet.output.take_discarded();
-        if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
-            return None;
-        }
-        let token = match self.carried.pop() {
-            Some(token) if self.carried.is_empty() => token,
-            Some(token) => {
-                self.carried.push(token);
-                Token::join(std::mem::take(&mut self.carried))
-            }
-            None => Token::untracked(),
-        };
-        Some(Pulled { events, batch, rejected, discarded, whole, token })
     }
 }

@@ -3,11 +3,12 @@
 
 use std::{
     future::poll_fn,
+    ops::{Deref, DerefMut},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     },
-    task::Poll,
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 
@@ -22,9 +23,20 @@ use crate::executor;
 /// What they share as long as one connection lasts.
 pub(crate) struct Lane {
     intake: Mutex<Intake>,
+    /// The source's own task, where it waits for the intake.
+    waiting: Mutex<Option<Waker>>,
+    is_awaited: AtomicBool,
     offers: Watch<Offers>,
     /// Helpers that wait for an offer.
     idle: AtomicUsize,
+}
+
+/// The intake, in use by one task. A call of the plugin may be under way, and may take long: so a
+/// task waits for it without holding a thread, and helpers do not wait at all.
+pub(crate) struct InUse<'l> {
+    /// None within `drop` only.
+    intake: Option<MutexGuard<'l, Intake>>,
+    lane: &'l Lane,
 }
 
 /// What helpers wait for.
@@ -39,11 +51,50 @@ struct Offers {
 impl Lane {
     pub(crate) fn new(intake: Intake) -> Self {
         let (offers, idle) = (Watch::default(), AtomicUsize::new(0));
-        Self { intake: Mutex::new(intake), offers, idle }
+        let (waiting, is_awaited) = (Mutex::default(), AtomicBool::new(false));
+        Self { intake: Mutex::new(intake), waiting, is_awaited, offers, idle }
     }
 
-    pub(crate) fn intake(&self) -> MutexGuard<'_, Intake> {
-        self.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the intake. One task may: the source's own.
+    pub(crate) async fn intake(&self) -> InUse<'_> {
+        poll_fn(|context| self.poll_intake(context)).await
+    }
+
+    /// As [`Lane::intake`].
+    pub(crate) fn poll_intake(&self, context: &Context<'_>) -> Poll<InUse<'_>> {
+        if let Some(intake) = self.soon_intake() {
+            return Poll::Ready(intake);
+        }
+        *self.lock_waiting() = Some(context.waker().clone());
+        self.is_awaited.store(true, Ordering::Relaxed);
+        // Either that is seen by the task that lets go of the intake, or here that it has done so.
+        fence(Ordering::SeqCst);
+        self.try_intake().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// The intake, if no task uses it, or not for long.
+    fn soon_intake(&self) -> Option<InUse<'_>> {
+        self.try_intake().or_else(|| {
+            let mut intake = None;
+            spin::for_a_turn(|| {
+                intake = self.try_intake();
+                intake.is_some()
+            });
+            intake
+        })
+    }
+
+    fn try_intake(&self) -> Option<InUse<'_>> {
+        let intake = match self.intake.try_lock() {
+            Ok(intake) => intake,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(InUse { intake: Some(intake), lane: self })
+    }
+
+    fn lock_waiting(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a helper work, where one waits and there is a processor for it.
@@ -57,8 +108,8 @@ impl Lane {
     }
 
     /// Helpers end as soon as they have taken through what they have pulled.
-    pub(crate) fn end(&self) {
-        self.intake().pauses();
+    pub(crate) async fn end(&self) {
+        self.intake().await.pauses();
         self.offers.update(|offers| *offers = Offers { place: None, ended: true });
     }
 
@@ -93,9 +144,13 @@ impl Lane {
         let since = Instant::now();
         let way = &worker.router.way;
         let (pulled, goes_on) = poll_fn(|context| {
-            let mut intake = self.intake();
+            let Some(mut intake) = self.soon_intake() else { return Poll::Ready((None, false)) };
+            if intake.has_more() {
+                return Poll::Ready((intake.next(way), intake.is_steady()));
+            }
             let goes_on = intake.try_pull(context, &mut batch);
-            Poll::Ready((intake.take(&mut batch, way), goes_on))
+            intake.take(&mut batch);
+            Poll::Ready((intake.next(way), goes_on))
         })
         .await;
         let woke = match pulled {
@@ -107,5 +162,39 @@ impl Lane {
             executor::yield_now().await;
         }
         goes_on
+    }
+}
+
+impl Deref for InUse<'_> {
+    type Target = Intake;
+
+    fn deref(&self) -> &Intake {
+        match &self.intake {
+            Some(intake) => intake,
+            None => unreachable!("it is there until it is let go of"),
+        }
+    }
+}
+
+impl DerefMut for InUse<'_> {
+    fn deref_mut(&mut self) -> &mut Intake {
+        match &mut self.intake {
+            Some(intake) => intake,
+            None => unreachable!("it is there until it is let go of"),
+        }
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        drop(self.intake.take());
+        fence(Ordering::SeqCst);
+        if self.lane.is_awaited.load(Ordering::Relaxed) {
+            self.lane.is_awaited.store(false, Ordering::Relaxed);
+            let waiting = self.lane.lock_waiting().take();
+            if let Some(waker) = waiting {
+                waker.wake();
+            }
+        }
     }
 }

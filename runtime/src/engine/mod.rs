@@ -14,6 +14,10 @@
 //! (`router`). What stands between tasks is a bounded queue of batches (`queue`); a full one stops
 //! the pull. Every event is followed to its end (`delivery`, `stats`).
 //!
+//! Connections come and go (`connector`), and a source that has ended hears of its acknowledgements
+//! whatever becomes of them (`settling`). What a sink's peer cannot take now is tried again
+//! (`retry`). The log says so in a few lines (`notices`).
+//!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
@@ -26,16 +30,22 @@ mod control;
 mod dead_letter;
 mod delivery;
 mod ending;
+mod fault;
 #[doc(hidden)]
 pub mod hand_over;
+mod held;
 mod intake;
 mod lane;
+mod notices;
 mod pace;
+mod parts;
 mod pipeline;
 mod queue;
+mod retry;
 mod router;
 mod routes;
 mod seat;
+mod settling;
 mod simulation;
 mod sink;
 mod source;
@@ -46,6 +56,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod wakers;
 mod watch;
 mod worker;
 
@@ -55,14 +66,18 @@ use std::{
 };
 
 pub(crate) use self::{
-    build::{ConnectorType, OperatorInstance, Parts},
     connection::Connection,
+    parts::{ConnectorType, OperatorInstance, Parts},
     simulation::{Form, Simulation, Taken},
 };
-pub use self::{control::Failure, standing::HeldUp, stats::Counts};
+pub use self::{
+    control::Failure,
+    standing::HeldUp,
+    stats::{Component, ComponentCounts, Counts, Kind},
+};
 use self::{
     control::{Control, Phase},
-    stats::Stats,
+    stats::Books,
 };
 use crate::{executor, flow, watchdog::Calls};
 
@@ -75,7 +90,7 @@ const LAST_MOMENT: Duration = Duration::from_millis(40);
 pub(crate) struct Planned {
     name: String,
     control: Arc<Control>,
-    stats: Arc<Stats>,
+    books: Books,
     tasks: build::Tasks,
 }
 
@@ -83,7 +98,7 @@ pub(crate) struct Planned {
 pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
-    stats: Arc<Stats>,
+    books: Books,
     tasks: Vec<executor::Task<()>>,
     started: Instant,
 }
@@ -95,6 +110,8 @@ pub struct Report {
     pub flow: String,
     /// What became of its events.
     pub counts: Counts,
+    /// The same for each component.
+    pub components: Vec<Component>,
     /// How long it ran.
     pub elapsed: Duration,
     /// What failed it, if anything did.
@@ -118,16 +135,16 @@ impl Flow {
     ) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
         let control = Arc::new(Control::new(sinks).with_calls(calls));
-        let stats = Arc::new(Stats::default());
-        let tasks = build::tasks(flow, parts, &control, &stats)?;
-        Ok(Planned { name: flow.name().to_owned(), control, stats, tasks })
+        let mut books = Books::default();
+        let tasks = build::tasks(flow, parts, &control, &mut books)?;
+        Ok(Planned { name: flow.name().to_owned(), control, books, tasks })
     }
 }
 
 impl Planned {
     /// Starts the flow.
     pub(crate) fn start(self) -> Flow {
-        let Self { name, control, stats, tasks } = self;
+        let Self { name, control, books, tasks } = self;
         let named = |part: &str| format!("{name}/{part}");
         let connectors =
             tasks.connectors.into_iter().map(|task| executor::spawn(named(&task.name), task.run()));
@@ -136,7 +153,7 @@ impl Planned {
             .into_iter()
             .map(|task| executor::spawn(named(&task.router.name), task.run()));
         let tasks = connectors.chain(pipelines).collect();
-        Flow { name, control, stats, tasks, started: Instant::now() }
+        Flow { name, control, books, tasks, started: Instant::now() }
     }
 }
 
@@ -168,14 +185,16 @@ impl Flow {
             false
         };
         let is_left_behind = executor::first(tasks, watchdog).await;
-        let counts = self.stats.counts();
+        let components = self.books.components();
+        let counts = Counts::of(&components);
         let held_up = control.held_up();
         for HeldUp { component, doing } in &held_up {
             tracing::warn!(flow = %self.name, %component, doing, "held up the end of its flow");
         }
         Report {
             flow: self.name,
-            counts: if is_left_behind { counts.with_the_rest_failed() } else { counts },
+            counts: if is_left_behind { counts.with_the_rest_failed(&components) } else { counts },
+            components,
             elapsed: self.started.elapsed(),
             failure: control.failure(),
             cut_off: control.has_reached(Phase::Stopped),

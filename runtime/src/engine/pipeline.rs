@@ -3,7 +3,7 @@
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use super::{
-    control::{Control, Phase},
+    control::{Control, Phase, Reached},
     delivery::InFlight,
     queue::Receiver,
     router::Router,
@@ -30,8 +30,10 @@ pub(crate) struct PipelineTask {
 impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
+        let control = self.control.clone();
+        let mut stopped = control.reached(Phase::Stopped);
         loop {
-            match self.next().await {
+            match self.next(&mut stopped).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.tell_time().await,
                 Step::Ended => {
@@ -42,10 +44,10 @@ impl PipelineTask {
             }
         }
         // Nothing, unless the flow was stopped.
-        self.router.stats.failed(self.queue.close());
+        self.router.stats.lost(self.queue.close());
     }
 
-    async fn next(&mut self) -> Step {
+    async fn next(&mut self, stopped: &mut Reached<'_>) -> Step {
         let due = self.router.way.due();
         let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
@@ -56,7 +58,7 @@ impl PipelineTask {
                 let received = received.map(|queued| Step::Received(queued.item));
                 return Poll::Ready(received.unwrap_or(Step::Ended));
             }
-            self.control.poll_phase(context, Phase::Stopped).map(|()| Step::Stopped)
+            stopped.poll(context).map(|()| Step::Stopped)
         })
         .await
     }

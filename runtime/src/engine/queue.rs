@@ -1,7 +1,8 @@
 //! The bounded queue between two tasks: of batches, by events and by bytes.
 //!
-//! A full queue makes its senders wait; that is the whole of backpressure. A batch above the bound
-//! passes an empty queue alone, so that no message is too large to pass at all.
+//! A full queue makes its senders wait; that is the whole of backpressure. So does one that would
+//! exceed its bytes with the next batch; a batch that exceeds them by itself passes alone, so that
+//! no message is too large to pass at all.
 
 use std::{
     collections::VecDeque,
@@ -22,6 +23,7 @@ use super::{
     delivery::InFlight,
     seat::Seat,
     spin::{Spin, Working},
+    wakers::{self, Place, Wakers},
 };
 
 /// How much a queue holds at most.
@@ -29,7 +31,7 @@ use super::{
 pub(crate) struct Bounds {
     /// In events.
     pub events: usize,
-    /// In bytes: payloads, documents and the events themselves.
+    /// In bytes: payloads, documents, edited values and the events themselves.
     pub bytes: usize,
 }
 
@@ -90,7 +92,8 @@ impl Queued {
 }
 
 struct State {
-    batches: VecDeque<Queued>,
+    /// Each with its weight in bytes.
+    batches: VecDeque<(Queued, usize)>,
     events: usize,
     bytes: usize,
     senders: usize,
@@ -98,7 +101,7 @@ struct State {
     /// Whether the receiver takes batches out now.
     is_attended: bool,
     receiver: Option<Waker>,
-    waiting: Vec<Waker>,
+    waiting: Wakers,
 }
 
 impl State {
@@ -107,20 +110,28 @@ impl State {
         !self.batches.is_empty() || self.senders == 0
     }
 
-    fn push(&mut self, batch: Queued) {
+    fn push(&mut self, batch: Queued, bytes: usize) {
         self.events += batch.events();
-        self.bytes += batch.bytes();
-        self.batches.push_back(batch);
+        self.bytes += bytes;
+        self.batches.push_back((batch, bytes));
     }
 
-    fn popped(&mut self, batch: &Queued) {
+    fn pop(&mut self) -> Option<Queued> {
+        let (batch, bytes) = self.batches.pop_front()?;
         self.events -= batch.events();
-        self.bytes -= batch.bytes();
+        self.bytes -= bytes;
+        Some(batch)
     }
 
-    /// Whether a sender has to wait.
+    /// Whether every sender has to wait.
     fn is_full(&self, bounds: Bounds) -> bool {
         !self.receiver_gone && (self.events >= bounds.events || self.bytes >= bounds.bytes)
+    }
+
+    /// Whether there is room for a batch of so many bytes.
+    fn has_room(&self, bounds: Bounds, bytes: usize) -> bool {
+        let fits = self.batches.is_empty() || self.bytes + bytes <= bounds.bytes;
+        !self.is_full(bounds) && fits
     }
 }
 
@@ -149,6 +160,8 @@ impl Shared {
 /// The end that batches go into. The queue closes with its last sender.
 pub(crate) struct Sender {
     shared: Arc<Shared>,
+    /// Among those who wait for room.
+    place: Place,
     spin: Spin,
     spent: Spent,
     /// Times in a row that the receiver took long when this end ran it.
@@ -190,6 +203,8 @@ pub(crate) struct Receiver {
     /// for on one. Who sends what is encoded already leaves so little that its own processor is the
     /// best place for it.
     working: Option<Working>,
+    /// Senders that are to be woken. Empty between calls.
+    woken: Vec<Option<Waker>>,
 }
 
 /// Tells how much is in a queue.
@@ -218,19 +233,19 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         receiver_gone: false,
         is_attended: true,
         receiver: None,
-        waiting: Vec::new(),
+        waiting: Wakers::default(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
     let (state, seat) = (Mutex::new(state), Arc::default());
     let shared = Arc::new(Shared { bounds, state, has_news, is_full, seat });
     let sender = Sender::new(shared.clone());
-    (sender, Receiver { shared, spin: Spin::default(), working: None })
+    (sender, Receiver { shared, spin: Spin::default(), working: None, woken: Vec::new() })
 }
 
 impl Sender {
     fn new(shared: Arc<Shared>) -> Self {
-        let (spin, spent) = (Spin::default(), Spent::default());
-        Self { shared, spin, spent, long_runs: 0, woken_until: None }
+        let (place, spin, spent) = (Place::default(), Spin::default(), Spent::default());
+        Self { shared, place, spin, spent, long_runs: 0, woken_until: None }
     }
 
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
@@ -241,15 +256,17 @@ impl Sender {
         batch: Queued,
         connection: Option<&Connection>,
     ) -> Option<Queued> {
-        let mut batch = Some(batch);
+        let bytes = batch.bytes();
+        let mut batch = Some((batch, bytes));
         let start = Instant::now();
         let is_full = self.shared.is_full.load(Ordering::Acquire);
         if is_full {
             self.spin.wait(|| !self.shared.is_full.load(Ordering::Acquire));
         }
+        let mut broken = connection.map(Connection::broken);
         poll_fn(|context| {
             let polled = self.poll_send(context, &mut batch, false);
-            let is_broken = || connection.is_some_and(|it| it.poll_broken(context).is_ready());
+            let mut is_broken = || broken.as_mut().is_some_and(|it| it.poll(context).is_ready());
             if polled.is_ready() || !is_broken() {
                 return polled;
             }
@@ -264,7 +281,20 @@ impl Sender {
         } else {
             self.spent.handing += spent;
         }
-        batch
+        batch.map(|(batch, _)| batch)
+    }
+
+    /// Waits until a batch may go in, or would be given back.
+    pub(crate) async fn room(&mut self) {
+        poll_fn(|context| {
+            let mut state = self.shared.lock();
+            if state.receiver_gone || !state.is_full(self.shared.bounds) {
+                return Poll::Ready(());
+            }
+            state.waiting.wait(&mut self.place, context.waker());
+            Poll::Pending
+        })
+        .await;
     }
 
     /// What this end has spent its time on since this was last asked.
@@ -275,21 +305,23 @@ impl Sender {
     fn poll_send(
         &mut self,
         context: &Context<'_>,
-        batch: &mut Option<Queued>,
+        batch: &mut Option<(Queued, usize)>,
         is_broken: bool,
     ) -> Poll<()> {
         let mut state = self.shared.lock();
         if state.receiver_gone {
             return Poll::Ready(());
         }
-        if state.is_full(self.shared.bounds) && (state.is_attended || !is_broken) {
-            state.waiting.push(context.waker().clone());
+        let bytes = batch.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let has_room = state.has_room(self.shared.bounds, bytes);
+        if !has_room && (state.is_attended || !is_broken) {
+            state.waiting.wait(&mut self.place, context.waker());
             return Poll::Pending;
         }
         let mut is_encoded = false;
-        if let Some(batch) = batch.take() {
+        if let Some((batch, bytes)) = batch.take() {
             is_encoded = matches!(batch.form, Form::Encoded { .. });
-            state.push(batch);
+            state.push(batch, bytes);
         }
         self.shared.show(&state);
         let receiver = state.receiver.take();
@@ -328,6 +360,7 @@ impl Clone for Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
+        state.waiting.leave(&mut self.place);
         state.senders -= 1;
         self.shared.show(&state);
         let receiver = if state.senders == 0 { state.receiver.take() } else { None };
@@ -364,27 +397,19 @@ impl Receiver {
         received
     }
 
-    fn take(&self, context: &Context<'_>) -> Poll<Option<Queued>> {
+    fn take(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
         let mut state = self.shared.lock();
-        let Some(batch) = state.batches.pop_front() else {
+        let Some(batch) = state.pop() else {
             if state.senders == 0 {
                 return Poll::Ready(None);
             }
             state.receiver = Some(context.waker().clone());
             return Poll::Pending;
         };
-        state.popped(&batch);
         self.shared.show(&state);
-        let mut waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
-        if !waiting.is_empty() {
-            waiting.drain(..).for_each(Waker::wake);
-            let mut state = self.shared.lock();
-            // For its memory: there is somebody waiting again soon.
-            if state.waiting.is_empty() {
-                state.waiting = waiting;
-            }
-        }
+        wakers::wake(&mut self.woken);
         Poll::Ready(Some(batch))
     }
 }
@@ -417,9 +442,9 @@ impl Receiver {
         }
         let mut state = self.shared.lock();
         state.is_attended = attended;
-        let waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        wakers::wake(&mut self.woken);
     }
 
     #[cfg(test)]
@@ -442,10 +467,10 @@ impl Drop for Receiver {
         state.receiver_gone = true;
         self.shared.show(&state);
         let batches = std::mem::take(&mut state.batches);
-        let waiting = std::mem::take(&mut state.waiting);
+        state.waiting.take(&mut self.woken);
         drop(state);
         drop(batches);
-        waiting.into_iter().for_each(Waker::wake);
+        wakers::wake(&mut self.woken);
     }
 }
 

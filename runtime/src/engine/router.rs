@@ -66,7 +66,7 @@ pub(crate) struct Encoding {
 pub(crate) struct Way {
     tickets: AtomicU64,
     routes: Turns<Routes>,
-    queues: Turns<Vec<Sender>>,
+    queues: Turns<Vec<Outlet>>,
     due: Mutex<Due>,
 }
 
@@ -78,18 +78,27 @@ struct Due {
     waiting: Option<Waker>,
 }
 
+/// A queue that events go into.
+pub(crate) struct Outlet {
+    pub(crate) queue: Sender,
+    /// Of the component that takes them out of it.
+    pub(crate) stats: Arc<Stats>,
+}
+
 /// The place of a batch in the order of a component's batches. Whoever drops it lets its turns pass.
 pub(crate) struct Ticket {
     number: u64,
     way: Arc<Way>,
     was_routed: bool,
     was_queued: bool,
+    /// Whether there is another batch with this place.
+    goes_on: bool,
 }
 
 impl Router {
     pub(crate) fn new(
         routes: Routes,
-        queues: Vec<Sender>,
+        queues: Vec<Outlet>,
         encoding: Option<Encoding>,
         pool: Pool,
         stats: Arc<Stats>,
@@ -122,10 +131,11 @@ impl Router {
         Self { name, pool, stats, way, encoding, connection: None, outgoing, ready, spent }
     }
 
-    /// Routes what has become of a pull: see [`Routes::take_in`].
+    /// Routes what has become of a pull, or of a part of it: see [`Routes::take_in`]. A ticket that
+    /// goes on keeps its place for the next part.
     pub(crate) async fn take_in(
         &mut self,
-        ticket: Ticket,
+        ticket: &mut Ticket,
         batch: Batch,
         rejected: Vec<Rejected>,
         token: Token,
@@ -135,22 +145,30 @@ impl Router {
 
     /// Routes a batch out of port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
-        self.route(self.way.ticket(), |routes| routes.emit(item)).await;
+        self.route(&mut self.way.ticket(), |routes| routes.emit(item)).await;
     }
 
     /// Routes events that the component could not handle: see [`Routes::reject`].
     pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
-        self.route(self.way.ticket(), |routes| routes.reject(batch, rejected, token)).await;
+        self.route(&mut self.way.ticket(), |routes| routes.reject(batch, rejected, token)).await;
     }
 
     /// Tells the time to the operators that wait for it, and routes what they emit.
     pub(crate) async fn tell_time(&mut self) {
-        self.route(self.way.ticket(), Routes::tell_time).await;
+        self.route(&mut self.way.ticket(), Routes::tell_time).await;
+    }
+
+    /// Waits until every queue takes a batch.
+    pub(crate) async fn room(&mut self) {
+        let mut ticket = self.way.ticket();
+        for outlet in ticket.queues().await.iter_mut() {
+            outlet.queue.room().await;
+        }
     }
 
     /// The end: operators emit what they hold back, then queues that nobody else feeds end.
     pub(crate) async fn close(&mut self) {
-        self.route(self.way.ticket(), Routes::drain).await;
+        self.route(&mut self.way.ticket(), Routes::drain).await;
         self.way.ticket().queues().await.clear();
     }
 
@@ -159,7 +177,7 @@ impl Router {
         std::mem::take(&mut self.spent)
     }
 
-    async fn route(&mut self, mut ticket: Ticket, work: impl FnOnce(&mut Routes)) {
+    async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
         let start = Instant::now();
         let mut routes = ticket.routes().await;
         self.spent.turn += start.elapsed();
@@ -170,7 +188,7 @@ impl Router {
         self.send(ticket).await;
     }
 
-    async fn send(&mut self, mut ticket: Ticket) {
+    async fn send(&mut self, ticket: &mut Ticket) {
         while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let form = match &mut self.encoding {
                 Some(encoding) => encoding.encode(&mut item.batch),
@@ -185,10 +203,10 @@ impl Router {
         let mut queues = ticket.queues().await;
         self.spent.turn += start.elapsed();
         while let Some((queue, queued)) = self.ready.pop_front() {
-            let Some(queue) = queues.get_mut(queue) else { continue };
+            let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.
             if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
-                self.stats.failed(refused.events());
+                stats.lost(refused.events());
             }
             self.spent += queue.take_spent();
         }
@@ -199,7 +217,8 @@ impl Way {
     /// The next place in the order of batches.
     pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
         let number = self.tickets.fetch_add(1, Ordering::Relaxed);
-        Ticket { number, way: self.clone(), was_routed: false, was_queued: false }
+        let (was_routed, was_queued, goes_on) = (false, false, false);
+        Ticket { number, way: self.clone(), was_routed, was_queued, goes_on }
     }
 
     /// When an operator wants to be told the time.
@@ -241,17 +260,29 @@ impl Way {
 }
 
 impl Ticket {
-    async fn routes(&mut self) -> Turn<'_, Routes> {
-        let turn = self.way.routes.turn(self.number).await;
-        self.was_routed = true;
-        turn
+    /// Whether what is routed next with this place is not the last.
+    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
     }
 
-    async fn queues(&mut self) -> Turn<'_, Vec<Sender>> {
-        let turn = self.way.queues.turn(self.number).await;
-        self.was_queued = true;
-        turn
+    async fn routes(&mut self) -> Turn<'_, Routes> {
+        let turn = self.way.routes.turn(self.number).await;
+        goes_on(turn, self.goes_on, &mut self.was_routed)
     }
+
+    async fn queues(&mut self) -> Turn<'_, Vec<Outlet>> {
+        let turn = self.way.queues.turn(self.number).await;
+        goes_on(turn, self.goes_on, &mut self.was_queued)
+    }
+}
+
+/// The turn is the last of its ticket, or is not.
+fn goes_on<'t, T>(mut turn: Turn<'t, T>, goes_on: bool, is_over: &mut bool) -> Turn<'t, T> {
+    *is_over = !goes_on;
+    if goes_on {
+        turn.go_on();
+    }
+    turn
 }
 
 impl Drop for Ticket {

@@ -15,6 +15,7 @@ use tremor_pdk::{
 };
 
 use super::{
+    control::Control,
     delivery::{InFlight, Token},
     stage::{Around, Call, Letters, Stage, Step, fan_out},
     stats::Stats,
@@ -37,6 +38,8 @@ pub(crate) enum Target {
 pub(crate) struct Ports {
     pub(crate) out: Vec<Target>,
     pub(crate) err: Vec<Target>,
+    /// Whether events that cannot be handled are dropped where `err` leads nowhere.
+    pub(crate) discards_failed: bool,
 }
 
 /// The way of events from one component to queues.
@@ -47,6 +50,7 @@ pub(crate) struct Routes {
     stages: Vec<Stage>,
     pool: Pool,
     stats: Arc<Stats>,
+    control: Arc<Control>,
     /// What still has to be routed of the batch in hand. Empty between calls.
     work: Vec<(Target, InFlight)>,
     /// What goes into queues next, in order.
@@ -80,9 +84,10 @@ impl Routes {
         stages: Vec<Stage>,
         pool: Pool,
         stats: Arc<Stats>,
+        control: Arc<Control>,
     ) -> Self {
         let (work, outgoing) = (Vec::new(), VecDeque::new());
-        Self { name, ports, stages, pool, stats, work, outgoing, clock: None }
+        Self { name, ports, stages, pool, stats, control, work, outgoing, clock: None }
     }
 
     /// Routes what has become of a pull: values out of port `out`, what could not be decoded out of
@@ -94,7 +99,7 @@ impl Routes {
         if batch.is_empty() {
             token.settle();
         } else {
-            self.emit(InFlight { batch, token });
+            self.emit(InFlight::new(batch, token));
         }
     }
 
@@ -110,8 +115,9 @@ impl Routes {
     pub(crate) fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
         self.set_clock(batch);
         let letters = Letters { batch, rejected, token };
-        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
-        letters.post(&self.name, &self.ports.err, &mut around);
+        let (work, control) = (&mut self.work, &*self.control);
+        let mut around = Around { work, pool: &self.pool, control };
+        letters.post(&self.name, &self.ports, &self.stats, &mut around);
         self.run();
     }
 
@@ -163,7 +169,8 @@ impl Routes {
     }
 
     fn call(&mut self, stage: usize, step: usize, call: Call) {
-        let mut around = Around { work: &mut self.work, pool: &self.pool, stats: &self.stats };
+        let (work, control) = (&mut self.work, &*self.control);
+        let mut around = Around { work, pool: &self.pool, control };
         self.stages[stage].call(step, call, &mut around);
         self.run();
     }
@@ -183,18 +190,11 @@ impl Routes {
             match target {
                 Target::Queue(queue) => self.outgoing.push_back((queue, item)),
                 Target::Stage(stage) => {
-                    let (work, stats) = (&mut self.work, &*self.stats);
-                    let mut around = Around { work, pool: &self.pool, stats };
+                    let (work, control) = (&mut self.work, &*self.control);
+                    let mut around = Around { work, pool: &self.pool, control };
                     self.stages[stage].process(item, &mut around);
                 }
             }
         }
-    }
-}
-
-impl Drop for Routes {
-    fn drop(&mut self) {
-        // Nothing, unless the task was stopped: what operators held back fails with its tokens.
-        self.stats.failed(self.stages.iter().map(Stage::held).sum());
     }
 }

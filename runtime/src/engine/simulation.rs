@@ -4,19 +4,23 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tremor_pdk::{Batch, Error, Output, Preprocessor, abi::batch::Pool};
+use tremor_pdk::{
+    Batch, Error,
+    abi::batch::{Pool, Rejected},
+};
 
 use super::{
-    build::{Parts, framing, preprocessors, steps},
+    build::{framing, preprocessors, steps},
+    control::Control,
     delivery::{InFlight, Token},
+    parts::Parts,
     routes::{Ports, Routes, Target},
     stage::Stage,
-    stats::Stats,
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
-    processor::{self, Framing},
+    processor::{Chain, Framing, Piece, Share, StreamEnd},
 };
 
 /// A flow whose sources are fed by hand, and what comes out of it.
@@ -26,7 +30,8 @@ pub(crate) struct Simulation {
     pool: Pool,
     sources: Vec<Source>,
     outlets: Vec<Outlet>,
-    output: Output,
+    /// The time of the last event that a source brought, in ns since the Unix epoch.
+    now: u64,
     /// What the routes have for the outlets. Empty between calls.
     outgoing: VecDeque<(usize, InFlight)>,
 }
@@ -34,7 +39,7 @@ pub(crate) struct Simulation {
 struct Source {
     name: String,
     ports: Ports,
-    preprocessors: Vec<Box<dyn Preprocessor>>,
+    preprocessors: Chain<()>,
     codec: Option<Box<dyn BatchDecoder>>,
 }
 
@@ -96,7 +101,8 @@ impl Plan<'_> {
     }
 
     fn ports(&mut self, node: &Node) -> Ports {
-        Ports { out: self.port(node, OUT), err: self.port(node, ERR) }
+        let (out, err) = (self.port(node, OUT), self.port(node, ERR));
+        Ports { out, err, discards_failed: false }
     }
 }
 
@@ -122,7 +128,8 @@ impl Simulation {
         for (_, node) in of(Role::Pipeline) {
             let steps = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
             let ports = plan.ports(node);
-            stages.push(Stage { name: node.name.as_str().into(), steps, ports });
+            let (name, stats) = (node.name.as_str().into(), Arc::default());
+            stages.push(Stage { name, steps, ports, stats });
         }
         let mut sources = Vec::new();
         for (_, node) in of(Role::Source) {
@@ -155,10 +162,10 @@ impl Simulation {
             Outlet { name, queue: VecDeque::new(), err, codec, framing, taken: Vec::new() }
         });
         let outlets = outlets.collect();
-        let (pool, stats) = (Pool::new(8), Arc::new(Stats::default()));
-        let routes = Routes::new("".into(), Ports::default(), stages, pool.clone(), stats);
-        let (output, outgoing) = (Output::new(), VecDeque::new());
-        Ok(Self { routes, pool, sources, outlets, output, outgoing })
+        let (pool, control) = (Pool::new(8), Arc::new(Control::new(0)));
+        let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
+        let routes = Routes::new(name, ports, stages, pool.clone(), stats, control);
+        Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })
     }
 
     /// The names of the connectors that are sources.
@@ -168,36 +175,52 @@ impl Simulation {
 
     /// Lets a source bring a batch, at the time that its events say, in ns since the Unix epoch.
     /// What operators waited for until then happens first.
-    pub(crate) fn feed(&mut self, source: &str, mut batch: Batch) {
+    pub(crate) fn feed(&mut self, source: &str, batch: Batch) {
         if let Some(first) = batch.events().first() {
             self.advance(first.ingest_ns);
         }
         let Some(index) = self.sources.iter().position(|known| known.name == source) else {
             return;
         };
-        let Source { preprocessors, .. } = &mut self.sources[index];
+        self.now = batch.events().last().map_or(self.now, |event| event.ingest_ns);
         let is_raw = batch.events().iter().any(|event| batch.value(event).is_none());
         if is_raw {
-            for preprocessor in preprocessors {
-                processor::preprocess(&mut batch, &mut self.output, |batch, output| {
-                    preprocessor.process(batch, output)
-                });
-            }
+            self.sources[index].preprocessors.push(batch, None);
+            self.emit_all(index);
+        } else {
+            self.emit(index, batch, Vec::new());
         }
-        self.emit(index, batch);
     }
 
-    fn emit(&mut self, source: usize, mut batch: Batch) {
-        let Source { name, ports, codec, .. } = &mut self.sources[source];
-        let mut rejected = self.output.take_rejected();
-        self.output.clear();
-        if let Some(codec) = codec {
-            rejected.extend(codec.decode_batch(&mut batch));
+    /// Emits what comes out of a source's preprocessors.
+    fn emit_all(&mut self, source: usize) {
+        while let Some(Piece { mut batch, mut rejected, is_made_here, .. }) =
+            self.sources[source].preprocessors.next()
+        {
+            let rejected_events = rejected.iter_mut().map(|rejected| &mut rejected.event);
+            for event in batch.events_mut().iter_mut().chain(rejected_events) {
+                if is_made_here && event.ingest_ns == 0 {
+                    event.ingest_ns = self.now;
+                }
+            }
+            self.emit(source, batch, rejected);
         }
-        self.routes.name = name.as_str().into();
-        self.routes.ports = ports.clone();
-        self.routes.take_in(batch, rejected, Token::untracked());
-        self.collect();
+    }
+
+    fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
+        loop {
+            let Source { name, ports, codec, .. } = &mut self.sources[source];
+            if let Some(codec) = codec {
+                rejected.extend(codec.decode_batch(&mut batch));
+            }
+            let left = batch.take_undecoded();
+            self.routes.name = name.as_str().into();
+            self.routes.ports = ports.clone();
+            self.routes.take_in(batch, std::mem::take(&mut rejected), Token::untracked());
+            self.collect();
+            let Some(left) = left else { return };
+            batch = left;
+        }
     }
 
     /// Lets time pass: operators are told whenever they wanted to be, in order.
@@ -216,21 +239,8 @@ impl Simulation {
     /// All streams end, then all operators: what they held back comes out.
     pub(crate) fn finish(&mut self) {
         for source in 0..self.sources.len() {
-            for position in 0..self.sources[source].preprocessors.len() {
-                let mut batch = Batch::new();
-                let later = self.sources[source].preprocessors[position..].iter_mut();
-                for (place, preprocessor) in later.enumerate() {
-                    processor::preprocess(
-                        &mut batch,
-                        &mut self.output,
-                        |batch, output| match place {
-                            0 => preprocessor.finish(batch, output),
-                            _ => preprocessor.process(batch, output),
-                        },
-                    );
-                }
-                self.emit(source, batch);
-            }
+            self.sources[source].preprocessors.end(StreamEnd::Complete);
+            self.emit_all(source);
         }
         self.routes.drain();
         self.collect();
@@ -267,7 +277,7 @@ impl Simulation {
                     if !rejected.is_empty() {
                         again = true;
                         self.routes.name = outlet.name.as_str().into();
-                        self.routes.ports = Ports { out: Vec::new(), err: outlet.err.clone() };
+                        self.routes.ports = Ports { err: outlet.err.clone(), ..Ports::default() };
                         self.routes.reject(&batch, rejected, Token::untracked());
                     }
                     outlet.taken.push(Taken { values: batch, encoded: Some(encoded) });
@@ -275,4 +285,17 @@ impl Simulation {
             }
         }
     }
+}
+
+/// Nobody wants to know how the pulls of a simulation end.
+impl Share for () {
+    fn is_tracked(&self) -> bool {
+        false
+    }
+
+    fn pull(&self) -> u64 {
+        0
+    }
+
+    fn settle(self) {}
 }

@@ -14,11 +14,11 @@ use tremor_pdk::{
 };
 
 use super::{
-    backoff::Backoff,
-    connection::{Connection, End},
-    control::{Control, Phase},
+    connection::{Broken, Connection, End},
+    control::{Control, Phase, Reached},
     delivery::InFlight,
     queue::{Form, Queued, Receiver},
+    retry::{self, Retries},
     router::Router,
     standing::Standing,
 };
@@ -26,9 +26,6 @@ use crate::{codec::BatchEncoder, executor, processor::Framing};
 
 /// How often a sink is told the time.
 const TICK: Duration = Duration::from_secs(1);
-/// Deliveries of one batch that may fail for a reason that time may mend, before the sink has
-/// failed. With the waits in between that is about a second and a half.
-const ATTEMPTS: u32 = 5;
 
 /// What of a sink outlives a connection.
 pub(crate) struct SinkSide {
@@ -41,6 +38,8 @@ pub(crate) struct SinkSide {
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet, in order.
     pub(crate) pending: VecDeque<Queued>,
+    /// When that is tried again.
+    pub(crate) retries: Retries,
     /// The sink was told that nothing follows, and has not said that this is well.
     pub(crate) undrained: bool,
     pub(crate) standing: Arc<Standing>,
@@ -49,18 +48,35 @@ pub(crate) struct SinkSide {
 /// What a sink waits for.
 enum Step {
     Received(Option<Queued>),
+    /// What is pending is to be tried again.
+    Retry,
     /// An operator behind `err` is to be told the time.
     Due,
     Tick,
-    Stopped,
-    Broken,
+    Interrupted,
+}
+
+/// What ends the sink of one connection wherever it is.
+struct Interrupt<'c> {
+    stopped: Reached<'c>,
+    broken: Broken<'c>,
+}
+
+impl Interrupt<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.stopped.poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        self.broken.poll(context)
+    }
 }
 
 impl SinkSide {
     /// The sink is gone for good: what it has not delivered fails back to its sources.
     pub(crate) fn abandon(self) {
         let pending: usize = self.pending.iter().map(Queued::events).sum();
-        self.router.stats.failed(pending + self.queue.close());
+        self.router.stats.failed(pending);
+        self.router.stats.lost(self.queue.close());
     }
 
     /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
@@ -81,27 +97,47 @@ impl SinkSide {
     }
 
     async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        let control = self.control.clone();
+        let (stopped, broken) = (control.reached(Phase::Stopped), connection.broken());
+        let mut interrupt = Interrupt { stopped, broken };
+        self.retries.try_now();
         // One timer for many waits: to set one takes memory.
         let mut tick = std::pin::pin!(executor::sleep(TICK));
+        let mut has_drained = false;
         loop {
-            while !self.pending.is_empty() {
-                if let Err(end) = self.deliver_first(&mut *sink, connection).await {
+            while !self.pending.is_empty() && self.retries.next().is_none() {
+                let delivered = self.deliver_first(&mut *sink, connection, &mut interrupt).await;
+                if let Err(end) = delivered {
                     return end;
                 }
             }
-            self.standing.set_in_hand(0);
-            let result = match self.next(connection, tick.as_mut()).await {
+            self.standing.set_in_hand(self.pending.iter().map(Queued::events).sum());
+            let result = match self.next(&mut interrupt, tick.as_mut()).await {
                 Step::Received(Some(queued)) => {
+                    self.router.stats.taken(queued.events());
                     self.standing.set_in_hand(queued.events());
                     self.pending.push_back(queued);
                     Ok(())
                 }
                 Step::Received(None) => {
-                    self.router.close().await;
+                    if !std::mem::replace(&mut has_drained, true) {
+                        self.router.close().await;
+                    }
                     self.undrained = true;
-                    let drained = self.signal(&mut *sink, Signal::Drain, connection).await;
-                    self.undrained = drained.is_err();
-                    return drained.map_or_else(|end| end, |()| End::Finished);
+                    match tell(&mut *sink, Signal::Drain, &mut interrupt).await {
+                        None => return End::Interrupted,
+                        Some(Ok(())) => {
+                            self.undrained = false;
+                            self.retries.progress();
+                            return End::Finished;
+                        }
+                        Some(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
+                        Some(error) => error,
+                    }
+                }
+                Step::Retry => {
+                    self.retries.try_now();
+                    Ok(())
                 }
                 Step::Due => {
                     self.router.tell_time().await;
@@ -109,116 +145,112 @@ impl SinkSide {
                 }
                 Step::Tick => {
                     tick.set(executor::sleep(TICK));
-                    self.signal(&mut *sink, Signal::Tick, connection).await
+                    match tell(&mut *sink, Signal::Tick, &mut interrupt).await {
+                        None => return End::Interrupted,
+                        Some(Err(error)) if retry::is_for_now(&error) => {
+                            self.retries.stuck_by(&error);
+                            Ok(())
+                        }
+                        Some(result) => result,
+                    }
                 }
-                Step::Stopped | Step::Broken => return End::Interrupted,
+                Step::Interrupted => return End::Interrupted,
             };
-            if let Err(end) = result {
-                return end;
+            if let Err(error) = result {
+                return End::of(error);
             }
         }
     }
 
-    /// Tells the sink something, and waits for its answer as long as it is connected.
-    async fn signal(
-        &mut self,
-        sink: &mut dyn DynSink,
-        signal: Signal,
-        connection: &Connection,
-    ) -> Result<(), End> {
-        let mut answer = sink.on_signal(signal);
-        poll_fn(|context| {
-            if let Poll::Ready(result) = answer.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(End::of));
-            }
-            poll_end(&self.control, connection, context).map(|()| Err(End::Interrupted))
-        })
-        .await
-    }
-
     async fn next(
         &mut self,
-        connection: &Connection,
+        interrupt: &mut Interrupt<'_>,
         mut tick: Pin<&mut impl Future<Output = ()>>,
     ) -> Step {
-        let due = self.router.way.due();
-        let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
+        let (retry, due) = (self.retries.next(), self.router.way.due());
+        let first = [retry, due].into_iter().flatten().min();
+        let mut timer = std::pin::pin!(executor::sleep_until(first.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
-            if let Poll::Ready(received) = self.queue.poll_receive(context) {
+            // What waits to be tried again comes before whatever else there is.
+            if retry.is_none()
+                && let Poll::Ready(received) = self.queue.poll_receive(context)
+            {
                 return Poll::Ready(Step::Received(received));
             }
-            if self.control.poll_phase(context, Phase::Stopped).is_ready() {
-                return Poll::Ready(Step::Stopped);
+            if interrupt.poll(context).is_ready() {
+                return Poll::Ready(Step::Interrupted);
             }
-            if connection.poll_broken(context).is_ready() {
-                return Poll::Ready(Step::Broken);
-            }
-            if due.is_some() && timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(Step::Due);
+            if first.is_some() && timer.as_mut().poll(context).is_ready() {
+                return Poll::Ready(if first == retry { Step::Retry } else { Step::Due });
             }
             tick.as_mut().poll(context).map(|()| Step::Tick)
         })
         .await
     }
 
-    /// Delivers the first of the pending batches, again and again while its failure is one that
-    /// time may mend. What remains undelivered when the connection ends stays pending.
+    /// Delivers the first of the pending batches. What remains of it, for now or when the connection
+    /// ends, stays pending.
     async fn deliver_first(
         &mut self,
         sink: &mut dyn DynSink,
         connection: &Connection,
+        interrupt: &mut Interrupt<'_>,
     ) -> Result<(), End> {
-        let Some(Queued { mut item, mut form }) = self.pending.pop_front() else { return Ok(()) };
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-        let mut attempts = 0;
-        loop {
-            let form = std::mem::replace(&mut form, Form::Values);
-            let mut outgoing = self.encode(&mut item, form).await;
-            if item.batch.is_empty() {
-                item.token.settle();
-                return Ok(());
+        let Some(Queued { mut item, form }) = self.pending.pop_front() else { return Ok(()) };
+        let mut outgoing = self.encode(&mut item, form).await;
+        if item.batch.is_empty() {
+            item.token.settle();
+            return Ok(());
+        }
+        let deliver = poll_fn(|context| {
+            if let Poll::Ready(result) = sink.poll_deliver(context, &mut outgoing) {
+                return Poll::Ready(Some(result));
             }
-            let control = &self.control;
-            let deliver = poll_fn(|context| {
-                if let Poll::Ready(result) = sink.poll_deliver(context, &mut outgoing) {
-                    return Poll::Ready(Some(result));
+            interrupt.poll(context).map(|()| None)
+        });
+        let Some(result) = deliver.await else {
+            self.pending.push_front(item.into());
+            return Err(End::Interrupted);
+        };
+        match result {
+            Ok(delivery) => {
+                let all = item.batch.len();
+                let exceptions = delivery.exceptions().iter();
+                if exceptions.map(|exception| exception.events.len()).sum::<usize>() < all {
+                    connection.event_passed();
                 }
-                poll_end(control, connection, context).map(|()| None)
-            });
-            let result: Result<(), Error> = match deliver.await {
-                Some(Ok(delivery)) => match self.account(item, delivery).await {
-                    None => return Ok(()),
-                    Some((rest, error)) => {
-                        item = rest;
-                        Err(error)
+                match self.account(item, delivery).await {
+                    None => self.retries.progress(),
+                    // It takes the rest in its own time, for as long as it takes any.
+                    Some((rest, _)) if rest.batch.len() < all => {
+                        self.retries.progress();
+                        self.pending.push_front(rest.into());
                     }
-                },
-                Some(Err(error)) => Err(error),
-                None => {
-                    self.pending.push_front(item.into());
-                    return Err(End::Interrupted);
+                    Some((rest, error)) => self.again(rest, error).await,
                 }
-            };
-            let Err(error) = result else { return Ok(()) };
-            match error.kind() {
-                ErrorKind::BAD_DATA => {
-                    self.reject_all(item, &error).await;
-                    return Ok(());
-                }
-                ErrorKind::TIMEOUT | ErrorKind::FULL if attempts < ATTEMPTS => {
-                    attempts += 1;
-                    let wait = backoff.next();
-                    tracing::warn!(component = %self.router.name, %error, ?wait, "not delivered");
-                    if !waits(wait, &self.control, connection).await {
-                        self.pending.push_front(item.into());
-                        return Err(End::Interrupted);
-                    }
-                }
-                _ => {
-                    self.pending.push_front(item.into());
-                    return Err(End::of(error));
-                }
+                Ok(())
             }
+            Err(error) if error.kind() == ErrorKind::BAD_DATA => {
+                self.retries.progress();
+                self.reject_all(item, &error).await;
+                Ok(())
+            }
+            Err(error) if retry::is_for_now(&error) => {
+                self.again(item, error).await;
+                Ok(())
+            }
+            Err(error) => {
+                self.pending.push_front(item.into());
+                Err(End::of(error))
+            }
+        }
+    }
+
+    /// The peer has taken nothing of this. It is delivered again later, or to nobody any more.
+    async fn again(&mut self, item: InFlight, error: Error) {
+        match self.retries.again(error) {
+            Ok(()) => self.pending.push_front(item.into()),
+            Err(error) => self.reject_all(item, &error).await,
         }
     }
 
@@ -241,7 +273,7 @@ impl SinkSide {
 
     /// Sees to the exceptions of a delivery. What is to be delivered again is given back.
     async fn account(&mut self, item: InFlight, delivery: Delivery) -> Option<(InFlight, Error)> {
-        let InFlight { batch, token } = item;
+        let InFlight { batch, token, is_letter } = item;
         let mut undelivered = 0;
         let mut rejected = Vec::new();
         let mut again: Vec<bool> = Vec::new();
@@ -258,7 +290,9 @@ impl SinkSide {
                 rejected.extend(events.iter().copied().map(reject));
             }
         }
-        self.router.stats.events_out(batch.len() - undelivered);
+        let delivered = batch.len() - undelivered;
+        self.router.stats.delivered(delivered);
+        self.router.stats.letters(if is_letter { delivered } else { 0 });
         if !rejected.is_empty() {
             self.router.reject(&batch, rejected, token.clone()).await;
         }
@@ -272,34 +306,28 @@ impl SinkSide {
             position += 1;
             again[position - 1]
         });
-        Some((InFlight { batch: rest, token }, Error::timeout(error)))
+        Some((InFlight { batch: rest, token, is_letter }, error))
     }
 
     /// The sink cannot take any event of the batch.
     async fn reject_all(&mut self, item: InFlight, error: &Error) {
-        let InFlight { batch, token } = item;
+        let InFlight { batch, token, .. } = item;
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
     }
 }
 
-/// Ready when the sink of this connection is to end where it is.
-fn poll_end(control: &Control, connection: &Connection, context: &Context<'_>) -> Poll<()> {
-    if control.poll_phase(context, Phase::Stopped).is_ready() {
-        return Poll::Ready(());
-    }
-    connection.poll_broken(context)
-}
-
-/// Waits; `false` where the sink is to end before that.
-async fn waits(wait: Duration, control: &Control, connection: &Connection) -> bool {
-    let mut timer = std::pin::pin!(executor::sleep(wait));
-    poll_fn(|context| {
-        if timer.as_mut().poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        poll_end(control, connection, context).map(|()| false)
+/// Tells a sink something, and waits for its answer; none where it is to end before that.
+async fn tell(
+    sink: &mut dyn DynSink,
+    signal: Signal,
+    interrupt: &mut Interrupt<'_>,
+) -> Option<Result<(), Error>> {
+    let mut answer = sink.on_signal(signal);
+    poll_fn(|context| match answer.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => interrupt.poll(context).map(|()| None),
     })
     .await
 }

@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -10,16 +11,17 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
 
 use super::{
-    connection::{Connection, End},
-    control::{Control, Phase},
+    connection::{Broken, Connection, End},
+    control::{Control, Phase, Reached},
     delivery::{Ended, Ledger},
     intake::{Inlet, Intake, Pulled},
     lane::Lane,
     router::{Ticket, Way},
+    settling::Settling,
     spin::{self, Working},
     worker::Worker,
 };
-use crate::executor;
+use crate::{executor, processor::StreamEnd};
 
 /// How long a source that always has something goes on before other tasks get their turn. Each time
 /// costs a wake-up of a thread, if there is one that sleeps.
@@ -37,6 +39,8 @@ pub(crate) struct SourceSide {
 /// What a source waits for.
 enum Step {
     Pulled(Result<Pull, Error>),
+    /// What was pulled before has more to it than went on at once.
+    WentOn,
     Ended(Vec<Ended>),
     Draining,
     Broken,
@@ -67,16 +71,27 @@ struct Around<'s> {
     way: Arc<Way>,
     control: &'s Control,
     connection: &'s Connection,
+    others: Others<'s>,
+}
+
+/// What a source waits for besides events.
+struct Others<'s> {
     ledger: Option<Arc<Ledger>>,
+    drains: Reached<'s>,
+    broken: Broken<'s>,
 }
 
 impl SourceSide {
-    /// Runs the source of one connection to its end.
-    pub(crate) async fn run(
+    /// Has the source of one connection bring what it has. Where that is all there is, or all that is
+    /// wanted, the source still has to hear what becomes of it.
+    ///
+    /// # Errors
+    /// How the connection ended for this side before that.
+    pub(crate) async fn bring(
         &mut self,
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
-    ) -> End {
+    ) -> Result<Settling, End> {
         let _working = Working::enter();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source);
         let (ledger, way) = (intake.ledger.clone(), self.worker.router.way.clone());
@@ -88,19 +103,40 @@ impl SourceSide {
             executor::spawn(name, lane.clone().help(worker))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
+        let around = Around {
+            lane: lane.clone(),
+            way,
+            control: &self.control,
+            connection,
+            others: Others {
+                ledger: ledger.clone(),
+                drains: self.control.reached(Phase::Draining),
+                broken: connection.broken(),
+            },
+        };
         let mut session = Session {
             worker: &mut self.worker,
             helpers,
             idle_helpers: Vec::new(),
-            around: Around { lane: lane.clone(), way, control: &self.control, connection, ledger },
+            around,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
-        let result = session.run().await;
-        session.helpers_end().await;
+        let end = session.run().await.unwrap_or_else(End::of);
+        let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         self.helpers = session.idle_helpers;
-        self.inlet = std::mem::take(&mut lane.intake().inlet);
-        result.unwrap_or_else(End::of)
+        let has_brought = {
+            let mut intake = lane.intake().await;
+            self.inlet = std::mem::take(&mut intake.inlet);
+            intake.has_brought()
+        };
+        if has_brought {
+            connection.event_passed();
+        }
+        match end {
+            End::Finished => Ok(Settling { lane, ledger, control: self.control.clone() }),
+            end => Err(end),
+        }
     }
 }
 
@@ -113,31 +149,28 @@ impl Session<'_> {
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
             if let Some((pulled, ticket)) = pulled
-                && self.worker.take_through(pulled, ticket, self.pulled_at).await
+                && self.take_through(pulled, ticket).await?
             {
                 // Who was woken is sooner here than on a processor that is to be woken as well.
                 executor::yield_now().await;
             }
             match step {
-                Step::Pulled(Ok(Pull::Events)) => self.let_others_work().await,
+                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => self.let_others_work().await,
                 Step::Pulled(Ok(Pull::Idle(wait))) => {
                     if let Some(end) = self.idle(wait).await? {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Ok(Pull::Finished)) => {
-                    self.flush().await;
-                    self.around.lane.intake().settle_carried();
-                    return self.finish().await;
-                }
-                Step::Draining => return self.finish().await,
+                Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
+                Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
                     let router = &self.worker.router;
                     tracing::warn!(component = %router.name, %error, "bad data");
-                    router.stats.failed(1);
+                    router.stats.lost(1);
+                    self.let_others_work().await;
                 }
                 Step::Pulled(Err(error)) => return Err(error),
-                Step::Ended(ended) => self.around.lane.intake().acknowledge(ended)?,
+                Step::Ended(ended) => self.around.lane.intake().await.acknowledge(ended)?,
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Due => self.worker.router.tell_time().await,
                 Step::Waited | Step::Changed => {}
@@ -147,7 +180,7 @@ impl Session<'_> {
 
     /// After a pull: another may follow at once.
     async fn let_others_work(&mut self) {
-        if self.around.lane.intake().is_steady() {
+        if self.around.lane.intake().await.is_steady() {
             self.around.lane.offer();
         }
         // Where there are more tasks than processors, one of them may wait for this.
@@ -165,125 +198,163 @@ impl Session<'_> {
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
         let Self { around, pulled_at, yielded_at, .. } = self;
-        let due = around.way.due();
+        let Around { lane, way, control, connection, others } = around;
+        let due = way.due();
         let first = [until, due].into_iter().flatten().min();
         let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
         let mut timer = std::pin::pin!(timer);
         let mut waited = false;
         poll_fn(|context| {
-            if around.control.has_reached(Phase::Draining) {
-                return Poll::Ready(around.gives_up(Step::Draining, &mut batch));
-            }
-            if around.connection.is_broken() {
-                return Poll::Ready(around.gives_up(Step::Broken, &mut batch));
-            }
-            if until.is_none() {
-                *pulled_at = Instant::now();
-                let mut intake = around.lane.intake();
-                if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
-                    if waited {
-                        *yielded_at = *pulled_at;
-                    }
-                    return Poll::Ready((
-                        Step::Pulled(result),
-                        intake.take(&mut batch, &around.way),
-                    ));
-                }
-                waited = true;
-            }
-            let other = if first.is_some() && timer.as_mut().poll(context).is_ready() {
-                Poll::Ready(if first == until { Step::Waited } else { Step::Due })
-            } else if around.way.poll_due(context, due).is_ready() {
-                Poll::Ready(Step::Changed)
-            } else {
-                around.poll(context)
+            let Poll::Ready(mut intake) = lane.poll_intake(context) else {
+                return Poll::Pending;
             };
-            other.map(|step| around.gives_up(step, &mut batch))
+            if !waited && intake.has_more() {
+                *pulled_at = Instant::now();
+                return Poll::Ready((Step::WentOn, intake.next(way)));
+            }
+            let step = if control.has_reached(Phase::Draining) {
+                Step::Draining
+            } else if connection.is_broken() {
+                Step::Broken
+            } else {
+                if until.is_none() {
+                    *pulled_at = Instant::now();
+                    if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
+                        if waited {
+                            *yielded_at = *pulled_at;
+                        }
+                        intake.take(&mut batch);
+                        return Poll::Ready((Step::Pulled(result), intake.next(way)));
+                    }
+                    waited = true;
+                }
+                if first.is_some() && timer.as_mut().poll(context).is_ready() {
+                    if first == until { Step::Waited } else { Step::Due }
+                } else if way.poll_due(context, due).is_ready() {
+                    Step::Changed
+                } else if let Poll::Ready(step) = others.poll(context) {
+                    step
+                } else {
+                    return Poll::Pending;
+                }
+            };
+            // It is no pull: one that is pending is given up.
+            intake.give_up(&mut batch);
+            intake.take(&mut batch);
+            Poll::Ready((step, intake.next(way)))
         })
         .await
     }
 
+    /// Takes what was pulled into queues. While that waits for room, the source hears of what has
+    /// ended.
+    async fn take_through(&mut self, pulled: Pulled, ticket: Ticket) -> Result<bool, Error> {
+        let Self { around, worker, pulled_at, .. } = self;
+        let mut taken = pin!(worker.take_through(pulled, ticket, *pulled_at));
+        loop {
+            let ended = poll_fn(|context| match taken.as_mut().poll(context) {
+                Poll::Ready(woke) => Poll::Ready(Err(woke)),
+                Poll::Pending => around.others.poll_ended(context).map(Ok),
+            });
+            match ended.await {
+                Ok(ended) => around.lane.intake().await.acknowledge(ended)?,
+                Err(woke) => return Ok(woke),
+            }
+        }
+    }
+
+    /// Takes everything that was pulled through, as far as it does not wait for more.
+    async fn take_rest_through(&mut self) -> Result<(), Error> {
+        loop {
+            let next = self.around.lane.intake().await.next(&self.around.way);
+            let Some((pulled, ticket)) = next else { return Ok(()) };
+            self.pulled_at = Instant::now();
+            self.take_through(pulled, ticket).await?;
+        }
+    }
+
     /// Waits until the next pull is due. The end, where the source is to end meanwhile.
     async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
-        let until = Instant::now() + wait;
+        self.take_rest_through().await?;
+        let until = executor::after(wait);
         if spin::until(until) {
+            self.let_others_work().await;
             return Ok(None);
         }
         loop {
             match self.next(Batch::new(), Some(until)).await.0 {
-                Step::Ended(ended) => self.around.lane.intake().acknowledge(ended)?,
+                Step::Ended(ended) => self.around.lane.intake().await.acknowledge(ended)?,
                 Step::Broken => return Ok(Some(End::Interrupted)),
-                Step::Draining => return self.finish().await.map(Some),
+                Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
                 Step::Due => self.worker.router.tell_time().await,
                 Step::Changed => {}
-                Step::Waited | Step::Pulled(_) => return Ok(None),
+                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
             }
         }
     }
 
-    /// All streams have ended: what preprocessors held back goes out.
-    async fn flush(&mut self) {
-        for position in 0.. {
-            let Around { lane, way, .. } = &self.around;
-            if position >= lane.intake().inlet.preprocessors.len() {
-                break;
-            }
-            let pulled = lane.intake().flush(position, way);
-            if let Some((pulled, ticket)) = pulled {
-                _ = self.worker.take_through(pulled, ticket, Instant::now()).await;
-            }
-        }
-    }
-
-    /// Nothing more is pulled; the source hears of everything that is still under way.
-    async fn finish(&mut self) -> Result<End, Error> {
+    /// All streams end: what preprocessors hold goes out, or is rejected.
+    async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
         self.helpers_end().await;
-        self.worker.router.close().await;
-        self.around.lane.intake().drop_carried();
-        while self.around.lane.intake().outstanding > 0 {
-            let ended = poll_fn(|context| {
-                if self.around.control.poll_phase(context, Phase::Stopped).is_ready() {
-                    return Poll::Ready(None);
-                }
-                match &self.around.ledger {
-                    Some(ledger) => ledger.poll_ended(context).map(Some),
-                    None => Poll::Ready(None),
-                }
-            });
-            match ended.await {
-                Some(ended) => self.around.lane.intake().acknowledge(ended)?,
-                None => break,
+        self.take_rest_through().await?;
+        {
+            let mut intake = self.around.lane.intake().await;
+            match how {
+                StreamEnd::Complete => intake.end(),
+                StreamEnd::Aborted => intake.abort(),
             }
         }
+        self.take_rest_through().await?;
+        if how == StreamEnd::Complete {
+            self.around.lane.intake().await.settle_held();
+        }
+        Ok(())
+    }
+
+    /// The connection is over, and its streams with it: nothing that has begun in it goes on in the
+    /// next one. The source hears of what it can be told.
+    async fn breaks_off(&mut self, end: End) -> End {
+        let ended = self.end_streams(StreamEnd::Aborted).await;
+        let mut intake = self.around.lane.intake().await;
+        let told =
+            ended.and_then(|()| intake.tell_ended()).and_then(|()| intake.fail_outstanding());
+        match (end, told) {
+            // What the source has to say of that is said of a connection that is lost as it is.
+            (End::Interrupted, Err(error)) => End::of(error),
+            (end, _) => end,
+        }
+    }
+
+    /// Nothing more is pulled; what was is on its way.
+    async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
+        self.end_streams(streams).await?;
+        self.worker.router.close().await;
         Ok(End::Finished)
     }
 
     /// Waits until nobody helps any more.
     async fn helpers_end(&mut self) {
-        self.around.lane.end();
+        self.around.lane.end().await;
         for helper in self.helpers.drain(..) {
             self.idle_helpers.push(helper.await);
         }
     }
 }
 
-impl Around<'_> {
-    /// A step that is no pull: one that is pending is given up.
-    fn gives_up(&self, step: Step, batch: &mut Batch) -> (Step, Option<(Pulled, Ticket)>) {
-        let mut intake = self.lane.intake();
-        intake.give_up(batch);
-        (step, intake.take(batch, &self.way))
-    }
-
-    fn poll(&self, context: &Context<'_>) -> Poll<Step> {
-        if self.control.poll_phase(context, Phase::Draining).is_ready() {
+impl Others<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
+        if self.drains.poll(context).is_ready() {
             return Poll::Ready(Step::Draining);
         }
-        if self.connection.poll_broken(context).is_ready() {
+        if self.broken.poll(context).is_ready() {
             return Poll::Ready(Step::Broken);
         }
+        self.poll_ended(context).map(Step::Ended)
+    }
+
+    fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
         match &self.ledger {
-            Some(ledger) => ledger.poll_ended(context).map(Step::Ended),
+            Some(ledger) => ledger.poll_ended(context),
             None => Poll::Pending,
         }
     }

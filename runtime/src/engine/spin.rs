@@ -90,7 +90,7 @@ pub(crate) fn processors() -> usize {
 
 /// Looks again until it is `ready`, where that depends on a task that is at work, or until it has
 /// been looked at for long enough.
-pub(crate) fn for_a_turn(ready: impl Fn() -> bool) {
+pub(crate) fn for_a_turn(ready: impl FnMut() -> bool) {
     if !is_crowded() {
         look(ready);
     }
@@ -140,7 +140,7 @@ impl Spin {
 }
 
 /// Looks until it is ready, or has been looked at for long enough.
-fn look(ready: impl Fn() -> bool) {
+fn look(mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut looks = 0;
     while !ready() && start.elapsed() < BOUND {

@@ -1,6 +1,6 @@
 //! A pipeline as one task runs it: one operator after the other, a batch at a time.
 
-use std::{collections::VecDeque, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use tremor_pdk::{
     Batch, Error, ErrorKind, Operator, Output, Result,
@@ -9,9 +9,11 @@ use tremor_pdk::{
 
 use super::{
     backoff::RestartBudget,
-    build::MakeOperator,
+    control::Control,
     dead_letter,
     delivery::{InFlight, Token},
+    held::Held,
+    parts::MakeOperator,
     routes::{Ports, Target},
     stats::Stats,
 };
@@ -21,6 +23,7 @@ pub(crate) struct Stage {
     pub(crate) name: Arc<str>,
     pub(crate) steps: Vec<Step>,
     pub(crate) ports: Ports,
+    pub(crate) stats: Arc<Stats>,
 }
 
 /// An operator at its place in a pipeline.
@@ -31,9 +34,20 @@ pub(crate) struct Step {
     budget: RestartBudget,
     /// Where the events of its own ports go.
     ports: Vec<Vec<Target>>,
-    /// The tokens of the batches that it holds events of, in order.
-    held: VecDeque<(Token, usize)>,
+    /// The batches that it holds events of, and how many events it holds.
+    held: Held,
+    held_events: usize,
     output: Output,
+}
+
+/// What became of the events that an operator had.
+struct Balance {
+    /// How many there were: those that came in, those that it held, and those that it made.
+    had: usize,
+    /// Those that are to be sent somewhere.
+    out: usize,
+    /// Those that are not: discarded, merged, held.
+    kept: usize,
 }
 
 /// Why an operator is called other than for events.
@@ -49,7 +63,7 @@ pub(crate) enum Call {
 pub(crate) struct Around<'r> {
     pub(crate) work: &'r mut Vec<(Target, InFlight)>,
     pub(crate) pool: &'r Pool,
-    pub(crate) stats: &'r Stats,
+    pub(crate) control: &'r Control,
 }
 
 impl Step {
@@ -58,14 +72,15 @@ impl Step {
         make: Option<MakeOperator>,
         ports: Vec<Vec<Target>>,
     ) -> Self {
-        let (held, output) = (VecDeque::new(), Output::new());
-        Self { operator, make, budget: RestartBudget::new(), ports, held, output }
+        let (held, output) = (Held::default(), Output::new());
+        let budget = RestartBudget::new();
+        Self { operator, make, budget, ports, held, held_events: 0, output }
     }
 
-    /// What has panicked is gone, and what it held has failed with it. Another one takes its place,
-    /// if that may be; otherwise everything that comes fails.
-    fn restart(&mut self, name: &str, error: &Error, stats: &Stats) {
-        stats.failed(self.held.drain(..).map(|(_, events)| events).sum());
+    /// What has panicked is gone, and what it held with it. Another one takes its place, if that may
+    /// be; otherwise everything that comes fails.
+    fn restart(&mut self, name: &str, error: &Error) {
+        self.held.fail();
         let Some(make) = &self.make else { return };
         if !self.budget.take(Instant::now()) {
             tracing::error!(component = name, %error, "operator has failed for good");
@@ -86,18 +101,37 @@ impl Step {
         self.operator.due()
     }
 
-    /// After a call: takes what came in into account, gives the token of what goes out.
-    fn account(&mut self, came: Option<(Token, usize)>) -> Token {
-        let still = self.operator.held();
-        if self.held.is_empty() && still == 0 {
-            return came.map_or_else(Token::untracked, |(token, _)| token);
+    /// After a call with so many events: what became of them and of those that were held, as far as
+    /// the operator says.
+    fn balance(&mut self, came: usize, batch: &Batch, stats: &Stats) -> Balance {
+        let (created, merged) = (self.output.take_created(), self.output.take_merged());
+        let discarded = self.output.take_discarded();
+        let had = came + self.held_events + created;
+        self.held_events = self.operator.held();
+        let ports: usize = self.output.batches().map(Batch::len).sum();
+        let out = batch.len() + ports + self.output.rejected().len();
+        stats.created(created);
+        stats.merged(merged);
+        stats.discarded(discarded);
+        Balance { had, out, kept: discarded + merged + self.held_events }
+    }
+
+    /// What the operator did wrong in a call that it thinks went well.
+    fn broken(&self, balance: &Balance, came: &Token) -> Option<Error> {
+        let Balance { had, out, kept } = balance;
+        let left = out + kept;
+        if *had != left {
+            return Some(Error::internal(format_args!(
+                "the operator had {had} events and accounts for {left}: an event is left, sent, \
+                 rejected, held, or said to be discarded, merged or created"
+            )));
         }
-        self.held.extend(came);
-        // What goes out may have events of any batch that was held, so it stands for all.
-        let gone = self.held.len().saturating_sub(still);
-        let done: Vec<Token> = self.held.drain(..gone).map(|(token, _)| token).collect();
-        let held = self.held.iter().map(|(token, _)| token.clone());
-        Token::join(done.into_iter().chain(held).collect())
+        let is_forgotten = self.held_events > 0 && self.held.is_empty() && self.output.holds() == 0;
+        (is_forgotten && came.is_tracked()).then(|| {
+            Error::internal(
+                "the operator holds events, and has not said with `Output::hold` of which batch",
+            )
+        })
     }
 
     /// Sends what the operator has put out of its own ports, and what it rejected. Returns what
@@ -105,28 +139,26 @@ impl Step {
     fn post(
         &mut self,
         name: &str,
-        err: &[Target],
+        ports: &Ports,
         item: &InFlight,
+        stats: &Stats,
         around: &mut Around<'_>,
     ) -> Vec<Batch> {
         let mut ahead = Vec::new();
-        let discarded = self.output.take_discarded();
-        if discarded > 0 {
-            around.stats.discarded(discarded);
-        }
         for out in self.output.take_ports() {
             if out.port == Output::OUT {
                 ahead.push(out.batch);
                 continue;
             }
             let targets = self.ports.get(usize::from(out.port)).map_or(&[][..], Vec::as_slice);
-            let item = InFlight { batch: out.batch, token: item.token.clone() };
-            fan_out(targets, item, around.work, around.stats);
+            let (token, is_letter) = (item.token.clone(), item.is_letter);
+            let item = InFlight { batch: out.batch, token, is_letter };
+            fan_out(targets, item, around.work, stats);
         }
         let rejected = self.output.take_rejected();
         if !rejected.is_empty() {
             let letters = Letters { batch: &item.batch, rejected, token: item.token.clone() };
-            letters.post(name, err, around);
+            letters.post(name, ports, stats, around);
         }
         ahead
     }
@@ -135,6 +167,7 @@ impl Step {
 impl Stage {
     /// Takes a batch through the pipeline.
     pub(crate) fn process(&mut self, item: InFlight, around: &mut Around<'_>) {
+        self.stats.taken(item.batch.len());
         self.process_from(0, item, around);
     }
 
@@ -142,24 +175,10 @@ impl Stage {
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             let count = item.batch.len();
+            step.output.begin(step.held.number(&item.token));
             let result = step.operator.process(&mut item.batch, &mut step.output);
-            let lost = result.is_err() && item.batch.is_empty();
-            if let Err(error) = result {
-                reject_rest(&mut item.batch, &mut step.output, &error);
-                if error.kind() == ErrorKind::PANICKED {
-                    step.restart(&self.name, &error, around.stats);
-                } else if lost {
-                    tracing::error!(component = %self.name, %error, events = count, "operator");
-                }
-            }
-            let token = std::mem::replace(&mut item.token, Token::untracked());
-            if lost {
-                // The operator left nothing that could be sent to `err`.
-                drop(token.clone());
-                around.stats.failed(count);
-            }
-            item.token = step.account(Some((token, count)));
-            let ahead = step.post(&self.name, &self.ports.err, &item, around);
+            let came = std::mem::replace(&mut item.token, Token::untracked());
+            let ahead = self.account(position, result, (came, count), &mut item, around);
             if !ahead.is_empty() {
                 return self.process_all(position + 1, ahead, item, around);
             }
@@ -167,7 +186,53 @@ impl Stage {
                 return item.token.settle();
             }
         }
-        fan_out(&self.ports.out, item, around.work, around.stats);
+        fan_out(&self.ports.out, item, around.work, &self.stats);
+    }
+
+    /// After a call: compares what came in with what became of it, and sends what does not go out of
+    /// `out`. Returns what goes out of that ahead of the batch in hand.
+    fn account(
+        &mut self,
+        position: usize,
+        result: Result<()>,
+        (came, count): (Token, usize),
+        item: &mut InFlight,
+        around: &mut Around<'_>,
+    ) -> Vec<Batch> {
+        let Self { name, steps, ports, stats } = self;
+        let step = &mut steps[position];
+        let error = result.err().inspect(|error| {
+            reject_rest(&mut item.batch, &mut step.output, error);
+        });
+        let has_panicked = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::PANICKED);
+        if let (true, Some(error)) = (has_panicked, &error) {
+            step.restart(name, error);
+        }
+        let balance = step.balance(count, &item.batch, stats);
+        match error {
+            // What a call that failed has left neither in its batch nor anywhere else is lost with it.
+            Some(error) if balance.out + balance.kept < balance.had => {
+                let lost = balance.had - balance.out - balance.kept;
+                stats.failed(lost);
+                drop(came.clone());
+                if !has_panicked {
+                    tracing::error!(component = %name, %error, events = lost, "operator");
+                }
+            }
+            error => {
+                if let Some(broken) = step.broken(&balance, &came) {
+                    let broken = error.map_or(broken.clone(), |error| error.context(&broken));
+                    // Nothing of it can be believed, and so nothing goes out.
+                    stats.failed(balance.had.saturating_sub(balance.kept));
+                    step.output.clear();
+                    item.batch.retain(|_, _| false);
+                    fail(name, &broken, &came, around.control);
+                    drop(came.clone());
+                }
+            }
+        }
+        item.token = step.held.account(Some(came), &mut step.output);
+        step.post(name, ports, item, stats, around)
     }
 
     /// Takes several batches through the rest of the pipeline, in order, and `last` behind them.
@@ -181,7 +246,8 @@ impl Stage {
         let bottom = around.work.len();
         for batch in ahead {
             let top = around.work.len();
-            self.process_from(first, InFlight { batch, token: last.token.clone() }, around);
+            let (token, is_letter) = (last.token.clone(), last.is_letter);
+            self.process_from(first, InFlight { batch, token, is_letter }, around);
             // The work list is a stack: what came first has to be on top.
             let added = around.work.len() - top;
             around.work[bottom..].rotate_right(added);
@@ -204,20 +270,24 @@ impl Stage {
             Call::Time(now) => step.operator.on_time(now, &mut batch, &mut step.output),
             Call::Drain => step.operator.on_drain(&mut batch, &mut step.output),
         };
-        if let Err(error) = result {
+        if let Err(error) = &result {
             tracing::error!(component = %self.name, %error, "operator");
-            if error.kind() == ErrorKind::PANICKED {
-                step.restart(&self.name, &error, around.stats);
-            }
         }
-        let item = InFlight { batch, token: step.account(None) };
-        let ahead = step.post(&self.name, &self.ports.err, &item, around);
+        let mut item = InFlight::new(batch, Token::untracked());
+        let ahead = self.account(position, result, (Token::untracked(), 0), &mut item, around);
         self.process_all(position + 1, ahead, item, around);
     }
 
-    /// How many events of batches in hand operators hold back, at most.
-    pub(crate) fn held(&self) -> usize {
-        self.steps.iter().flat_map(|step| &step.held).map(|(_, events)| events).sum()
+    /// How many events operators hold.
+    fn held(&self) -> usize {
+        self.steps.iter().map(|step| step.held_events).sum()
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Nothing, unless the task was stopped: what operators held fails with its tokens.
+        self.stats.failed(self.held());
     }
 }
 
@@ -235,18 +305,35 @@ pub(crate) fn fan_out(
     work: &mut Vec<(Target, InFlight)>,
     stats: &Stats,
 ) {
-    let Some((last, others)) = targets.split_last() else {
-        stats.discarded(item.batch.len());
+    let events = item.batch.len();
+    if targets.is_empty() {
+        stats.discarded(events);
         return item.token.settle();
-    };
+    }
+    stats.created(events * (targets.len() - 1));
+    stats.delivered(events * targets.len());
+    hand_on(targets, item, work);
+}
+
+fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)>) {
+    let Some((last, others)) = targets.split_last() else { return };
     // The work list is a stack: with the last target at the bottom, targets are served in the
     // order of their links.
     let bottom = work.len();
     for target in others.iter().rev() {
-        let copy = InFlight { batch: item.batch.clone(), token: item.token.clone() };
-        work.push((*target, copy));
+        work.push((*target, item.clone()));
     }
     work.insert(bottom, (*last, item));
+}
+
+/// Says that events have failed for good. A source that wants to know would bring them again and
+/// again: its flow has failed.
+fn fail(name: &str, error: &Error, token: &Token, control: &Control) {
+    if token.is_tracked() {
+        control.fail(name, error.clone());
+    } else {
+        tracing::error!(component = name, %error, "events failed");
+    }
 }
 
 /// Events that a component could not handle.
@@ -258,22 +345,34 @@ pub(crate) struct Letters<'b> {
 
 impl Letters<'_> {
     /// Sends them to where the port `err` of the component leads.
-    pub(crate) fn post(self, name: &str, err: &[Target], around: &mut Around<'_>) {
+    pub(crate) fn post(self, name: &str, ports: &Ports, stats: &Stats, around: &mut Around<'_>) {
         let Some(first) = self.rejected.first() else { return self.token.settle() };
         let count = self.rejected.len();
-        if err.is_empty() {
-            around.stats.failed(count);
-            tracing::error!(
-                component = name,
-                events = count,
-                first = %first.error,
-                "events failed; link `{name}/err` to keep them"
-            );
-            return;
+        if ports.err.is_empty() && ports.discards_failed {
+            tracing::debug!(component = name, events = count, first = %first.error, "discarded");
+            stats.discarded(count);
+            return self.token.settle();
         }
-        around.stats.dead_lettered(count);
+        if ports.err.is_empty() {
+            stats.failed(count);
+            let of = if count == 1 { String::new() } else { format!(", the first of {count}") };
+            let error = first.error.clone().context(format_args!(
+                "an event failed{of}; link `{name}/err` to keep such events, or set `err: discard` \
+                 to drop them"
+            ));
+            return fail(name, &error, &self.token, around.control);
+        }
+        let copies = count * (ports.err.len() - 1);
+        stats.dead_lettered(count);
+        stats.created(copies);
+        stats.delivered(copies);
         tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let batch = dead_letter::letters(name, self.batch, &self.rejected, around.pool);
-        fan_out(err, InFlight { batch, token: self.token }, around.work, around.stats);
+        let letters = dead_letter::letters(name, self.batch, &self.rejected, around.pool);
+        // The work list is a stack: what comes first has to be on top.
+        for batch in letters.into_iter().rev() {
+            let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token.clone()) };
+            hand_on(&ports.err, item, around.work);
+        }
+        self.token.settle();
     }
 }

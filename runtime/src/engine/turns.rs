@@ -35,6 +35,15 @@ pub(crate) struct Turn<'t, T> {
     /// None within `drop` only.
     value: Option<Box<T>>,
     turns: &'t Turns<T>,
+    /// Whether the next turn is the same one's.
+    goes_on: bool,
+}
+
+impl<T> Turn<'_, T> {
+    /// The same number has the next turn as well.
+    pub(crate) fn go_on(&mut self) {
+        self.goes_on = true;
+    }
 }
 
 impl<T> Turns<T> {
@@ -52,12 +61,13 @@ impl<T> Turns<T> {
             spin::for_a_turn(is_next);
         }
         let value = poll_fn(|context| self.poll_take(number, context)).await;
-        Turn { value: Some(value), turns: self }
+        Turn { value: Some(value), turns: self, goes_on: false }
     }
 
     /// Lets a turn pass that nobody has taken.
     pub(crate) fn pass(&self, number: u64) {
         let mut state = self.lock();
+        state.waiting.retain(|(waiting, _)| *waiting != number);
         if state.next == number {
             self.advance(state);
         } else {
@@ -121,7 +131,9 @@ impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         let mut state = self.turns.lock();
         state.value = self.value.take();
-        self.turns.advance(state);
+        if !self.goes_on {
+            self.turns.advance(state);
+        }
     }
 }
 
@@ -160,6 +172,26 @@ mod tests {
         turns.pass(1);
         assert!(poll(pin!(turns.turn(3))).is_pending());
         turns.pass(0);
+        assert!(poll(pin!(turns.turn(3))).is_ready());
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_and_lets_it_pass_leaves_no_waker() {
+        let turns = Turns::new(());
+        assert!(poll(pin!(turns.turn(1))).is_pending());
+        turns.pass(1);
+        assert!(turns.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn a_turn_may_go_on_and_ends_when_it_passes() {
+        let turns = Turns::new(0);
+        block_on(turns.turn(0)).go_on();
+        assert!(poll(pin!(turns.turn(1))).is_pending());
+        *block_on(turns.turn(0)) += 1;
+        assert!(poll(pin!(turns.turn(1))).is_ready());
+        block_on(turns.turn(2)).go_on();
+        turns.pass(2);
         assert!(poll(pin!(turns.turn(3))).is_ready());
     }
 

@@ -3,7 +3,10 @@
 
 use std::time::Instant;
 
-use tremor_pdk::{Batch, Error, abi::batch::Rejected};
+use tremor_pdk::{
+    Batch, Error,
+    abi::batch::{Rejected, Rest},
+};
 
 use super::{
     intake::Pulled,
@@ -32,22 +35,49 @@ impl Worker {
     pub(crate) async fn take_through(
         &mut self,
         pulled: Pulled,
-        ticket: Ticket,
+        mut ticket: Ticket,
         since: Instant,
     ) -> bool {
         let Pulled { events, mut batch, mut rejected, discarded, whole, token } = pulled;
         let stats = &self.router.stats;
-        stats.events_in(batch.len() + rejected.len() + discarded);
+        stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));
         stats.discarded(discarded);
         if !whole {
             stats.failed(1);
             drop(token.clone());
         }
-        rejected.extend(match &mut self.codec {
-            Some(codec) => codec.decode_batch(&mut batch),
-            None => without_codec(&mut batch),
-        });
-        self.router.take_in(ticket, batch, rejected, token).await;
+        // Usually a batch is decoded at once, and nothing is left.
+        let mut rest = Rest::default();
+        if batch.is_heavy() {
+            if !rejected.is_empty() {
+                // They refer to the buffers as they are.
+                let mut shown = batch.clone();
+                shown.retain(|_, _| false);
+                ticket.set_goes_on(true);
+                let rejected = std::mem::take(&mut rejected);
+                self.router.take_in(&mut ticket, shown, rejected, token.clone()).await;
+            }
+            rest.put(batch);
+            batch = rest.take().unwrap_or_default();
+        }
+        loop {
+            rejected.extend(match &mut self.codec {
+                Some(codec) => codec.decode_batch(&mut batch),
+                None => without_codec(&mut batch),
+            });
+            if let Some(undecoded) = batch.take_undecoded() {
+                rest.put(undecoded);
+            }
+            ticket.set_goes_on(!rest.is_empty());
+            if rest.is_empty() {
+                self.router.take_in(&mut ticket, batch, rejected, token).await;
+                break;
+            }
+            let rejected = std::mem::take(&mut rejected);
+            self.router.take_in(&mut ticket, batch, rejected, token.clone()).await;
+            batch = rest.take().unwrap_or_default();
+        }
+        drop(ticket);
         let spent = self.router.take_spent();
         self.pace.learn(events, since.elapsed(), spent);
         spent.woke

@@ -1,6 +1,6 @@
 //! What is wrong with a flow file, where, and what to do about it.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{collections::HashSet, fmt, path::Path, sync::Arc};
 
 use super::source::{Source, Span};
 
@@ -184,13 +184,6 @@ impl Error {
     }
 }
 
-impl Error {
-    /// An error of everything in the list; none where there is nothing.
-    pub(crate) fn of(diagnostics: Vec<Diagnostic>) -> Result<(), Self> {
-        if diagnostics.is_empty() { Ok(()) } else { Err(Self { diagnostics, left_out: 0 }) }
-    }
-}
-
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Self { diagnostics: vec![diagnostic], left_out: 0 }
@@ -253,6 +246,11 @@ impl Report {
         }
     }
 
+    /// How much was pushed so far.
+    pub(crate) fn count(&self) -> usize {
+        self.found.len() + self.left_out
+    }
+
     pub(crate) fn has_errors(&self) -> bool {
         self.found.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
@@ -264,7 +262,8 @@ impl Report {
         // The sort is stable: what concerns one place stays in the order it was found in.
         diagnostics.sort_by_key(|diagnostic| diagnostic.at.map(|at| (at.line, at.column)));
         // What an alias repeats is wrong in one place all the same.
-        diagnostics.dedup_by(|one, other| one.at == other.at && one.message == other.message);
+        let mut seen = HashSet::new();
+        diagnostics.retain(|one| seen.insert((one.at, one.message.clone())));
         if failed { Err(Error { diagnostics, left_out: self.left_out }) } else { Ok(diagnostics) }
     }
 }
@@ -309,6 +308,17 @@ mod tests {
     fn control_characters_do_not_reach_the_terminal() {
         let shown = Diagnostic::error(source("a: \u{1b}[31m"), Span::START, "look").to_string();
         assert!(!shown.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_place_is_said_once_however_it_was_found() {
+        let mut report = Report::new(source("a"));
+        for message in ["one", "two", "one", "two"] {
+            report.push(report.error(Span::START, message));
+        }
+        let error = report.finish().expect_err("errors");
+        let messages: Vec<_> = error.diagnostics().iter().map(Diagnostic::message).collect();
+        assert_eq!(messages, ["one", "two"]);
     }
 
     #[test]

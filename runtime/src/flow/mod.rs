@@ -19,14 +19,17 @@
 //! ```
 //!
 //! [`load`] does all that needs no plugin: reading, YAML, the model ([`Spec`]), and the [`Graph`].
-//! [`check`] does the rest, given a [`Resolver`] that knows artefacts: unknown types,
-//! configurations against their schemas, ports of operators. Both collect as many errors as make
-//! sense and return them as [`Diagnostic`]s with file, line, column and advice.
+//! [`check()`] does the rest, given a [`Resolver`] that knows artefacts: unknown types,
+//! configurations against their schemas, ports of operators. [`read`] is for who wants to know all
+//! that is wrong at once: the [`Draft`] that it gives can be checked whatever is wrong with it. All of
+//! them collect as many errors as make sense and return them as [`Diagnostic`]s with file, line, column
+//! and advice.
 //!
 //! Nothing here knows what a plugin is or runs anything.
 
 mod check;
 mod diagnostic;
+mod draft;
 mod graph;
 mod limits;
 mod link;
@@ -49,11 +52,12 @@ pub(crate) use self::{
 pub use self::{
     check::{Kind, Lookup, Resolver, check},
     diagnostic::{Diagnostic, Error, Severity},
+    draft::Draft,
     graph::{Edge, EdgeId, Graph, Node, NodeId, Output, Role},
     limits::Limits,
     link::{ERR, End, IN, Link, OUT},
     source::{Located, Span},
-    spec::{Component, Config, Connector, Pipeline, Pull, Queue, Reconnect, Spec},
+    spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Retry, Spec},
 };
 use self::{diagnostic::Report, source::Source};
 
@@ -105,7 +109,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Flow, Error> {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Error> {
-    parse_source(Source::read(path.as_ref(), limits)?, limits)
+    Draft::new(Source::read(path.as_ref(), limits)?, limits)?.finish()
 }
 
 /// Reads a YAML file that is no flow, within the default [`Limits`]: what it says, without places.
@@ -125,30 +129,26 @@ pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
 }
 
+/// Reads a flow file, within the default [`Limits`], as far as it can be understood.
+///
+/// # Errors
+/// Where the file cannot be read, or is no YAML.
+pub fn read(path: impl AsRef<Path>) -> Result<Draft, Error> {
+    let limits = Limits::default();
+    Draft::new(Source::read(path.as_ref(), &limits)?, &limits)
+}
+
 /// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the
 /// text has one, relative paths in the text are relative to its folder, and messages show it.
 ///
 /// # Errors
-/// Everything that is wrong with the text.
+/// Where the text is no YAML.
 pub fn parse(
     path: impl Into<PathBuf>,
     text: impl Into<String>,
     limits: &Limits,
-) -> Result<Flow, Error> {
-    parse_source(Source::new(path.into(), text.into()), limits)
-}
-
-fn parse_source(source: Arc<Source>, limits: &Limits) -> Result<Flow, Error> {
-    let mut report = Report::new(Arc::clone(&source));
-    let root = yaml::parse(&source, limits)?.filter(|root| root.data != yaml::Data::Null);
-    let Some(root) = root else {
-        let empty = report.error(Span::START, "the file is empty, expected a flow");
-        return Err(empty.help("a flow has at least `connectors:` and `links:`").into());
-    };
-    let draft = spec::read(&root, source.path(), &mut report);
-    let graph = graph::build(&draft, &mut report);
-    let warnings = report.finish()?;
-    Ok(Flow { spec: draft.spec, graph, warnings, source })
+) -> Result<Draft, Error> {
+    Draft::new(Source::new(path.into(), text.into()), limits)
 }
 
 #[cfg(test)]
@@ -156,6 +156,10 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    fn parse(path: &str, text: &str, limits: &Limits) -> Result<Flow, Error> {
+        super::parse(path, text, limits)?.finish()
+    }
 
     fn message(result: Result<Flow, Error>) -> String {
         let error = result.expect_err("no such flow can be loaded");

@@ -13,7 +13,7 @@ use super::{diagnostic::Diagnostic, limits::Limits};
 ///
 /// Lines and columns count from 1, columns and width in characters (Unicode scalar values).
 /// What spans several lines is represented by its part on the first one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     /// Line, the first being 1.
     pub line: usize,

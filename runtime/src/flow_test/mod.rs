@@ -121,8 +121,8 @@ impl FlowTest {
         self.folder.join(&self.settings.flow)
     }
 
-    /// Runs the flow, which was [checked](Components::check_without_connectors), and compares what
-    /// comes out with what is expected.
+    /// Runs the flow, which was checked [without connectors](Components::without_connectors), and
+    /// compares what comes out with what is expected.
     ///
     /// # Errors
     /// What keeps it from running: files that cannot be read, components that cannot be made.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Event, Operator, Output, Result, abi::batch::Pool};
+use tremor_pdk::{Batch, Event, Holds, Operator, Output, Result, abi::batch::Pool};
 
 use super::{BuiltIn, period::Period};
 
@@ -18,7 +18,7 @@ pub(super) struct Config {
     /// How many events a batch has at most.
     max_events: NonZeroU32,
     /// How many bytes the events of a batch have at most, unless a single one has more: what they
-    /// were decoded from. At most 1 GiB.
+    /// were decoded from, of which each may take up to four of memory. At most 1 GiB.
     max_bytes: NonZeroU32,
     /// How long after its first event a batch goes out, whatever is in it.
     max_wait: Period,
@@ -34,6 +34,9 @@ impl Default for Config {
 /// Offsets into a batch have 32 bits, and nodes take more room than the bytes they come from.
 const MOST_BYTES: u32 = 1 << 30;
 
+/// How many times more than the bytes that they were decoded from the events of a batch may weigh.
+const TIMES: usize = 4;
+
 /// How many buffers of batches that have been delivered wait to be used again.
 const POOLED: usize = 4;
 
@@ -42,8 +45,12 @@ pub(super) struct Batching {
     pool: Pool,
     /// The events of the batch that is being put together: what is left of each batch that came.
     parts: Vec<Batch>,
+    /// The batches that they came with.
+    holds: Holds,
     events: usize,
     bytes: usize,
+    /// What the parts take of memory, in bytes, with whatever else lies in their buffers.
+    weight: usize,
     /// When the first of them came in, in ns since the Unix epoch.
     since: u64,
 }
@@ -59,8 +66,10 @@ impl BuiltIn for Batching {
             config,
             pool: Pool::new(POOLED),
             parts: Vec::new(),
+            holds: Holds::default(),
             events: 0,
             bytes: 0,
+            weight: 0,
             since: 0,
         })
     }
@@ -74,7 +83,7 @@ impl Operator for Batching {
             let size = incoming.size_of(event);
             if self.events > 0 && !self.has_room(event, size) {
                 self.add(&incoming, first..position);
-                output.send(Output::OUT, self.complete());
+                self.send(output);
                 first = position;
             }
             if self.events == 0 {
@@ -84,14 +93,24 @@ impl Operator for Batching {
             self.bytes += size;
             if self.is_full() {
                 self.add(&incoming, first..position + 1);
-                output.send(Output::OUT, self.complete());
+                self.send(output);
                 first = position + 1;
             }
         }
         if first == 0 && !incoming.is_empty() {
-            self.parts.push(incoming);
+            self.keep(incoming);
         } else {
             self.add(&incoming, first..incoming.len());
+            drop(incoming);
+        }
+        if self.weight > 2 * self.most_weight() {
+            self.gather();
+            if self.weight > self.most_weight() {
+                self.send(output);
+            }
+        }
+        if self.events > 0 {
+            output.hold(&mut self.holds);
         }
         Ok(())
     }
@@ -100,20 +119,20 @@ impl Operator for Batching {
         (self.events > 0).then(|| self.since.saturating_add(self.config.max_wait.ns()))
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         if self.due().is_some_and(|due| due <= now) {
-            *batch = self.complete();
+            *batch = self.complete(output);
         }
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        *batch = self.complete();
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        *batch = self.complete(output);
         Ok(())
     }
 
     fn held(&self) -> usize {
-        self.parts.len()
+        self.events
     }
 }
 
@@ -131,19 +150,42 @@ impl Batching {
 
     fn add(&mut self, incoming: &Batch, events: std::ops::Range<usize>) {
         if !events.is_empty() {
-            self.parts.push(incoming.part(events));
+            self.keep(incoming.part(events));
         }
     }
 
-    /// The batch as it is, and the next one is empty. What came in one piece is not copied.
-    fn complete(&mut self) -> Batch {
-        (self.events, self.bytes) = (0, 0);
-        if self.parts.len() <= 1 {
-            return self.parts.pop().unwrap_or_default();
-        }
+    fn keep(&mut self, part: Batch) {
+        self.weight += part.weight();
+        self.parts.push(part);
+    }
+
+    /// How much the events of a batch may weigh, however few bytes they were decoded from.
+    fn most_weight(&self) -> usize {
+        let times = self.config.max_bytes.get() as usize * TIMES;
+        times.min(MOST_BYTES as usize).max(Batch::WEIGHT_AT_MOST)
+    }
+
+    /// Copies the events together, so that nothing but them is held.
+    fn gather(&mut self) {
         let mut batch = Batch::from_pool(&self.pool);
         self.parts.drain(..).for_each(|part| batch.append(part));
-        batch
+        self.weight = batch.weight();
+        self.parts.push(batch);
+    }
+
+    fn send(&mut self, output: &mut Output) {
+        let batch = self.complete(output);
+        output.send(Output::OUT, batch);
+    }
+
+    /// The batch as it is, and the next one is empty. What came in one piece is not copied.
+    fn complete(&mut self, output: &mut Output) -> Batch {
+        output.release(&mut self.holds);
+        if self.parts.len() > 1 {
+            self.gather();
+        }
+        (self.events, self.bytes, self.weight) = (0, 0, 0);
+        self.parts.pop().unwrap_or_default()
     }
 }
 
@@ -204,7 +246,7 @@ mod tests {
         assert_eq!(batching.held(), 2);
         let out = process(&mut batching, &at_once(2..10));
         assert_eq!(out, [[0, 1, 2], [3, 4, 5], [6, 7, 8]]);
-        assert_eq!(batching.held(), 1, "of the last only");
+        assert_eq!(batching.held(), 1, "the last only");
         assert_eq!(rest(&mut batching), [9]);
     }
 
@@ -244,6 +286,45 @@ mod tests {
         batching.process(&mut batch, &mut output).unwrap();
         let same = output.take_ports().filter(|out| out.batch.nodes().as_ptr() == bytes);
         assert_eq!(same.count(), 2);
+    }
+
+    #[test]
+    fn of_batches_of_which_little_is_left_little_is_held() {
+        let mut batching = batching(json!({ "max_bytes": 100_000 }));
+        let mut output = Output::new();
+        for number in 0..100_u64 {
+            let mut batch = timed(&[(0, number)]);
+            batch.push_message(0, &vec![b'x'; 1 << 20]);
+            batch.retain(|batch, event| batch.value(event).is_some());
+            batching.process(&mut batch, &mut output).unwrap();
+            assert!(
+                batching.weight <= 2 * Batch::WEIGHT_AT_MOST + (2 << 20),
+                "{}",
+                batching.weight
+            );
+            let held: usize = batching.parts.iter().map(Batch::weight).sum();
+            assert_eq!(held, batching.weight);
+        }
+        assert_eq!(rest(&mut batching), (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_batch_whose_events_weigh_much_more_than_their_bytes_is_complete() {
+        let mut batching = batching(json!({ "max_events": 1_000 }));
+        let (mut output, mut out) = (Output::new(), 0);
+        for _ in 0..20 {
+            let mut batch = Batch::new();
+            batch.push_message(0, b"a bomb");
+            batch.decode_with(|_, nodes, _| {
+                nodes.push(tremor_pdk::abi::document::Node::array(60_000, 60_001));
+                nodes.resize(nodes.len() + 60_000, tremor_pdk::abi::document::Node::null());
+                Ok(0)
+            });
+            batching.process(&mut batch, &mut output).unwrap();
+            out += output.take_ports().map(|out| out.batch.len()).sum::<usize>();
+        }
+        assert!(out >= 9, "{out} of 960 kB");
+        assert!(batching.weight < 9 << 20);
     }
 
     #[test]

@@ -105,6 +105,12 @@ impl<V> Bounded<V> {
         self.entries[slot.0 as usize].value.as_mut().expect("the slot of a key that is there")
     }
 
+    /// The value of a key, if it is still there.
+    #[inline]
+    pub(super) fn try_get_mut(&mut self, slot: Slot) -> Option<&mut V> {
+        self.entries.get_mut(slot.0 as usize)?.value.as_mut()
+    }
+
     /// The oldest value.
     pub(super) fn oldest(&self) -> Option<&V> {
         self.entries.get(self.oldest as usize)?.value.as_ref()

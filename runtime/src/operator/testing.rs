@@ -46,6 +46,9 @@ pub(super) struct Ran {
     /// The errors.
     pub(super) rejected: Vec<String>,
     pub(super) discarded: usize,
+    pub(super) merged: usize,
+    /// Events that the operator holds after the call.
+    pub(super) held: usize,
 }
 
 impl Ran {
@@ -69,35 +72,45 @@ impl Bench {
     }
 
     pub(super) fn process(&mut self, mut batch: Batch) -> Ran {
+        let came = batch.len() + self.operator.held();
         self.operator.process(&mut batch, &mut self.output).unwrap();
-        self.ran(&batch)
+        self.ran(came, &batch)
     }
 
     pub(super) fn on_time(&mut self, now: u64) -> Ran {
-        let mut batch = Batch::new();
+        let (mut batch, held) = (Batch::new(), self.operator.held());
         self.operator.on_time(now, &mut batch, &mut self.output).unwrap();
-        self.ran(&batch)
+        self.ran(held, &batch)
     }
 
     pub(super) fn on_drain(&mut self) -> Ran {
-        let mut batch = Batch::new();
+        let (mut batch, held) = (Batch::new(), self.operator.held());
         self.operator.on_drain(&mut batch, &mut self.output).unwrap();
-        self.ran(&batch)
+        self.ran(held, &batch)
     }
 
-    fn ran(&mut self, batch: &Batch) -> Ran {
+    /// What came of a call with so many events, those among them that were held before.
+    fn ran(&mut self, came: usize, batch: &Batch) -> Ran {
         batch.validate().unwrap();
+        let mut count = batch.len();
         let mut ports: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for out in self.output.take_ports() {
+            count += out.batch.len();
             let name = self.ports[usize::from(out.port)].clone();
             ports.entry(name).or_default().extend(texts(&out.batch));
         }
         let rejected = self.output.take_rejected();
+        let (discarded, merged) = (self.output.take_discarded(), self.output.take_merged());
+        let held = self.operator.held();
+        let became = count + rejected.len() + discarded + merged + held;
+        assert_eq!(came + self.output.take_created(), became, "every event is accounted for");
         Ran {
             out: texts(batch),
             ports,
             rejected: rejected.iter().map(|rejected| rejected.error.to_string()).collect(),
-            discarded: self.output.take_discarded(),
+            discarded,
+            merged,
+            held,
         }
     }
 }

@@ -9,6 +9,9 @@ use super::{Error, ErrorKind, Library};
 pub struct Policy {
     /// Load plugins that were built with `panic = "abort"`: a panic in one ends the process.
     pub allow_panic_abort: bool,
+    /// Refuse libraries to which there is any [objection](Library::objection), and not only a grave
+    /// one: those that a group may write to, or that belong to another user.
+    pub strict: bool,
 }
 
 /// The kinds of artefacts that this ABI knows.
@@ -22,12 +25,16 @@ const KINDS: [ArtefactKind; 6] = [
 ];
 
 impl Library {
-    /// Whether this host can load the library, as far as its metadata tells.
+    /// Whether this host loads the library, as far as its metadata and the rights to it tell.
     ///
     /// # Errors
-    /// Kinds [`AbiVersion`](ErrorKind::AbiVersion), [`PanicAbort`](ErrorKind::PanicAbort) and
-    /// [`BadMetadata`](ErrorKind::BadMetadata).
+    /// Kinds [`Access`](ErrorKind::Access), [`AbiVersion`](ErrorKind::AbiVersion),
+    /// [`PanicAbort`](ErrorKind::PanicAbort) and [`BadMetadata`](ErrorKind::BadMetadata).
     pub fn check(&self, policy: Policy) -> Result<(), Error> {
+        if let Some(objection) = self.objection().filter(|it| it.is_grave || policy.strict) {
+            let error = Error::new(ErrorKind::Access, self.path(), &objection);
+            return Err(error.help(objection.help));
+        }
         let (plugin, host) = (self.abi_version(), AbiVersion::CURRENT);
         if !host.loads(plugin) {
             return Err(self.other_abi(plugin, host));

@@ -240,9 +240,16 @@ impl Preprocessor for LoadedPreprocessor {
         checked(result, batch, output, Batch::validate)
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.finish(batch, output).into_result();
-        checked(result, batch, output, Batch::validate)
+    fn has_more(&self) -> bool {
+        self.raw.has_more()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.raw.holds(stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.raw.streams().into()
     }
 }
 

@@ -13,6 +13,10 @@ pub enum ErrorKind {
     NotFound,
     /// The file or folder is there and cannot be read, or is too large to be a library.
     Unreadable,
+    /// Others than root and the user of this process could change the library.
+    Access,
+    /// The library was replaced or written to while it was loaded, or is loaded with other contents.
+    Changed,
     /// The file is not a shared library.
     NotALibrary,
     /// The file is a library for another machine or operating system.

@@ -1,8 +1,8 @@
 //! Whether a file is still the one that was read, without reading it again.
 
 use std::{
-    fs::{self, Metadata},
-    path::Path,
+    fs::Metadata,
+    os::unix::fs::MetadataExt,
     time::{Duration, SystemTime},
 };
 
@@ -11,8 +11,8 @@ use std::{
 const GRANULARITY: Duration = Duration::from_secs(2);
 
 /// What the file system says of a file. Two that are equal are of the same file with the same
-/// contents, provided that the first is [settled](Self::settled): each writing changes a time stamp
-/// that programs cannot set.
+/// contents, provided that the first was [older](Self::is_older_than) when it was read than time
+/// stamps are coarse: each writing changes one that programs cannot set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -26,40 +26,30 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// None where the system has no such thing.
-    #[cfg_attr(unix, expect(clippy::unnecessary_wraps, reason = "other systems have none"))]
-    pub(super) fn of(metadata: &Metadata) -> Option<Self> {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            Some(Self {
-                device: metadata.dev(),
-                inode: metadata.ino(),
-                size: metadata.size(),
-                modified: (metadata.mtime(), metadata.mtime_nsec()),
-                changed: (metadata.ctime(), metadata.ctime_nsec()),
-            })
-        }
-        #[cfg(not(unix))]
-        {
-            let _ = metadata;
-            None
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
-    /// As [`Identity::of`] for the file that the path leads to now; also none where there is none.
-    pub(super) fn of_file_at(path: &Path) -> Option<Self> {
-        Self::of(&fs::metadata(path).ok()?)
+    /// Whether it is of the same file, whatever is in that.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// As [`Identity::of`] for a file that is read from `now` on; also none where it was changed so
-    /// recently that a later change might not show.
-    pub(super) fn settled(metadata: &Metadata, now: SystemTime) -> Option<Self> {
-        Self::of(metadata).filter(|identity| identity.is_older_than(now))
+    /// Whether it is of the same file with the same contents, whatever names that has and who may
+    /// read it.
+    pub(super) fn has_contents_of(&self, other: &Self) -> bool {
+        Self { changed: other.changed, ..*self } == *other
     }
 
-    /// False as well where the clock of the file system is ahead of `now`.
-    fn is_older_than(&self, now: SystemTime) -> bool {
+    /// Whether the file that is read from `now` on was changed so long ago that a later change
+    /// shows. False as well where the clock of the file system is ahead of `now`.
+    pub(super) fn is_older_than(&self, now: SystemTime) -> bool {
         let Ok(now) = now.duration_since(SystemTime::UNIX_EPOCH) else { return false };
         let (s, ns) = self.changed;
         let (Ok(s), Ok(ns)) = (u64::try_from(s), u32::try_from(ns)) else { return false };
@@ -67,43 +57,42 @@ impl Identity {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        io::Write,
-        path::Path,
-        time::{Duration, SystemTime},
-    };
+    use std::{fs, io::Write, path::Path, time::Duration};
 
     use super::{GRANULARITY, Identity};
 
-    /// As for a file that was read some time after it was written.
-    fn settled(path: &Path) -> Option<Identity> {
-        let later = SystemTime::now() + GRANULARITY + Duration::from_secs(1);
-        Identity::settled(&fs::metadata(path).ok()?, later)
+    fn at(path: &Path) -> Identity {
+        Identity::of(&fs::metadata(path).unwrap())
     }
 
     #[test]
-    fn a_file_is_the_same_until_it_is_written_to_or_replaced_or_removed() {
+    fn a_file_is_the_same_until_it_is_written_to_or_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "as it was").unwrap();
-        let first = settled(&file);
-        assert!(first.is_some());
-        assert_eq!(Identity::of_file_at(&file), first);
+        let first = at(&file);
+        assert_eq!(at(&file), first);
 
         fs::OpenOptions::new().append(true).open(&file).unwrap().write_all(b" then").unwrap();
-        assert_ne!(Identity::of_file_at(&file), first);
+        let written = at(&file);
+        assert!(written.is_of(&first) && !written.has_contents_of(&first));
 
-        let written = settled(&file);
         let other = folder.path().join("other");
         fs::write(&other, "as it was then").unwrap();
         fs::rename(&other, &file).unwrap();
-        assert_ne!(Identity::of_file_at(&file), written);
+        assert!(!at(&file).is_of(&written) && !at(&file).has_contents_of(&written));
+    }
 
-        fs::remove_file(&file).unwrap();
-        assert_eq!(Identity::of_file_at(&file), None);
+    #[test]
+    fn another_name_for_a_file_changes_nothing_of_its_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "a").unwrap();
+        let first = at(&file);
+        fs::hard_link(&file, folder.path().join("other")).unwrap();
+        assert!(at(&file).is_of(&first) && at(&file).has_contents_of(&first));
     }
 
     #[test]
@@ -111,13 +100,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "a").unwrap();
-        let about = fs::metadata(&file).unwrap();
-        let written = about.modified().unwrap();
-        let read = |after: Duration| Identity::settled(&about, written + after);
-        assert_eq!(read(Duration::ZERO), None);
-        assert_eq!(read(GRANULARITY), None);
-        assert!(read(GRANULARITY + Duration::from_secs(1)).is_some());
+        let written = fs::metadata(&file).unwrap().modified().unwrap();
+        let is_known = |after: Duration| at(&file).is_older_than(written + after);
+        assert!(!is_known(Duration::ZERO));
+        assert!(!is_known(GRANULARITY));
+        assert!(is_known(GRANULARITY + Duration::from_secs(1)));
         // The file system's clock is ahead.
-        assert_eq!(Identity::settled(&about, written - Duration::from_secs(9)), None);
+        assert!(!at(&file).is_older_than(written - Duration::from_secs(9)));
     }
 }

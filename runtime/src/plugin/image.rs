@@ -4,25 +4,87 @@
 //! process with SIGBUS. So everything that the headers point to is checked against the file's size
 //! before the loader sees the file.
 
-use std::{ops::Range, path::Path};
+use std::{
+    cell::Cell,
+    io::{Read, Seek},
+    ops::Range,
+    path::Path,
+};
 
+use memchr::memmem;
 use object::{
-    Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, ReadRef,
-    read::File,
+    Architecture, BinaryFormat, Object, ObjectKind, ObjectSection, ObjectSegment, ReadCache,
+    ReadRef, read::File,
 };
 use tremor_pdk::abi::metadata::SECTION;
 
 use super::{Error, ErrorKind};
 
+/// More than this of a file's headers, symbols and names is not read: all of it is in memory at once.
+/// A library with a million symbols takes a third of it. Bytes.
+const BUDGET: u64 = 64 << 20;
+
+/// What a name is counted as beyond its own length: how much of a file is read for one. Bytes.
+const NAME: u64 = 256;
+
+/// The contents of a file, of which only so much is read as is left.
+#[derive(Clone, Copy)]
+struct Bounded<'b, R> {
+    bytes: R,
+    /// In bytes; zero once more was asked for.
+    left: &'b Cell<u64>,
+}
+
+impl<R> Bounded<'_, R> {
+    fn take(&self, size: u64) -> Result<(), ()> {
+        let left = self.left.get().checked_sub(size);
+        self.left.set(left.unwrap_or(0));
+        left.map(drop).ok_or(())
+    }
+}
+
+impl<'b, R: ReadRef<'b>> ReadRef<'b> for Bounded<'_, R> {
+    fn len(self) -> Result<u64, ()> {
+        self.bytes.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'b [u8], ()> {
+        self.take(size)?;
+        self.bytes.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'b [u8], ()> {
+        self.take(NAME)?;
+        let name = self.bytes.read_bytes_at_until(range, delimiter)?;
+        self.take(name.len() as u64)?;
+        Ok(name)
+    }
+}
+
 /// The magic number of ELF, the only one that is longer than a few accidental bytes.
 const ELF: &[u8] = b"\x7fELF";
 
+/// What a library's file says.
+pub(super) struct Image<'b> {
+    /// The contents of its metadata section.
+    pub(super) metadata: &'b [u8],
+    /// Whether it names other libraries by where they lie beside it, with `$ORIGIN`.
+    pub(super) finds_others: bool,
+}
+
 /// Checks that `bytes`, the contents of the file at `path`, are a whole shared library for this
-/// machine, and gives the contents of its metadata section.
-pub(super) fn metadata_section<'b>(
+/// machine, and says what is of interest in it.
+pub(super) fn read<'b, R: Read + Seek>(
     path: &Path,
-    bytes: impl ReadRef<'b>,
-) -> Result<&'b [u8], Error> {
+    bytes: &'b ReadCache<R>,
+) -> Result<Image<'b>, Error> {
+    let left = Cell::new(BUDGET);
+    let image = read_within(path, Bounded { bytes, left: &left });
+    // Whatever was made of it, this is the reason.
+    if left.get() == 0 { Err(too_much(path)) } else { image }
+}
+
+fn read_within<'b>(path: &Path, bytes: impl ReadRef<'b>) -> Result<Image<'b>, Error> {
     let file = parse(path, bytes)?;
     let (machine, ours) = (machine(&file), this_machine());
     if machine != ours {
@@ -48,7 +110,10 @@ pub(super) fn metadata_section<'b>(
         )
         .expected("a `cdylib` that exports its connectors with `tremor_pdk::export!`"));
     };
-    section.data().map_err(|error| damaged(path, error))
+    let metadata = section.data().map_err(|error| damaged(path, error))?;
+    let names = file.section_by_name(".dynstr").and_then(|names| names.data().ok());
+    let is_there = |text: &str| memmem::find(names.unwrap_or_default(), text.as_bytes()).is_some();
+    Ok(Image { metadata, finds_others: is_there("$ORIGIN") || is_there("${ORIGIN}") })
 }
 
 fn parse<'b, R: ReadRef<'b>>(path: &Path, bytes: R) -> Result<File<'b, R>, Error> {
@@ -81,6 +146,13 @@ fn not_a_library(path: &Path) -> Error {
 fn damaged(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Damaged, path, format!("this library is cut short or damaged: {why}"))
         .help("copy or build it again")
+}
+
+fn too_much(path: &Path) -> Error {
+    let message =
+        format!("this library has more than {} MiB of headers, symbols and names", BUDGET >> 20);
+    Error::new(ErrorKind::Unreadable, path, message)
+        .help("a plugin has far less; build it again, without debug information if need be")
 }
 
 /// Checks that everything the headers point to lies in a file of `size` bytes.

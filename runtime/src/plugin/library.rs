@@ -3,13 +3,14 @@
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, BufRead, BufReader, Read, Seek},
+    io::{self, BufRead, BufReader, Read as _, Seek},
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
 use object::ReadCache;
+use rustix::fs::{Mode, OFlags};
 use tremor_pdk::{
     abi::{
         metadata::{Metadata, json_of},
@@ -19,13 +20,22 @@ use tremor_pdk::{
 };
 use twox_hash::xxhash3_128::Hasher;
 
-use super::{Error, ErrorKind, identity::Identity, image};
+use super::{
+    Error, ErrorKind,
+    access::{self, Objection},
+    identity::Identity,
+    image,
+};
 
 /// Where linked plugins are said to lie.
 const LINKED: &str = "(linked)";
 
 /// Larger files are not read: no library is that large. Bytes.
 const LARGEST: u64 = 1 << 30;
+
+/// How a file is opened: at once, even where a pipe has taken its place.
+const FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// How much of a file is in memory at once, while it is hashed. Bytes.
 const BLOCK: usize = 64 << 10;
@@ -62,6 +72,14 @@ impl fmt::Display for ContentHash {
     }
 }
 
+/// A library with the file that it was read from.
+pub(super) struct Read {
+    pub(super) library: Library,
+    pub(super) file: File,
+    /// As the file was before it was read.
+    pub(super) identity: Identity,
+}
+
 /// A file that is a plugin library, as far as its bytes tell: a whole shared library for this
 /// machine with plugin metadata. Nothing of it was loaded or run.
 #[derive(Clone)]
@@ -73,6 +91,8 @@ pub struct Library {
     abi: AbiVersion,
     /// The file that the hash is of; none where it cannot be told from a later one of its name.
     identity: Option<Identity>,
+    /// Whether it names other libraries by where they lie beside it.
+    finds_others: bool,
     /// What is linked into this program rather than being a file.
     linked: Option<Arc<LinkedPlugin>>,
 }
@@ -88,7 +108,8 @@ impl Library {
         let program =
             std::env::current_exe().map_err(|error| unreadable(Path::new(LINKED), &error))?;
         let hash = open(&program)
-            .and_then(|(file, _)| ContentHash::of(&file).map_err(|e| unreadable(&program, &e)))?;
+            .and_then(|(file, _)| ContentHash::of(&file))
+            .map_err(|error| unreadable(&program, &error))?;
         plugins.into_iter().map(|plugin| Self::linked_with(plugin, hash)).collect()
     }
 
@@ -100,7 +121,8 @@ impl Library {
         let canonical = path.clone();
         let abi = AbiVersion::CURRENT;
         let linked = Some(Arc::new(plugin));
-        Ok(Self { path, canonical, hash, metadata, abi, identity: None, linked })
+        let (identity, finds_others) = (None, false);
+        Ok(Self { path, canonical, hash, metadata, abi, identity, finds_others, linked })
     }
 
     /// The component of this kind (in the words of metadata) and name, if this plugin is linked.
@@ -123,26 +145,59 @@ impl Library {
     /// [`Damaged`](ErrorKind::Damaged), [`NotAPlugin`](ErrorKind::NotAPlugin) and
     /// [`BadMetadata`](ErrorKind::BadMetadata).
     pub fn inspect(path: &Path) -> Result<Self, Error> {
-        let now = SystemTime::now();
-        let canonical = path.canonicalize().map_err(|error| unreadable(path, &error))?;
-        let (file, about) = open(path)?;
-        let metadata = metadata(path, image::metadata_section(path, &ReadCache::new(&file))?)?;
-        let abi = parse_version(&metadata.abi)
-            .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
-        let hash = ContentHash::of(&file).map_err(|error| unreadable(path, &error))?;
-        // What was read is one file's only where that was not written to meanwhile.
-        let after = file.metadata().map_err(|error| unreadable(path, &error))?;
-        let identity =
-            Identity::settled(&about, now).filter(|it| Some(*it) == Identity::of(&after));
-        Ok(Self { path: path.to_owned(), canonical, hash, metadata, abi, identity, linked: None })
+        Self::read(path).map(|read| read.library)
     }
 
-    /// Whether the path still stands for the file that was read, as far as the file system tells:
-    /// then it need not be read again to know what is in it.
-    pub(super) fn is_unchanged(&self) -> bool {
-        self.identity.is_some()
-            && self.path.canonicalize().is_ok_and(|canonical| canonical == self.canonical)
-            && Identity::of_file_at(&self.canonical) == self.identity
+    /// As [`Library::inspect`], with the file that was read.
+    pub(super) fn read(path: &Path) -> Result<Read, Error> {
+        let failed = |error: io::Error| unreadable(path, &error);
+        let now = SystemTime::now();
+        let canonical = path.canonicalize().map_err(failed)?;
+        let (file, about) = open(&canonical).map_err(failed)?;
+        let (metadata, finds_others) = {
+            let cache = ReadCache::new(&file);
+            let image = image::read(path, &cache)?;
+            (metadata(path, image.metadata)?, image.finds_others)
+        };
+        let abi = parse_version(&metadata.abi)
+            .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
+        let hash = ContentHash::of(&file).map_err(failed)?;
+        // What was read is one file's only where that was not written to meanwhile.
+        let (before, after) = (Identity::of(&about), file.metadata().map_err(failed)?);
+        let is_settled = before.is_older_than(now) && before == Identity::of(&after);
+        let identity = is_settled.then_some(before);
+        let (path, linked) = (path.to_owned(), None);
+        let library = Self { path, canonical, hash, metadata, abi, identity, finds_others, linked };
+        Ok(Read { library, file, identity: before })
+    }
+
+    /// The library that lies at its path now: read once more only where it may be another one than
+    /// was read, as far as the file system tells.
+    ///
+    /// # Errors
+    /// Those of [`Library::inspect`].
+    pub(super) fn current(&self) -> Result<Read, Error> {
+        let is_there = || self.path.canonicalize().is_ok_and(|it| it == self.canonical);
+        if let Some(identity) = self.identity
+            && is_there()
+            && let Ok((file, about)) = open(&self.canonical)
+            && Identity::of(&about) == identity
+        {
+            return Ok(Read { library: self.clone(), file, identity });
+        }
+        Self::read(&self.path)
+    }
+
+    /// Whether it names other libraries by where they lie beside it: it has to be opened from there.
+    pub(super) fn finds_others(&self) -> bool {
+        self.finds_others
+    }
+
+    /// What speaks against running this library: others than root and the user of this process could
+    /// change it. The worst, where there are several. Those that are grave keep it from being loaded,
+    /// others only a [strict](super::Policy::strict) host.
+    pub fn objection(&self) -> Option<Objection> {
+        if self.is_linked() { None } else { access::objection(&self.path, &self.canonical) }
     }
 
     /// The path as it was given.
@@ -179,19 +234,22 @@ impl fmt::Debug for Library {
 }
 
 /// Opens a file that may be a library, and says what the system says about it.
-fn open(path: &Path) -> Result<(File, fs::Metadata), Error> {
-    let open = || {
-        let file = File::open(path)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            return Err(io::Error::other("not a regular file"));
-        }
-        if about.len() > LARGEST {
-            return Err(io::Error::other("larger than 1 GiB, too large for a plugin"));
-        }
-        Ok((file, about))
-    };
-    open().map_err(|error| unreadable(path, &error))
+fn open(path: &Path) -> io::Result<(File, fs::Metadata)> {
+    // Nothing but files is opened: to open a pipe waits for its other end, and a device does
+    // whatever it likes.
+    is_file(&fs::metadata(path)?)?;
+    let file = File::from(rustix::fs::open(path, FLAGS, Mode::empty())?);
+    let about = file.metadata()?;
+    // Something else may have taken its place.
+    is_file(&about)?;
+    if about.len() > LARGEST {
+        return Err(io::Error::other("larger than 1 GiB, too large for a plugin"));
+    }
+    Ok((file, about))
+}
+
+fn is_file(about: &fs::Metadata) -> io::Result<()> {
+    if about.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) }
 }
 
 pub(super) fn unreadable(path: &Path, error: &io::Error) -> Error {

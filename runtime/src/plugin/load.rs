@@ -1,4 +1,4 @@
-//! Opening a library: the only place that does.
+//! Loading a library, from its file to its root module.
 //!
 //! `abi_stable`'s own loader (`RootModule::load_from_file`) keeps the first library that it ever
 //! loaded for each type of root module and gives that, whatever path it is asked for. So the
@@ -6,19 +6,21 @@
 //! layouts are compared in the direction that lets an older minor of the ABI pass.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
-use abi_stable::library::{LibHeader, LibraryError, lib_header_from_path};
+use abi_stable::library::{LibHeader, LibraryError, RawLibrary, lib_header_from_raw_library};
 use tremor_pdk::abi::{
     module::{ArtefactRef, PluginModuleRef},
     version::AbiVersion,
 };
 
-use super::{ContentHash, Error, ErrorKind, Library, Policy, layout, library::unreadable};
+use super::{
+    Error, ErrorKind, Library, Policy, layout,
+    library::Read,
+    open::{Opened, open},
+};
 
 /// A loaded plugin library. It stays loaded until the process ends: nothing of it is ever unloaded,
 /// so what it hands out is `'static`.
@@ -65,38 +67,37 @@ static LOADED: Mutex<Loaded> = Mutex::new(Loaded { plugins: Vec::new(), opened: 
 
 struct Loaded {
     plugins: Vec<Plugin>,
-    /// The paths that were ever opened, whatever came of it.
-    opened: Vec<PathBuf>,
+    opened: Vec<Opened>,
 }
 
 /// Checks and loads the library at `path`. Loading the same contents from the same path again
 /// gives the same plugin; other contents at that path, or another path, give another one.
 ///
-/// No function of the plugin is called before its file, metadata, ABI version and the layout of
-/// every type that crosses the boundary are checked.
+/// File, rights, metadata and ABI version are checked before any code of the library runs, and the
+/// layout of every type that crosses the boundary before any function that its author wrote. To open
+/// a library runs its initialisers, which nobody can check. What was opened stays open, whatever
+/// came of it.
 ///
-/// The system's loader maps the file: it may be replaced while it is loaded, by renaming another
-/// one to its name or by removing it first, but not written to.
+/// The file that was checked is the one that is opened. The system's loader maps it: it may be
+/// replaced while it is loaded, by renaming another one to its name or by removing it first, but
+/// not written to.
 ///
 /// # Errors
 /// Those of [`Library::inspect`] and [`Library::check`], and the kinds [`Open`](ErrorKind::Open),
-/// [`Header`](ErrorKind::Header), [`Layout`](ErrorKind::Layout), [`Module`](ErrorKind::Module) and
-/// [`Lie`](ErrorKind::Lie).
+/// [`Changed`](ErrorKind::Changed), [`Header`](ErrorKind::Header), [`Layout`](ErrorKind::Layout),
+/// [`Module`](ErrorKind::Module) and [`Lie`](ErrorKind::Lie).
 pub fn load(path: &Path, policy: Policy) -> Result<Plugin, Error> {
-    load_library(Library::inspect(path)?, policy)
+    load_library(Library::read(path)?, policy)
 }
 
 /// As [`load`] of the path of `found`, which is read once more only where it may have changed since
 /// it was found.
 pub(super) fn load_found(found: &Library, policy: Policy) -> Result<Plugin, Error> {
-    if found.is_unchanged() {
-        load_library(found.clone(), policy)
-    } else {
-        load(found.path(), policy)
-    }
+    load_library(found.current()?, policy)
 }
 
-fn load_library(library: Library, policy: Policy) -> Result<Plugin, Error> {
+fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
+    let library = &read.library;
     library.check(policy)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let same = |plugin: &&Plugin| {
@@ -106,75 +107,39 @@ fn load_library(library: Library, policy: Policy) -> Result<Plugin, Error> {
     if let Some(plugin) = loaded.plugins.iter().find(same) {
         return Ok(plugin.clone());
     }
-    let header = if loaded.opened.iter().any(|path| path == library.canonical()) {
-        // The system's loader knows libraries by their path: asked for a file that was replaced,
-        // it gives the one that was there before.
-        open_copy(&library)?
-    } else {
-        loaded.opened.push(library.canonical().to_owned());
-        open(&library, library.canonical())?
-    };
-    let artefacts = root_module(&library, header)?;
+    let library = library.clone();
+    let raw = open(read, &mut loaded.opened)?;
+    let artefacts = root_module(&library, header(&library, raw)?)?;
     let plugin = Plugin { library, artefacts };
     loaded.plugins.push(plugin.clone());
     Ok(plugin)
 }
 
-fn open(library: &Library, file: &Path) -> Result<&'static LibHeader, Error> {
-    lib_header_from_path(file).map_err(|error| {
-        let error_of = |kind, message: String| Error::new(kind, library.path(), message);
+/// The header of a library. `abi_stable` calls functions of its copy in the library: they tell
+/// whether both sides pass arguments alike, and give the library its globals.
+fn header(library: &Library, raw: &'static RawLibrary) -> Result<&'static LibHeader, Error> {
+    // SAFETY: the library stays open for good. What its symbol points to begins with a text that says
+    // what it is, which abi_stable looks at before anything else.
+    let header = unsafe { lib_header_from_raw_library(raw) };
+    header.map_err(|error| {
+        let error_of = |message: String| Error::new(ErrorKind::Header, library.path(), message);
         let rebuild =
             format!("rebuild the plugin with a `tremor-pdk` for ABI {}", AbiVersion::CURRENT);
         match error {
-            LibraryError::OpenError { err, .. } => {
-                error_of(ErrorKind::Open, format!("the system cannot load it: {err}"))
-                    .help("a missing library or symbol has to be installed where plugins run")
-            }
-            LibraryError::GetSymbolError { .. } => {
-                error_of(ErrorKind::Header, "it exports no root module".to_owned()).help(rebuild)
-            }
-            LibraryError::InvalidAbiHeader(found) => error_of(
-                ErrorKind::Header,
-                format!("it was built with abi_stable {}.{}", found.abi_major, found.abi_minor),
-            )
-            .expected("abi_stable 0.11")
-            .help(rebuild),
-            other => error_of(ErrorKind::Header, first_line(&other)).help(rebuild),
+            LibraryError::GetSymbolError { .. } => error_of("it exports no root module".to_owned()),
+            LibraryError::InvalidAbiHeader(found) => error_of(format!(
+                "it was built with abi_stable {}.{}",
+                found.abi_major, found.abi_minor
+            ))
+            .expected("abi_stable 0.11"),
+            other => error_of(first_line(&other)),
         }
+        .help(rebuild)
     })
 }
 
-/// Opens a copy of the library under a name that no other library had.
-fn open_copy(library: &Library) -> Result<&'static LibHeader, Error> {
-    let copy = copy_path(library.hash());
-    let header = copy_new(library.canonical(), &copy)
-        .map_err(|error| unreadable(&copy, &error))
-        .and_then(|()| Library::inspect(&copy))
-        .and_then(|copied| {
-            if copied.hash() == library.hash() {
-                open(library, &copy)
-            } else {
-                Err(unreadable(library.path(), &io::Error::other("it changed while it was loaded")))
-            }
-        });
-    // The loader has the file open; the name is not needed any more. Where that is not allowed,
-    // the file stays in the folder for temporary files.
-    let _ = fs::remove_file(&copy);
-    header
-}
-
-fn copy_path(hash: ContentHash) -> PathBuf {
-    let name = format!("tremor-{}-{hash}{}", std::process::id(), std::env::consts::DLL_SUFFIX);
-    std::env::temp_dir().join(name)
-}
-
-fn copy_new(from: &Path, to: &Path) -> io::Result<()> {
-    let mut to = OpenOptions::new().write(true).create_new(true).open(to)?;
-    io::copy(&mut File::open(from)?, &mut to)?;
-    Ok(())
-}
-
-/// Checks what the header says, and only then makes the root module.
+/// Checks what the header says, and only then makes the root module. To compare layouts calls
+/// functions as well: code that `abi_stable` derived, which answers with a constant each.
 fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<ArtefactRef>, Error> {
     let path = library.path();
     let version = header.version_strings();
@@ -250,7 +215,7 @@ fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
 }
 
 /// `abi_stable`'s messages begin with empty lines and go on for pages.
-fn first_line(error: &LibraryError) -> String {
+pub(super) fn first_line(error: &LibraryError) -> String {
     let text = error.to_string();
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.next().unwrap_or("no reason given").to_owned()

@@ -3,9 +3,10 @@
 //!
 //! A library goes through these stages, each with errors of its own:
 //! 1. [`Registry::scan`] and [`Library::inspect`] read files and run none of their code.
-//! 2. [`Library::check`] compares the metadata with what this host loads.
-//! 3. [`load`] opens the library, compares the layout of every type that crosses the boundary, and
-//!    only then calls the first function of the plugin.
+//! 2. [`Library::check`] compares the metadata with what this host loads, and looks at who else could
+//!    change the library.
+//! 3. [`load`] opens the library, which runs its initialisers, compares the layout of every type that
+//!    crosses the boundary, and only then calls the first function that the plugin's author wrote.
 //! 4. [`ConnectorFactory`] and [`ComponentFactory`] make instances, in plain Rust.
 //!
 //! [`Describer`] asks a plugin about its configuration without any of that: in a child process.
@@ -14,6 +15,7 @@
 //!
 //! This is the only module of the runtime that knows FFI-safe types.
 
+mod access;
 mod check;
 mod component;
 mod connector;
@@ -23,14 +25,17 @@ mod error;
 mod host;
 mod identity;
 mod image;
+
 mod layout;
 mod library;
 mod load;
 mod metrics;
+mod open;
 mod registry;
 mod stream;
 
 pub use self::{
+    access::Objection,
     check::Policy,
     component::{ComponentFactory, LoadedCodec},
     connector::ConnectorFactory,

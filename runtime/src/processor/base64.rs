@@ -86,10 +86,7 @@ impl Decode {
             out.clear();
             match engine.decode_vec(cutter.payload(), out) {
                 Ok(()) => cutter.emit_joined(out, 0..0),
-                Err(error) => {
-                    let message = cutter.payload().to_vec();
-                    cutter.reject(&message, Error::bad_data(format_args!("no base64: {error}")));
-                }
+                Err(error) => cutter.refuse(Error::bad_data(format_args!("no base64: {error}"))),
             }
         }));
     }
@@ -102,10 +99,16 @@ impl Preprocessor for Decode {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.join.finish(batch, output)?;
-        self.decode(batch, output);
-        Ok(())
+    fn has_more(&self) -> bool {
+        self.join.has_more()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.join.holds(stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.join.streams()
     }
 }
 

@@ -61,6 +61,8 @@ impl Framing {
                     restore(encoded, batch);
                 }
             }
+            // What a message was before the step.
+            encoded.shed();
         }
         rejected
     }

@@ -1,45 +1,102 @@
-//! What stands behind the last preprocessor: fragments that none of them cut are one message a
-//! stream.
+//! `join`: fragments that no preprocessor before it has cut are one message a stream. It stands, with
+//! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
 
 use std::collections::HashMap;
 
-use tremor_pdk::{Batch, Output, Preprocessor, Result};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tremor_pdk::{
+    Batch, Output, Preprocessor, PreprocessorPlugin, Result,
+    abi::batch::{Cutter, Rest},
+};
 
-use super::reassembly::{Partial, end_streams};
+use super::reassembly::{self, Held, Partial};
 
-/// The longest message that is put together, in bytes.
-const MAX_LENGTH: usize = 256 << 20;
+/// Makes one message of everything that a stream brings until it ends.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// The longest message that is taken, in bytes. Longer ones go to `err`.
+    #[serde(default = "max_length")]
+    #[schemars(range(min = 1, max = 1_073_741_824))]
+    max_length: usize,
+}
+
+const fn max_length() -> usize {
+    reassembly::MAX_LENGTH
+}
 
 /// Joins the fragments of each stream until it ends.
-#[derive(Default)]
 pub(crate) struct Join {
     partial: HashMap<u64, Partial>,
+    held: Held,
+    /// Ends of streams that have come and are not handled yet.
+    rest: Rest,
+}
+
+impl Default for Join {
+    fn default() -> Self {
+        Self::of(max_length())
+    }
+}
+
+impl PreprocessorPlugin for Join {
+    const NAME: &'static str = "join";
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self> {
+        Ok(Self::of(config.max_length))
+    }
+}
+
+impl Join {
+    fn of(max_length: usize) -> Self {
+        let held = Held::new(Self::NAME, max_length);
+        Self { partial: HashMap::new(), held, rest: Rest::default() }
+    }
+
+    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+        let event = *cutter.event();
+        if !event.is_fragment() && !event.is_stream_end() {
+            return cutter.pass();
+        }
+        let mut partial = self.partial.remove(&event.stream).unwrap_or_default();
+        self.held.take(&partial);
+        if event.is_stream_end() {
+            return partial.end(cutter, &self.held);
+        }
+        partial.extend(cutter.payload(), &self.held);
+        if !partial.is_empty() {
+            self.held.put(&mut partial);
+            self.partial.insert(event.stream, partial);
+        }
+    }
 }
 
 impl Preprocessor for Join {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        if batch.events().iter().all(|event| !event.is_fragment() && !event.is_stream_end()) {
+        let is_whole = |batch: &Batch| {
+            batch.events().iter().all(|event| !event.is_fragment() && !event.is_stream_end())
+        };
+        if self.rest.is_empty() && is_whole(batch) {
             return Ok(());
         }
-        output.reject_all(batch.cut(|cutter| {
-            let event = *cutter.event();
-            if event.is_fragment() {
-                let partial = self.partial.entry(event.stream).or_default();
-                partial.extend(cutter.payload(), MAX_LENGTH);
-            } else if event.is_stream_end() {
-                if let Some(mut partial) = self.partial.remove(&event.stream) {
-                    partial.complete(cutter, 0..0, MAX_LENGTH);
-                }
-            } else {
-                cutter.pass();
-            }
-        }));
+        let mut rest = std::mem::take(&mut self.rest);
+        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
+        self.rest = rest;
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.partial);
-        self.process(batch, output)
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.partial.contains_key(&stream) || self.rest.streams().any(|left| left == stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.partial, &self.rest)
     }
 }
 
@@ -48,6 +105,7 @@ mod tests {
     use tremor_pdk::{Batch, Output, Preprocessor};
 
     use super::Join;
+    use crate::processor::testing::finish;
 
     #[test]
     fn a_stream_without_preprocessors_is_one_message() {
@@ -59,7 +117,7 @@ mod tests {
         assert_eq!(batch.raw(&batch.events()[0]), Some(&b"whole"[..]));
         let mut end = Batch::new();
         end.push_fragment(0, b"message");
-        join.finish(&mut end, &mut output).unwrap();
+        finish(&mut join, &mut end, &mut output);
         assert!(output.rejected().is_empty());
         assert_eq!(end.len(), 1);
         assert_eq!(end.raw(&end.events()[0]), Some(&b"one message"[..]));

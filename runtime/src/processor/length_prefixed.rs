@@ -8,11 +8,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
-    Result, abi::batch::Cutter,
+    Result,
+    abi::batch::{Cutter, Rest},
 };
 
 use self::prefix::{Endianness, Head, Prefix};
-use super::reassembly::{Partial, end_streams};
+use super::reassembly::{self, Held, Partial};
 
 /// Cuts byte streams into messages, in front of each of which stands its length in bytes, itself
 /// not counted. A whole message is cut as well, and has to end with a message.
@@ -32,7 +33,7 @@ pub(super) struct SplitConfig {
 }
 
 const fn max_length() -> usize {
-    4 << 20
+    reassembly::MAX_LENGTH
 }
 
 /// Puts its length in bytes in front of every message.
@@ -52,6 +53,9 @@ pub(super) struct Split {
     config: SplitConfig,
     /// Streams that are within a message. The others are not in here.
     streams: HashMap<u64, State>,
+    held: Held,
+    /// What has come and is not cut yet.
+    rest: Rest,
 }
 
 /// Where in a stream a fragment has ended.
@@ -79,7 +83,8 @@ impl PreprocessorPlugin for Split {
     type Config = SplitConfig;
 
     fn new(config: SplitConfig) -> Result<Self> {
-        Ok(Self { config, streams: HashMap::new() })
+        let held = Held::new(Self::NAME, config.max_length);
+        Ok(Self { config, streams: HashMap::new(), held, rest: Rest::default() })
     }
 }
 
@@ -87,11 +92,20 @@ impl Split {
     fn cut(&mut self, cutter: &mut Cutter<'_>) {
         let event = *cutter.event();
         let mut state = self.streams.remove(&event.stream).unwrap_or_default();
+        if let State::Message { partial, .. } = &state {
+            self.held.take(partial);
+        }
         let mut at = 0;
         while at < cutter.payload().len() {
             state = self.step(state, cutter, &mut at);
+            if cutter.is_heavy() && matches!(&state, State::Length(head) if head.is_empty()) {
+                return cutter.leave(at);
+            }
         }
         if event.is_fragment() {
+            if let State::Message { partial, .. } = &mut state {
+                self.held.put(partial);
+            }
             if !matches!(&state, State::Length(head) if head.is_empty()) {
                 self.streams.insert(event.stream, state);
             }
@@ -107,7 +121,7 @@ impl Split {
 
     /// Goes on at a byte of the payload.
     fn step(&self, state: State, cutter: &mut Cutter<'_>, at: &mut usize) -> State {
-        let SplitConfig { prefix, endianness, max_length } = self.config;
+        let SplitConfig { prefix, endianness, .. } = self.config;
         match state {
             State::Length(mut head) => {
                 head.push(cutter.payload()[*at]);
@@ -134,10 +148,10 @@ impl Split {
                 *at += count;
                 let missing = missing - count as u64;
                 if missing == 0 {
-                    partial.complete(cutter, range, max_length);
+                    partial.complete(cutter, range, &self.held);
                     return State::default();
                 }
-                partial.extend(&cutter.payload()[range], max_length);
+                partial.extend(&cutter.payload()[range], &self.held);
                 State::Message { length, missing, partial }
             }
             State::Lost { bytes } => {
@@ -167,7 +181,7 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
         }
         State::Lost { bytes } => {
             let error = Error::bad_data(format_args!(
-                "{bytes} bytes behind the failure of the stream were not cut into messages"
+                "{bytes} bytes after the failure of the stream were not cut into messages"
             ));
             Some((Vec::new(), error))
         }
@@ -176,13 +190,23 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
 
 impl Preprocessor for Split {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        let mut rest = std::mem::take(&mut self.rest);
+        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
+        self.rest = rest;
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.streams);
-        self.process(batch, output)
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|state| !matches!(state, State::Lost { .. }))
+            || self.rest.streams().any(|left| left == stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.streams, &self.rest)
     }
 }
 
@@ -205,10 +229,7 @@ impl Postprocessor for Prepend {
             let length = cutter.payload().len();
             match prefix.head(endianness, length) {
                 Ok(head) => cutter.emit_joined(head.bytes(), 0..length),
-                Err(error) => {
-                    let message = cutter.payload().to_vec();
-                    cutter.reject(&message, error);
-                }
+                Err(error) => cutter.refuse(error),
             }
         }));
         Ok(())

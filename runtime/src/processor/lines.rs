@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
     Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
-    abi::batch::Cutter,
+    abi::batch::{Cutter, Rest},
 };
 
 use super::{
     NoConfig,
-    reassembly::{Partial, end_streams},
+    reassembly::{self, Held, Partial},
 };
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
@@ -28,14 +28,16 @@ pub(super) struct Config {
 }
 
 const fn max_length() -> usize {
-    4 << 20
+    reassembly::MAX_LENGTH
 }
 
 /// The preprocessor.
 pub(super) struct Split {
-    max_length: usize,
     /// Lines that have begun, by stream. Streams without one are not in here.
     partial: HashMap<u64, Partial>,
+    held: Held,
+    /// What has come and is not cut yet.
+    rest: Rest,
 }
 
 impl PreprocessorPlugin for Split {
@@ -43,7 +45,8 @@ impl PreprocessorPlugin for Split {
     type Config = Config;
 
     fn new(config: Config) -> Result<Self> {
-        Ok(Self { max_length: config.max_length, partial: HashMap::new() })
+        let held = Held::new(Self::NAME, config.max_length);
+        Ok(Self { partial: HashMap::new(), held, rest: Rest::default() })
     }
 }
 
@@ -51,6 +54,7 @@ impl Split {
     fn cut(&mut self, cutter: &mut Cutter<'_>) {
         let stream = cutter.event().stream;
         let mut partial = self.partial.remove(&stream).unwrap_or_default();
+        self.held.take(&partial);
         let mut start = 0;
         while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
             let end = start + length;
@@ -58,21 +62,23 @@ impl Split {
             if start == end {
                 partial.strip_carriage_return();
             }
-            partial.complete(cutter, start..stripped, self.max_length);
+            partial.complete(cutter, start..stripped, &self.held);
             start = end + 1;
+            if cutter.is_heavy() {
+                return cutter.leave(start);
+            }
         }
         let end = cutter.payload().len();
-        partial.extend(&cutter.payload()[start..end], self.max_length);
+        partial.extend(&cutter.payload()[start..end], &self.held);
         let is_whole = !cutter.event().is_fragment();
         if cutter.event().is_stream_end() {
-            if !partial.is_empty() {
-                partial.complete(cutter, 0..0, self.max_length);
-            }
+            partial.end(cutter, &self.held);
             cutter.pass();
         } else if is_whole && !partial.is_empty() {
-            partial.complete(cutter, 0..0, self.max_length);
+            partial.complete(cutter, 0..0, &self.held);
         }
         if !partial.is_empty() {
+            self.held.put(&mut partial);
             self.partial.insert(stream, partial);
         }
     }
@@ -80,13 +86,22 @@ impl Split {
 
 impl Preprocessor for Split {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        let mut rest = std::mem::take(&mut self.rest);
+        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
+        self.rest = rest;
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.partial);
-        self.process(batch, output)
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.partial.contains_key(&stream) || self.rest.streams().any(|left| left == stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.partial, &self.rest)
     }
 }
 
@@ -108,10 +123,7 @@ impl Postprocessor for End {
     }
 
     fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        batch.cut(|cutter| {
-            let message = [cutter.payload(), b"\n"].concat();
-            cutter.emit_joined(&message, 0..0);
-        });
+        batch.cut(|cutter| cutter.emit_followed(b"\n"));
         Ok(())
     }
 }
@@ -121,6 +133,7 @@ mod tests {
     use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, abi::batch::Rejected};
 
     use super::{Config, Split};
+    use crate::processor::testing::{finish, process_all};
 
     fn lines(max_length: usize) -> Split {
         Split::new(Config { max_length }).unwrap()
@@ -147,7 +160,7 @@ mod tests {
         }
         let mut batch = Batch::new();
         let mut output = Output::new();
-        lines.finish(&mut batch, &mut output).unwrap();
+        finish(lines, &mut batch, &mut output);
         rejected.extend(output.take_rejected());
         found.extend(messages(&batch));
         (found, rejected)
@@ -210,5 +223,39 @@ mod tests {
         let rejected = process(&mut lines, &mut rest);
         assert_eq!(rest.original(&rejected[0].event).len(), 4 << 10);
         assert!(rejected[0].error.to_string().contains("3145729 bytes"));
+    }
+
+    #[test]
+    fn many_empty_lines_come_in_light_batches() {
+        let mut batch = Batch::new();
+        batch.push_fragment(0, "\n".repeat(300_000).as_bytes());
+        batch.push_fragment(0, b"last\n");
+        let (batches, rejected) = process_all(&mut lines(100), batch);
+        assert!(rejected.is_empty() && batches.len() > 5);
+        assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + 400_000));
+        assert_eq!(batches.iter().map(Batch::len).sum::<usize>(), 300_001);
+        assert_eq!(messages(batches.last().unwrap()).last().unwrap(), "last");
+    }
+
+    #[test]
+    fn lines_that_have_begun_in_many_streams_take_no_more_than_one_may() {
+        let mut lines = lines(40 << 20);
+        let mut rejected = Vec::new();
+        for stream in 0..60 {
+            let mut batch = Batch::new();
+            batch.push_fragment(stream, &vec![b'x'; 1 << 20]);
+            rejected.extend(process(&mut lines, &mut batch));
+        }
+        assert!(rejected.is_empty());
+        let mut ends = Batch::new();
+        (0..60).for_each(|stream| ends.end_stream(stream));
+        let (batches, rejected) = process_all(&mut lines, ends);
+        let whole: Vec<_> = batches.iter().flat_map(messages).collect();
+        assert_eq!((whole.len(), rejected.len()), (40, 20));
+        assert!(whole.iter().all(|line| line.len() == 1 << 20));
+        assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (2 << 20)));
+        let expected =
+            "a message of 1048576 bytes came while those that had begun took 41943040 bytes";
+        assert!(rejected[0].starts_with(expected), "{}", rejected[0]);
     }
 }

@@ -3,6 +3,7 @@
 //! implement as well.
 
 mod base64;
+mod chain;
 mod compression;
 mod framing;
 mod join;
@@ -20,7 +21,11 @@ use tremor_pdk::{
     Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
 };
 
-pub(crate) use self::{framing::Framing, join::Join};
+pub(crate) use self::{
+    chain::{Chain, Piece, Share, StreamEnd},
+    framing::Framing,
+    join::Join,
+};
 
 /// A built-in processor of one direction.
 struct Entry<P: ?Sized> {
@@ -53,6 +58,7 @@ built_in! {
     PREPROCESSORS, PREPROCESSOR_ENTRIES: PreprocessorPlugin as Preprocessor [
         lines::Split,
         length_prefixed::Split,
+        join::Join,
         base64::Decode,
         compression::DecompressGzip,
         compression::DecompressZstd,
@@ -112,7 +118,7 @@ pub fn postprocessor_schema(name: &str) -> Option<Config> {
 /// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
 /// rejected but the ends of streams, which those that come behind wait for. `false`: it left
 /// nothing that could be.
-pub(crate) fn preprocess(
+fn preprocess(
     batch: &mut Batch,
     output: &mut Output,
     step: impl FnOnce(&mut Batch, &mut Output) -> Result<()>,

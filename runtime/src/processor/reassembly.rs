@@ -1,17 +1,59 @@
-//! A message that is put together from pieces, up to a limit.
+//! Messages that are put together from pieces, up to a limit.
 
 use std::collections::HashMap;
 
-use tremor_pdk::{Batch, Error, abi::batch::Cutter};
+use tremor_pdk::{
+    Error,
+    abi::batch::{Cutter, Rejected, Rest},
+};
+
+/// The longest message that is taken unless a flow says otherwise, in bytes: decoded, it may have
+/// what any event may have.
+pub(super) const MAX_LENGTH: usize = 4 << 20;
 
 /// How much of a message that is too long its dead letter shows. Bytes.
-pub(super) const SHOWN: usize = 4 << 10;
+const SHOWN: usize = Rejected::SHOWN;
 
-/// Adds the end of every stream that a preprocessor holds something of, the lowest first.
-pub(super) fn end_streams<T>(batch: &mut Batch, streams: &HashMap<u64, T>) {
-    let mut streams: Vec<u64> = streams.keys().copied().collect();
-    streams.sort_unstable();
-    streams.into_iter().for_each(|stream| batch.end_stream(stream));
+/// What the beginnings of messages of all streams may take together, in bytes, where one alone may
+/// not take more.
+const HELD: usize = 8 * MAX_LENGTH;
+
+/// The streams that a preprocessor keeps something of.
+pub(super) fn streams<T>(streams: &HashMap<u64, T>, rest: &Rest) -> Vec<u64> {
+    let mut all: Vec<u64> = streams.keys().copied().chain(rest.streams()).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// How much one preprocessor holds of all streams.
+#[derive(Debug)]
+pub(super) struct Held {
+    bytes: usize,
+    /// The longest message.
+    limit: usize,
+    /// What flows call the preprocessor.
+    name: &'static str,
+}
+
+impl Held {
+    pub(super) fn new(name: &'static str, limit: usize) -> Self {
+        Self { bytes: 0, limit, name }
+    }
+
+    /// A beginning that is put aside until its stream goes on. Where there are too many, of this one
+    /// no more is kept than will be shown.
+    pub(super) fn put(&mut self, partial: &mut Partial) {
+        if self.bytes + partial.bytes.len() > self.limit.max(HELD) {
+            partial.give_up(TooLong::Together);
+        }
+        self.bytes += partial.bytes.len();
+    }
+
+    /// A beginning that was put aside is taken up again.
+    pub(super) fn take(&mut self, partial: &Partial) {
+        self.bytes -= partial.bytes.len();
+    }
 }
 
 /// The beginning of a message whose end has not come yet.
@@ -19,13 +61,22 @@ pub(super) fn end_streams<T>(batch: &mut Batch, streams: &HashMap<u64, T>) {
 pub(super) struct Partial {
     /// The beginning, up to the limit; of a message that exceeds it, what will be shown.
     bytes: Vec<u8>,
-    /// How long a message that exceeds the limit is so far; zero for others.
-    excess: usize,
+    /// How long a message that exceeds a limit is so far, and which.
+    excess: Option<(usize, TooLong)>,
+}
+
+/// Why no more is kept of a message.
+#[derive(Clone, Copy, Debug)]
+enum TooLong {
+    /// It is longer than a message may be.
+    Alone,
+    /// With it, the beginnings of all streams take more than they may.
+    Together,
 }
 
 impl Partial {
     pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.excess == 0
+        self.bytes.is_empty() && self.excess.is_none()
     }
 
     /// The beginning of the message, as far as a dead letter shows it.
@@ -34,25 +85,45 @@ impl Partial {
     }
 
     /// Adds a piece that does not end the message.
-    pub(super) fn extend(&mut self, piece: &[u8], limit: usize) {
-        if self.excess > 0 {
-            self.excess += piece.len();
-        } else if self.bytes.len() + piece.len() > limit {
-            self.excess = self.bytes.len() + piece.len();
+    pub(super) fn extend(&mut self, piece: &[u8], held: &Held) {
+        if let Some((length, _)) = &mut self.excess {
+            *length += piece.len();
+        } else if self.bytes.len() + piece.len() > held.limit {
+            let length = self.bytes.len() + piece.len();
             let missing = SHOWN.saturating_sub(self.bytes.len()).min(piece.len());
             self.bytes.extend_from_slice(&piece[..missing]);
-            self.bytes.truncate(SHOWN);
-            self.bytes.shrink_to(SHOWN);
+            self.give_up(TooLong::Alone);
+            self.excess = Some((length, TooLong::Alone));
         } else {
             self.bytes.extend_from_slice(piece);
         }
     }
 
+    /// Keeps no more than will be shown.
+    fn give_up(&mut self, why: TooLong) {
+        self.excess.get_or_insert((self.bytes.len(), why));
+        self.bytes.truncate(SHOWN);
+        self.bytes.shrink_to(SHOWN);
+    }
+
     /// Takes back a carriage return that came just before the line feed, in an earlier piece.
     pub(super) fn strip_carriage_return(&mut self) {
-        if self.excess == 0 && self.bytes.ends_with(b"\r") {
+        if self.excess.is_none() && self.bytes.ends_with(b"\r") {
             self.bytes.pop();
         }
+    }
+
+    /// The stream has ended: what has begun is complete, or was cut off.
+    pub(super) fn end(&mut self, cutter: &mut Cutter<'_>, held: &Held) {
+        if self.is_empty() {
+            return;
+        }
+        if !cutter.event().is_stream_aborted() {
+            return self.complete(cutter, 0..0, held);
+        }
+        let error = cut_off(self.excess.map_or(self.bytes.len(), |(length, _)| length));
+        cutter.reject(self.shown(), error);
+        *self = Self::default();
     }
 
     /// Emits the message, which ends with a range of the payload that is being cut.
@@ -60,12 +131,12 @@ impl Partial {
         &mut self,
         cutter: &mut Cutter<'_>,
         range: std::ops::Range<usize>,
-        limit: usize,
+        held: &Held,
     ) {
-        if self.excess > 0 || self.bytes.len() + range.len() > limit {
-            self.extend(&cutter.payload()[range], limit);
-            let error = too_long(self.excess, limit);
-            cutter.reject(&self.bytes, error);
+        if self.excess.is_some() || self.bytes.len() + range.len() > held.limit {
+            self.extend(&cutter.payload()[range], held);
+            let (length, why) = self.excess.unwrap_or((self.bytes.len(), TooLong::Alone));
+            cutter.reject(&self.bytes, why.error(length, held));
             *self = Self::default();
         } else if self.bytes.is_empty() {
             cutter.emit(range);
@@ -76,9 +147,27 @@ impl Partial {
     }
 }
 
-fn too_long(length: usize, limit: usize) -> Error {
-    Error::bad_data(format_args!(
-        "a message of {length} bytes is longer than `max_length`, {limit} bytes; \
-         shown are its first {SHOWN}"
+/// Of a message whose stream was cut off, `length` bytes are there.
+fn cut_off(length: usize) -> Error {
+    Error::connection_lost(format_args!(
+        "the stream was cut off within a message, of which {length} bytes have come"
     ))
+}
+
+impl TooLong {
+    fn error(self, length: usize, held: &Held) -> Error {
+        let Held { limit, name, .. } = held;
+        match self {
+            Self::Alone => Error::bad_data(format_args!(
+                "a message of {length} bytes is longer than `max_length` of `{name}`, {limit} bytes; \
+                 shown are its first {SHOWN}"
+            )),
+            Self::Together => Error::bad_data(format_args!(
+                "a message of {length} bytes came while those that had begun took {} bytes in all \
+                 streams, which are the most; shown are its first {SHOWN}: if they may take more, \
+                 raise `max_length` of `{name}`",
+                (*limit).max(HELD)
+            )),
+        }
+    }
 }

@@ -24,8 +24,8 @@ impl Preprocessor for RemoveEmpty {
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.process(batch, output)
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
     }
 }
 

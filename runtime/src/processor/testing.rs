@@ -22,6 +22,22 @@ pub(super) fn process(preprocessor: &mut dyn Preprocessor, batch: &mut Batch) ->
     reasons(&mut output)
 }
 
+/// Runs a preprocessor over a batch, and again while it has more: what came of each, and why it
+/// rejected what it rejected.
+pub(super) fn process_all(
+    preprocessor: &mut dyn Preprocessor,
+    mut batch: Batch,
+) -> (Vec<Batch>, Vec<String>) {
+    let mut rejected = process(preprocessor, &mut batch);
+    let mut batches = vec![batch];
+    while preprocessor.has_more() {
+        let mut more = Batch::new();
+        rejected.extend(process(preprocessor, &mut more));
+        batches.push(more);
+    }
+    (batches, rejected)
+}
+
 fn reasons(output: &mut Output) -> Vec<String> {
     output.take_rejected().iter().map(|rejected| rejected.error.to_string()).collect()
 }
@@ -38,6 +54,12 @@ pub(super) fn frame(
     (self::messages(&batch), reasons(&mut output))
 }
 
+/// All streams end.
+pub(super) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
+    preprocessor.streams().into_iter().for_each(|stream| batch.end_stream(stream));
+    preprocessor.process(batch, output).unwrap();
+}
+
 /// Gives a stream to a preprocessor in pieces of one size.
 pub(super) fn run(
     preprocessor: &mut dyn Preprocessor,
@@ -48,11 +70,12 @@ pub(super) fn run(
     for piece in stream.chunks(size) {
         let mut batch = Batch::new();
         batch.push_fragment(0, piece);
-        rejected.extend(process(preprocessor, &mut batch));
-        found.extend(messages(&batch));
+        let (batches, reasons) = process_all(preprocessor, batch);
+        rejected.extend(reasons);
+        found.extend(batches.iter().flat_map(messages));
     }
     let (mut batch, mut output) = (Batch::new(), Output::new());
-    preprocessor.finish(&mut batch, &mut output).unwrap();
+    finish(preprocessor, &mut batch, &mut output);
     rejected.extend(reasons(&mut output));
     found.extend(messages(&batch));
     (found, rejected)

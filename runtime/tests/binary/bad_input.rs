@@ -24,9 +24,17 @@ fn files_that_cannot_be_read_or_written_fail_the_flow() {
 }
 
 #[test]
-fn a_full_output_is_tried_again_and_then_fails_the_flow() {
-    let run = file_to_file("in", "/dev/full").run();
-    run.expect(1, &["connector `output`", "flow `flow` failed"]);
+fn a_full_output_is_tried_again_as_often_as_the_flow_says() {
+    let text = "connectors:
+  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
+  output:
+    type: file
+    codec: string
+    retry: { attempts: 2, backoff: 1ms }
+    config: { path: /dev/full, mode: append }
+links: [input -> output]";
+    let run = Scene::new(text).write("in", b"a line\n").run();
+    run.expect(0, &["not delivered after 3 attempts", "1 events in, 0 out", "1 failed"]);
 }
 
 #[test]
@@ -85,4 +93,47 @@ fn a_connector_that_is_no_sink_cannot_be_linked_as_one() {
   other: { type: metronome, config: { interval_ms: 1 } }
 links: [ticks -> other]";
     Scene::new(text).run().expect(1, &["connector `other`", "no sink"]);
+}
+
+#[test]
+fn all_that_is_wrong_with_a_flow_is_said_at_once_in_order_and_once() {
+    let flow = "plugins: [no/such/folder]
+connectors:
+  typo: { type: fil, codec: json }
+  input: { type: file, codec: jsno, preprocessors: [line], config: { path: x, mode: read } }
+  schema: { type: file, codec: json, config: { path: 1, mode: read } }
+  asked: { type: hostile, codec: json, config: { fault: validate_error } }
+  needs: { type: file, config: { path: x, mode: read } }
+  output: { type: 'null' }
+pipelines:
+  p: { operators: [{ type: filter, config: { field: a, matches: '(' } }, fliter] }
+  q: { operators: [{ type: route, config: { rules: [] } }] }
+links:
+  - input -> p -> output
+  - schema -> q -> output
+  - q/slow -> output
+  - p/slow -> output
+  - asked -> nowhere
+  - needs -> output";
+    let run = Scene::new(flow).tremor(&["check", "flow.yaml"]);
+    run.expect(2, &[]);
+    let expected = [
+        "1:11: error: no/such/folder: there is no such file",
+        "3:17: error: unknown connector type `fil`",
+        "4:31: error: unknown codec type `jsno`",
+        "4:53: error: unknown preprocessor type `line`",
+        "5:54: error: `path` of connector type `file`: expected a text",
+        "6:40: error: ",
+        "7:3: error: connector `needs` has no codec",
+        "10:36: error: matches: ",
+        "10:74: error: unknown operator type `fliter`",
+        "15:5: error: pipeline `q` has no output port `slow`",
+        "17:14: error: no connector or pipeline is named `nowhere`",
+    ];
+    let lines = run.stderr.lines().filter_map(|line| line.strip_prefix("flow.yaml:"));
+    let found: Vec<_> = lines.filter(|line| line.contains(": error: ")).collect();
+    assert_eq!(found.len(), expected.len(), "{}", run.stderr);
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{expected}\n{}", run.stderr);
+    }
 }

@@ -27,7 +27,7 @@ fn plugins_are_listed_and_inspected_by_name() {
     }
     let inspect = scene.tremor(&["plugin", "inspect", "file"]);
     inspect.expect(0, &[]);
-    for part in ["connector-file", "1.2", "unwind", "required", "\"path\""] {
+    for part in ["connector-file", "2.0", "unwind", "required", "\"path\""] {
         assert!(inspect.stdout.contains(part), "{part} is not in:\n{}", inspect.stdout);
     }
     scene.tremor(&["plugin", "inspect", "nothing"]).expect(2, &["nothing", "help"]);

@@ -56,7 +56,7 @@ links: [input -> output, input -> again, input/err -> bad, again/err -> bad]";
 fn events_leave_an_operator_by_its_own_ports() {
     let links = "p/a -> other, p/err -> other";
     let (run, scene) = run(&through_operator("{ ports: [a, b] }", links), "x\na\nb\nreject\n");
-    run.expect(0, &["4 events in, 3 out, 1 dead-lettered"]);
+    run.expect(0, &["4 events in, 2 out, 1 dead-lettered"]);
     assert_eq!(run.stdout, "\"x\"\n");
     let other = scene.read("other");
     assert!(other.contains("\"a\"\n") && other.contains("\"original\":\"reject\""), "{other}");

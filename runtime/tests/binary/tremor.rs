@@ -32,6 +32,7 @@ fn plugins() -> &'static Path {
                 "operator-logging",
                 "fixture-hostile",
                 "fixture-mischief",
+                "fixture-script",
                 "plugin-logfmt",
             ],
         )

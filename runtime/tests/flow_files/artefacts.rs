@@ -51,6 +51,13 @@ impl Resolver for Artefacts {
         vec!["plugins".into(), "../target/release".into()]
     }
 
+    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<(), String> {
+        match (kind, name, config["field"].as_str()) {
+            (Kind::Operator, "filter", Some("(")) => Err("field: a bracket is not closed".into()),
+            _ => Ok(()),
+        }
+    }
+
     fn ports(&self, operator: &str, config: &Value) -> Vec<String> {
         let routes = config["routes"].as_object().filter(|_| operator == "route");
         routes.into_iter().flatten().map(|(route, _)| route.clone()).collect()

@@ -11,19 +11,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tremor_runtime::flow::{self, Error, Flow, Limits};
+use tremor_runtime::flow::{self, Draft, Error, Limits};
 
 use artefacts::Artefacts;
 
 /// What `tremor check` has to say about a flow.
-fn outcome(flow: Result<Flow, Error>) -> String {
-    let flow = match flow {
+fn outcome(draft: Result<Draft, Error>) -> String {
+    let flow = match draft.and_then(|draft| draft.check(&Artefacts)) {
         Ok(flow) => flow,
         Err(error) => return error.to_string(),
     };
-    if let Err(error) = flow::check(&flow, &Artefacts) {
-        return error.to_string();
-    }
     let mut out = format!("flow {}\n{}", flow.name(), flow.graph);
     for warning in &flow.warnings {
         out += "\n";
@@ -33,7 +30,7 @@ fn outcome(flow: Result<Flow, Error>) -> String {
 }
 
 fn check(case: &Path) -> Result<(), String> {
-    let found = outcome(flow::load(case.join("flow.yaml")));
+    let found = outcome(flow::read(case.join("flow.yaml")));
     let file = case.join("expected");
     if env::var_os("UPDATE_EXPECT").is_some() {
         return fs::write(&file, found).map_err(|error| format!("{}: {error}", file.display()));

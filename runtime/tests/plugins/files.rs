@@ -98,6 +98,33 @@ fn files_that_are_no_libraries_are_told_apart() {
 }
 
 #[test]
+fn a_library_with_millions_of_section_headers_is_not_read_into_memory() {
+    const SECTIONS: u64 = 8_000_000;
+    const HEADER: u64 = 64;
+    const TABLE: usize = 0x28;
+    const COUNT: usize = 0x3c;
+    const SIZE_OF_FIRST: usize = 0x20;
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("many.so");
+    let mut bytes = fs::read(library("fixture-relay")).unwrap();
+    bytes.resize(bytes.len().next_multiple_of(16), 0);
+    let table = bytes.len();
+    // No number of headers means that it stands in the first of them.
+    bytes[TABLE..TABLE + 8].copy_from_slice(&(table as u64).to_le_bytes());
+    bytes[COUNT..COUNT + 2].fill(0);
+    bytes.resize(table + 64, 0);
+    let count = table + SIZE_OF_FIRST;
+    bytes[count..count + 8].copy_from_slice(&SECTIONS.to_le_bytes());
+    fs::write(&copy, &bytes).unwrap();
+    // The rest is a hole, which takes no room on the disk.
+    let file = OpenOptions::new().write(true).open(&copy).unwrap();
+    file.set_len(table as u64 + SECTIONS * HEADER).unwrap();
+    let error = Library::inspect(&copy).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreadable, "{error}");
+    assert!(error.to_string().contains("more than 64 MiB of headers"), "{error}");
+}
+
+#[test]
 fn a_library_for_another_machine_is_refused() {
     const MACHINE: usize = 18;
     const SPARC: u8 = 2;

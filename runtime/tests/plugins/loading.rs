@@ -68,7 +68,7 @@ fn what_was_found_is_loaded_as_its_file_is_now() {
         fs::rename(&new, &path).unwrap();
     };
 
-    replace(&with_other_metadata(folder.path(), "\"abi\":\"1.", "\"abi\":\"2."));
+    replace(&with_other_metadata(folder.path(), "\"abi\":\"2.", "\"abi\":\"3."));
     let error = ConnectorFactory::load(&found, "relay", Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion, "{error}");
 
@@ -109,7 +109,7 @@ fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
-    for part in ["built for ABI 2.2", "this tremor speaks ABI 1.2", "help: rebuild the plugin"] {
+    for part in ["built for ABI 3.0", "this tremor speaks ABI 2.0", "help: rebuild the plugin"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -118,7 +118,6 @@ fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
 fn a_library_whose_metadata_lies_is_found_out() {
     let folder = tempfile::tempdir().unwrap();
     for (old, new) in [
-        ("\"abi\":\"1.2\"", "\"abi\":\"1.0\""),
         ("\"name\":\"relay\"", "\"name\":\"delay\""),
         ("\"kind\":\"connector\"", "\"kind\":    \"codec\""),
     ] {
@@ -137,7 +136,7 @@ fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PanicAbort);
     assert!(error.to_string().contains("help: remove `panic = \"abort\"`"), "{error}");
-    let policy = Policy { allow_panic_abort: true };
+    let policy = Policy { allow_panic_abort: true, ..Policy::default() };
     let library = Library::inspect(&path).unwrap();
     let factory = ConnectorFactory::load(&library, "abort", policy).unwrap();
     factory.create("a", &json!({}), host("a")).unwrap();

@@ -12,6 +12,7 @@ mod describe;
 mod drive;
 mod files;
 mod loading;
+mod opening;
 mod registry;
 mod toolchains;
 mod versions;

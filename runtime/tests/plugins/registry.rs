@@ -1,10 +1,41 @@
 //! Search paths.
 
-use std::fs;
+use std::{fs, process::Command};
 
+use serde_json::Value;
 use tremor_runtime::plugin::{ErrorKind, Registry, SearchPath};
 
-use crate::support::library;
+use crate::support::{library, workspace};
+
+#[test]
+fn no_build_of_the_workspace_puts_a_fixture_where_people_keep_their_plugins() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
+    let output = cargo.current_dir(workspace()).output().unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    let fixtures = packages.filter(|it| it["name"].as_str().unwrap().starts_with("fixture-"));
+    let targets: Vec<_> = fixtures.flat_map(|it| it["targets"].as_array().unwrap()).collect();
+    assert!(targets.len() > 5, "{targets:?}");
+    for target in targets {
+        // Cargo has a folder for examples; libraries lie beside the binary.
+        assert_eq!(target["kind"], serde_json::json!(["example"]), "{target}");
+    }
+}
+
+#[test]
+fn a_pipe_is_no_library_and_nobody_waits_for_its_other_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.so");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::os::unix::fs::symlink(&pipe, folder.path().join("link.so")).unwrap();
+    let (registry, problems) = Registry::scan(&[SearchPath::new(folder.path(), "test")]);
+    assert!(registry.libraries().is_empty() && problems.is_empty(), "{problems:?}");
+    let (_, problems) = Registry::scan(&[SearchPath::new(&pipe, "test")]);
+    let [problem] = &problems[..] else { panic!("{problems:?}") };
+    assert_eq!(problem.error.kind(), ErrorKind::Unreadable);
+    assert!(problem.to_string().contains("not a regular file"), "{problem}");
+}
 
 #[test]
 fn a_name_that_two_plugins_offer_is_a_problem_and_an_error_once_it_is_used() {

@@ -27,8 +27,11 @@ fn a_plugin_of_the_nightly_compiler_with_shuffled_layouts_runs_in_this_host() {
         return;
     }
     let package = "fixture-relay";
-    let mut build = cargo(&["build", JSON, "--package", package, "--target-dir"]);
-    build.arg(target_folder().join("nightly")).env("RUSTFLAGS", "-Zrandomize-layout");
+    let mut build = cargo(&["build", JSON, "--package", package, "--example", package]);
+    build
+        .arg("--target-dir")
+        .arg(target_folder().join("nightly"))
+        .env("RUSTFLAGS", "-Zrandomize-layout");
     let path = built_library(&mut build, package);
 
     let relay = factory(&path, "relay");

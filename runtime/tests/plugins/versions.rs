@@ -1,4 +1,4 @@
-//! Plugins of other versions of the ABI, and of the same version with other layouts.
+//! Plugins of other versions of the ABI, and of the same version with fewer methods or other layouts.
 
 use serde_json::json;
 use tremor_pdk::Signal;
@@ -12,11 +12,11 @@ use crate::{
     support::derive::{self, Change},
 };
 
-/// A method that the sink has since 1.1, where it is declared.
+/// A method after the last prefix field of the sink, where it is declared.
 const METHOD: Change<'static> = (
     "tremor-pdk/abi/src/connector.rs",
     "
-    /// Something other than events. Since ABI 1.1; without it, signals pass the sink by.
+    /// Something other than events. Without it, signals pass the sink by.
     fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
         let _ = signal;
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
@@ -38,12 +38,12 @@ impl FfiSink {
     fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
 );
 
-/// A field that artefacts have since 1.1.
+/// A field after the last prefix field of artefacts.
 const FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
     /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
-    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.
+    /// outside the process. Without it, the schema is all that is checked.
     pub validate: extern \"C\" fn(&Value<'static>) -> RResult<(), PluginError>,",
     "",
 );
@@ -51,11 +51,11 @@ const FIELD: Change<'static> = (
 /// Where the plugin's side sets it.
 const SET: Change<'static> = ("tremor-pdk/src/ffi/module.rs", "\n        validate,\n", "\n");
 
-/// A field that artefacts have since 1.2.
+/// Another one.
 const LATER_FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
-    /// How to make an instance of an artefact that is no connector. Since ABI 1.2.
+    /// How to make an instance of an artefact that is no connector.
     pub constructors: ConstructorsRef,",
     "",
 );
@@ -75,10 +75,10 @@ fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::P
 }
 
 #[test]
-fn an_earlier_minor_loads_and_gets_the_defaults_of_what_it_lacks() {
+fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     let changes = [METHOD, ADAPTER, FIELD, SET, LATER_FIELD, LATER_SET];
-    let path = of_version("abi-earlier-minor", "1.0.0", &changes);
-    assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "1.0");
+    let path = of_version("abi-earlier-minor", "2.0.0", &changes);
+    assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "2.0");
     let context = host("old");
     let old = factory(&path, "relay");
     let mut instance = Instance::start(&old, &json!({ "count": 2 }), context.clone()).unwrap();
@@ -116,12 +116,12 @@ fn the_next_minor_is_refused_on_one_screen() {
             METHOD.1
         ),
     );
-    let path = of_version("abi-next-minor", "1.3.0", &[method]);
+    let path = of_version("abi-next-minor", "2.1.0", &[method]);
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
     assert!(text.lines().count() <= 5, "{text}");
-    for part in ["ABI 1.3", "this tremor speaks ABI 1.2", "help: update tremor"] {
+    for part in ["ABI 2.1", "this tremor speaks ABI 2.0", "help: update tremor"] {
         assert!(text.contains(part), "{text}");
     }
 }
@@ -139,7 +139,7 @@ fn another_layout_under_the_same_version_is_refused_on_one_screen() {
     let text = error.to_string();
     assert!(text.lines().count() <= 10 && text.len() < 1_500, "{text}");
     for part in
-        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 1.2", "help: rebuild the plugin"]
+        ["`Limit`, in ", "Batch", "bytes: u64", "bytes: u32", "ABI 2.0", "help: rebuild the plugin"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{build, cached, set_aside, target_folder, workspace};
+use super::{build, cached, target_folder, workspace};
 
 const MANIFEST: &str = "Cargo.toml";
 const LOCK: &str = "Cargo.lock";
@@ -32,20 +32,24 @@ pub fn plugin(name: &str, changes: &[Change<'_>]) -> PathBuf {
         let folder = target_folder().join("abi-fixtures").join(name);
         let mut files = sources(name);
         // A name of its own, so that the libraries do not overwrite each other.
-        let renamed = ("plugin/Cargo.toml", "fixture-relay", name);
-        for change in changes.iter().chain(&[renamed]) {
-            apply(&mut files, change);
+        let named = |what: &str, name: &str| format!("[{what}]\nname = \"{name}\"");
+        let renamed =
+            ["package", "[example]"].map(|what| (named(what, "fixture-relay"), named(what, name)));
+        let renamed = renamed.iter().map(|(old, new)| ("plugin/Cargo.toml", &**old, &**new));
+        for change in changes.iter().copied().chain(renamed) {
+            apply(&mut files, &change);
         }
         write(&folder, name, &files);
-        set_aside(&build(&folder, &["build", "--offline", "--package", name], name))
+        let arguments = ["build", "--offline", "--package", name, "--example", name];
+        build(&folder, &arguments, name)
     })
 }
 
-/// The changes that make the ABI `version` of the one that is version 1.2.0.
+/// The changes that make the ABI `version` of the one that is version 2.0.0.
 pub fn abi_version(version: &str) -> [(&'static str, &'static str, String); 2] {
-    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"1.2.0\"");
-    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"1.2.0\"");
-    [package, dependency].map(|(file, old)| (file, old, old.replace("1.2.0", version)))
+    let package = ("tremor-pdk/abi/Cargo.toml", "version = \"2.0.0\"");
+    let dependency = (MANIFEST, "tremor-pdk/abi\", version = \"2.0.0\"");
+    [package, dependency].map(|(file, old)| (file, old, old.replace("2.0.0", version)))
 }
 
 type Files = BTreeMap<PathBuf, String>;

@@ -10,7 +10,6 @@ use std::{
     collections::HashMap,
     env,
     ffi::OsStr,
-    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
@@ -33,29 +32,21 @@ pub fn target_folder() -> &'static Path {
 /// The path of the plugin library of this package of the workspace, built if it has to be: in the
 /// profile and target folder of this test.
 pub fn library(package: &str) -> PathBuf {
-    cached(package, || {
-        let built = build(workspace(), &["build", "--package", package], package);
-        if package.starts_with("fixture-") { set_aside(&built) } else { built }
-    })
+    let arguments = [vec!["build", "--package", package], target(package)].concat();
+    cached(package, || build(workspace(), &arguments, package))
 }
 
 /// As [`library`], with further flags for the compiler of that one crate. No test may ask for the
 /// same package without them.
 pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
-    let arguments = ["rustc", "--package", package, "--lib"];
-    let all: Vec<_> = arguments.iter().chain(&["--"]).chain(flags).copied().collect();
-    cached(package, || set_aside(&build(workspace(), &all, package)))
+    let arguments = [vec!["rustc", "--package", package], target(package), vec!["--"]].concat();
+    cached(package, || build(workspace(), &[&arguments, flags].concat(), package))
 }
 
-/// Moves a plugin that is only for tests out of the folder where people keep theirs.
-pub fn set_aside(built: &Path) -> PathBuf {
-    let folder = target_folder().join("test-plugins").join(profile());
-    let path = folder.join(built.file_name().expect("a library has a name"));
-    fs::create_dir_all(&folder).expect("a folder in the target folder");
-    // Cargo makes links: renaming one link of a file to another one does nothing.
-    let _ = fs::remove_file(&path);
-    fs::rename(built, &path).expect("a library that was built just now");
-    path
+/// What is built of a package. Fixtures are examples, so that none of them ever lies where people keep
+/// their plugins.
+fn target(package: &str) -> Vec<&str> {
+    if package.starts_with("fixture-") { vec!["--example", package] } else { vec!["--lib"] }
 }
 
 /// Builds each thing once a process, one after the other.
@@ -99,8 +90,9 @@ pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
     let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
     let target = package.replace('-', "_");
     let library = |message: serde_json::Value| {
-        let files =
-            message["filenames"].as_array().filter(|_| message["target"]["name"] == target)?;
+        // The name of a library has no dashes, that of an example has.
+        let is_meant = message["target"]["name"].as_str()?.replace('-', "_") == target;
+        let files = message["filenames"].as_array().filter(|_| is_meant)?;
         let mut files = files.iter().filter_map(|file| file.as_str()).map(PathBuf::from);
         files.find(|file| file.extension() == Some(OsStr::new(env::consts::DLL_EXTENSION)))
     };

@@ -3,7 +3,7 @@
 //!
 //! All calls to one object come one after the other, from any thread of the host. A batch that is
 //! lent for a call is the host's again when the call returns, and what was put into an output as
-//! well. Since ABI 1.2.
+//! well.
 
 // What abi_stable's macros generate.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
@@ -43,8 +43,7 @@ pub trait RawOperator: Send + 'static {
     /// No event follows. What is put into `batch` leaves by `out`.
     fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// From how many of the batches it was last called with it still holds events back. Asked after
-    /// every call.
+    /// How many of the events that came in it still holds. Asked after every call.
     #[sabi(last_prefix_field)]
     fn held(&self) -> usize;
 }
@@ -69,12 +68,22 @@ pub trait RawCodec: Send + 'static {
 /// Puts messages together, before a codec.
 #[sabi_trait]
 pub trait RawPreprocessor: Send + 'static {
-    /// Replaces the raw events of a batch; what cannot be a message it rejects.
+    /// Replaces the raw events of a batch; what cannot be a message it rejects. Streams end with
+    /// events of the batch, complete or aborted.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
-    /// All streams end: what was held back goes to `batch`.
+    /// Whether `process` is to be called again, with an empty batch, for what is left of the input
+    /// that it has. Asked after every call.
+    fn has_more(&self) -> bool;
+
+    /// Whether it holds bytes of a stream that have not come out yet. Asked after a call, of the
+    /// streams in its batch.
+    fn holds(&self, stream: u64) -> bool;
+
+    /// The streams that have begun and not ended: those that it keeps any state of. Asked at the end
+    /// of a connection.
     #[sabi(last_prefix_field)]
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+    fn streams(&self) -> RVec<u64>;
 }
 
 /// Frames and transforms messages, behind a codec.

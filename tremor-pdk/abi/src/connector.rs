@@ -210,7 +210,7 @@ pub trait RawSink: Send + 'static {
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>>;
 
-    /// Something other than events. Since ABI 1.1; without it, signals pass the sink by.
+    /// Something other than events. Without it, signals pass the sink by.
     fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
         let _ = signal;
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))

@@ -55,7 +55,7 @@ fn sizes_and_alignments_are_fixed() {
         Event => 56, 8;
         EventFlags => 1, 1;
         Limit => 8, 4;
-        Output => 104, 8;
+        Output => 168, 8;
         PayloadKind => 1, 1;
         PortBatch => 88, 8;
         Rejected => 128, 8;

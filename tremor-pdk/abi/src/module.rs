@@ -28,13 +28,13 @@ pub struct ArtefactKind(pub u16);
 impl ArtefactKind {
     /// Talks to the world: a source, a sink, or both.
     pub const CONNECTOR: Self = Self(0);
-    /// Turns bytes into values and back. Since ABI 1.2.
+    /// Turns bytes into values and back.
     pub const CODEC: Self = Self(1);
-    /// Cuts and transforms bytes before the codec. Since ABI 1.2.
+    /// Cuts and transforms bytes before the codec.
     pub const PREPROCESSOR: Self = Self(2);
-    /// Frames and transforms bytes behind the codec. Since ABI 1.2.
+    /// Frames and transforms bytes behind the codec.
     pub const POSTPROCESSOR: Self = Self(3);
-    /// Transforms events. Since ABI 1.2.
+    /// Transforms events.
     pub const OPERATOR: Self = Self(4);
     /// Reserved.
     pub const FUNCTION: Self = Self(5);
@@ -74,9 +74,9 @@ pub struct Artefact {
         HostHandle,
     ) -> RResult<RawConnectorBox, PluginError>,
     /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
-    /// outside the process. Since ABI 1.1; without it, the schema is all that is checked.
+    /// outside the process. Without it, the schema is all that is checked.
     pub validate: extern "C" fn(&Value<'static>) -> RResult<(), PluginError>,
-    /// How to make an instance of an artefact that is no connector. Since ABI 1.2.
+    /// How to make an instance of an artefact that is no connector.
     pub constructors: ConstructorsRef,
 }
 

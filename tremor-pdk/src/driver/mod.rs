@@ -66,7 +66,8 @@ impl<S: Sink> DynSink for SinkDriver<S> {
         context: &mut Context<'_>,
         batch: &mut Batch,
     ) -> Poll<Result<Delivery>> {
-        self.0.poll(context, batch, |sink, batch| sink.deliver(batch))
+        let poll = self.0.poll(context, batch, |sink, batch| sink.deliver(batch));
+        poll.map(|result| result?.about(batch.len()))
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {

@@ -118,8 +118,16 @@ impl<T: Preprocessor> RawPreprocessor for Ffi<T> {
         self.call("process", |preprocessor| preprocessor.process(batch, output))
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("finish", |preprocessor| preprocessor.finish(batch, output))
+    fn has_more(&self) -> bool {
+        self.ask("has_more", Preprocessor::has_more)
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.ask("holds", |preprocessor| preprocessor.holds(stream))
+    }
+
+    fn streams(&self) -> RVec<u64> {
+        self.ask("streams", |preprocessor| preprocessor.streams().into())
     }
 }
 

@@ -17,6 +17,11 @@ const PLUGINS: [&str; 5] = [
     "fixture-mischief",
 ];
 
+/// Which of them are examples, which cargo puts into a folder of their own.
+fn is_fixture(package: &str) -> bool {
+    package.starts_with("fixture-")
+}
+
 pub(super) struct Built {
     pub(super) soak: PathBuf,
     pub(super) tremor: PathBuf,
@@ -27,9 +32,13 @@ pub(super) fn all(release: bool) -> Result<Built> {
     let profile: &[&str] = if release { &["--release"] } else { &[] };
     let runtime = ["build", "--package=tremor-runtime", "--bin=tremor", "--example=soak"];
     run(cargo([&runtime, profile].concat()))?;
-    let packages = PLUGINS.map(|package| format!("--package={package}"));
     let mut command = cargo([&["build", "--lib"], profile].concat());
-    command.args(packages);
+    for package in PLUGINS {
+        command.arg(format!("--package={package}"));
+        if is_fixture(package) {
+            command.arg(format!("--example={package}"));
+        }
+    }
     run(command)?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let folder = root().join(target).join(if release { "release" } else { "debug" });
@@ -41,16 +50,13 @@ pub(super) fn all(release: bool) -> Result<Built> {
     Ok(Built { soak: folder.join("examples/soak"), tremor: folder.join("tremor"), plugins })
 }
 
-/// Copies a plugin to the folder of the soak's; those that are only for tests do not stay where
-/// people keep theirs.
+/// Copies a plugin to the folder of the soak's.
 fn gather(package: &str, from: &Path, to: &Path) -> Result<()> {
     let name = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_"));
+    let from = if is_fixture(package) { from.join("examples") } else { from.to_owned() };
     let (built, copy) = (from.join(&name), to.join(&name));
     // Another run may have the old one open: it keeps it.
     let _ = fs::remove_file(&copy);
     fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
-    if package.starts_with("fixture-") {
-        fs::remove_file(&built).with_context(|| format!("cannot remove {}", built.display()))?;
-    }
     Ok(())
 }

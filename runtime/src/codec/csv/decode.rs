@@ -3,7 +3,7 @@
 use tremor_abi::document::Writer;
 
 use super::{Options, is_number};
-use crate::codec::{Error, copied::text};
+use crate::codec::{Error, copied::text, limit};
 
 /// Writes the value of a record.
 pub(in crate::codec) fn decode(
@@ -20,6 +20,7 @@ pub(in crate::codec) fn decode(
         writer.begin_array();
         while let Some(field) = record.next()? {
             field.write(options, &mut unescaped, writer);
+            limit::admit(message.len(), writer)?;
         }
         writer.end_array();
         return Ok(());

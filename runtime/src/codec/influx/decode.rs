@@ -2,7 +2,7 @@
 
 use tremor_abi::document::Writer;
 
-use crate::codec::{Error, copied::text};
+use crate::codec::{Error, copied::text, limit};
 
 /// A name or tag, as it stands in the line.
 struct Name<'l> {
@@ -36,6 +36,7 @@ pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Resul
         writer.key(key.unescape(&mut unescaped));
         let value = line.name(b",= ", b",= ", "the value of a tag")?;
         writer.str(value.unescape(&mut unescaped));
+        limit::admit(message.len(), writer)?;
     }
     writer.end_object();
     line.expect(b' ')?;
@@ -47,6 +48,7 @@ pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Resul
         line.expect(b'=')?;
         writer.key(key.unescape(&mut unescaped));
         line.field(writer, &mut unescaped)?;
+        limit::admit(message.len(), writer)?;
         if !line.take(b',') {
             break;
         }

@@ -5,10 +5,11 @@ use std::ops::Range;
 use simd_json::{Buffers, ErrorType, INPUT_PADDING, Tape, fill_tape_padded};
 use tremor_abi::document::MAX_DEPTH;
 
-use super::{explain, numbers, plain, tape};
+use super::{count, explain, numbers, plain, tape};
 use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::Duplicates;
+use crate::codec::limit;
 
 /// How JSON is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,12 @@ impl Decoder {
         len: usize,
         nodes: &mut Nodes,
     ) -> Result<u32, Failure> {
+        // A node takes two bytes of text at least, so that only large messages have to be counted.
+        if len / 2 > limit::nodes(len)
+            && count::nodes(&bytes[start..start + len]) > limit::nodes(len)
+        {
+            return Err(limit::too_many(len).into());
+        }
         let base = bytes.as_ptr().addr();
         let mut tape = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let parsed = fill_tape_padded(&mut bytes[start..], len, &mut self.buffers, &mut tape);
@@ -160,7 +167,12 @@ impl Decoder {
             self.copier.copy(&tape.0, base, nodes, &mut self.duplicates);
             Ok(root)
         });
-        self.tape = tape.reset();
+        if len > limit::KEPT {
+            self.buffers = Buffers::with_max_depth(0, self.options.max_depth);
+            drop(tape);
+        } else {
+            self.tape = tape.reset();
+        }
         let root = copied?;
         self.duplicates.resolve(bytes, nodes, root);
         Ok(root)

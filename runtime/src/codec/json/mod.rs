@@ -3,6 +3,7 @@
 // What looks at text is compiled for the processor's features that its caller is compiled for.
 #![allow(clippy::inline_always)]
 
+mod count;
 mod decode;
 mod encode;
 mod escape;

@@ -7,6 +7,7 @@ use super::reader::{Head, Reader};
 use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::{Duplicates, Filter};
+use crate::codec::limit;
 
 /// How MessagePack is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,7 @@ impl Decoder {
         nodes: &mut Nodes,
     ) -> Result<(), Stop> {
         let mut reader = Reader::new(message);
+        let most = nodes.len() + limit::nodes(message.len());
         let mut now = Container { head: 0, left: 1, keys: None };
         self.open.clear();
         loop {
@@ -156,6 +158,9 @@ impl Decoder {
                         if self.open.len() + extension::DEPTH > self.max_depth {
                             return Err(self.too_deep(&start).into());
                         }
+                        if nodes.len() > most {
+                            return Err(limit::too_many(message.len()).into());
+                        }
                         let content = Extension::read(kind, reader.take(len)?);
                         let keys = keys.ok_or(Stop::NeedsKeys)?;
                         nodes.extend_from_copy_slice(&content.nodes(keys as u64, at));
@@ -170,6 +175,9 @@ impl Decoder {
                 let least = len as usize * if keys.is_some() { 2 } else { 1 };
                 if least > reader.left() {
                     return Err(reader.truncated().into());
+                }
+                if nodes.len() + least > most {
+                    return Err(limit::too_many(message.len()).into());
                 }
                 if self.open.len() == self.max_depth {
                     return Err(self.too_deep(&start).into());

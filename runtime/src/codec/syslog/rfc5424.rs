@@ -1,12 +1,22 @@
 //! Behind the priority, as RFC 5424 has it.
 
+use std::collections::BTreeSet;
+
 use tremor_abi::document::Writer;
 
 use super::{Reader, civil, is_name, msg, optional};
-use crate::codec::Error;
+use crate::codec::{Error, limit};
 
 /// Elements of a message, and parameters of one element, that are taken at most.
 const MOST: usize = 1_024;
+
+/// A parameter of an element, its value with the escapes.
+struct Parameter<'m> {
+    name: &'m str,
+    value: &'m str,
+    /// Its position among the others.
+    at: usize,
+}
 
 /// The mark in front of a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -59,31 +69,32 @@ fn structured_data<'m>(reader: &mut Reader<'m>, writer: &mut Writer<'_>) -> Resu
     }
     writer.key("structured_data");
     writer.begin_object();
-    let mut elements: Vec<&str> = Vec::new();
-    let mut parameters: Vec<(&'m str, &'m str)> = Vec::new();
+    let mut elements = BTreeSet::new();
+    let mut parameters: Vec<Parameter<'m>> = Vec::new();
     let mut unescaped = String::new();
     while reader.take(b'[') {
         let start = *reader;
         let element = name(reader, b" ]", "the id of an element")?;
-        if elements.contains(&element) {
-            return Err(start.error(format!("the element `{element}` is there twice")));
-        }
         if elements.len() == MOST {
             return Err(start.error(format!("more than {MOST} elements")));
         }
-        elements.push(element);
+        if !elements.insert(element) {
+            return Err(start.error(format!("the element `{element}` is there twice")));
+        }
         parameters.clear();
         while reader.take(b' ') {
             if parameters.len() == MOST {
                 return Err(reader.error(format!("more than {MOST} parameters in an element")));
             }
-            parameters.push(parameter(reader)?);
+            let (name, value) = parameter(reader)?;
+            parameters.push(Parameter { name, value, at: parameters.len() });
         }
         if !reader.take(b']') {
             return Err(reader.error("expected `]` or a space and another parameter"));
         }
         writer.key(element);
-        write(&parameters, &mut unescaped, writer);
+        write(&mut parameters, &mut unescaped, writer);
+        limit::admit(reader.message.len(), writer)?;
     }
     writer.end_object();
     Ok(())
@@ -138,23 +149,25 @@ fn parameter<'m>(reader: &mut Reader<'m>) -> Result<(&'m str, &'m str), Error> {
     Ok((name, value))
 }
 
-/// Writes the parameters of an element: those of one name, where there are several, as an array.
-fn write(parameters: &[(&str, &str)], unescaped: &mut String, writer: &mut Writer<'_>) {
+/// Writes the parameters of an element in the order of their names' first: those of one name, where
+/// there are several, as an array.
+fn write(parameters: &mut [Parameter<'_>], unescaped: &mut String, writer: &mut Writer<'_>) {
+    parameters.sort_by_key(|parameter| parameter.name);
+    let mut names: Vec<&[Parameter<'_>]> =
+        parameters.chunk_by(|one, other| one.name == other.name).collect();
+    names.sort_unstable_by_key(|same| same.first().map(|first| first.at));
     writer.begin_object();
-    for (at, (name, value)) in parameters.iter().enumerate() {
-        let same = |(other, _): &&(&str, &str)| other == name;
-        if parameters[..at].iter().any(|parameter| same(&parameter)) {
-            continue;
-        }
-        writer.key(name);
-        if parameters[at + 1..].iter().any(|parameter| same(&parameter)) {
+    for same in names {
+        let Some(first) = same.first() else { continue };
+        writer.key(first.name);
+        if same.len() > 1 {
             writer.begin_array();
-            for (_, value) in parameters[at..].iter().filter(same) {
-                writer.str(unescape(value, unescaped));
-            }
+        }
+        for parameter in same {
+            writer.str(unescape(parameter.value, unescaped));
+        }
+        if same.len() > 1 {
             writer.end_array();
-        } else {
-            writer.str(unescape(value, unescaped));
         }
     }
     writer.end_object();

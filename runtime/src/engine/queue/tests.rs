@@ -13,18 +13,23 @@ use tremor_pdk::Batch;
 use super::{Bounds, Form, Queued, bounded};
 use crate::engine::delivery::{InFlight, Token};
 
-#[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
-fn batch(events: usize) -> Option<Queued> {
+fn batch(events: usize) -> Option<(Queued, usize)> {
     let mut batch = Batch::new();
     (0..events).for_each(|_| batch.push_message(0, b"message"));
-    Some(InFlight { batch, token: Token::untracked() }.into())
+    weighed(InFlight::new(batch, Token::untracked()).into())
 }
 
-#[allow(clippy::unnecessary_wraps)] // as `poll_send` takes it
-fn encoded() -> Option<Queued> {
-    let item = InFlight { batch: Batch::new(), token: Token::untracked() };
+fn encoded() -> Option<(Queued, usize)> {
+    let item = InFlight::new(Batch::new(), Token::untracked());
     let form = Form::Encoded { encoded: Batch::new(), rejected: Vec::new() };
-    Some(Queued { item, form })
+    weighed(Queued { item, form })
+}
+
+/// As `poll_send` takes it.
+#[allow(clippy::unnecessary_wraps)]
+fn weighed(queued: Queued) -> Option<(Queued, usize)> {
+    let bytes = queued.bytes();
+    Some((queued, bytes))
 }
 
 #[test]
@@ -113,4 +118,29 @@ fn sending_to_nobody_does_not_wait() {
     assert!(sender.poll_send(&context, &mut second, false).is_pending());
     drop(receiver);
     assert!(sender.poll_send(&context, &mut second, false).is_ready());
+}
+
+/// A batch of one event that was edited to this text.
+fn edited(length: usize) -> Option<(Queued, usize)> {
+    let mut batch = Batch::new();
+    batch.push_value(0, "text").unwrap();
+    *batch.value_mut(0).unwrap() = "x".repeat(length).into();
+    weighed(InFlight::new(batch, Token::untracked()).into())
+}
+
+#[test]
+fn a_queue_holds_no_more_bytes_than_its_bound_unless_one_batch_does_edited_values_counted() {
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, mut receiver) = bounded(Bounds { events: 100, bytes: 10_000 });
+    assert!(sender.poll_send(&context, &mut edited(6_000), false).is_ready());
+    let mut second = edited(6_000);
+    assert!(sender.poll_send(&context, &mut second, false).is_pending(), "both are too much");
+    assert!(sender.poll_send(&context, &mut edited(1_000), false).is_ready(), "this one fits");
+    assert!(
+        receiver.poll_receive(&context).is_ready() && receiver.poll_receive(&context).is_ready()
+    );
+    assert!(sender.poll_send(&context, &mut second, false).is_ready());
+    assert!(receiver.poll_receive(&context).is_ready());
+    assert!(sender.poll_send(&context, &mut edited(50_000), false).is_ready(), "alone it passes");
+    assert!(sender.poll_send(&context, &mut edited(1), false).is_pending());
 }

@@ -27,6 +27,7 @@ pub(super) fn values(batch: &Batch) -> Vec<String> {
 }
 
 /// A source that brings these messages, a list a pull, and ends.
+#[derive(Clone)]
 pub(super) struct Pulls {
     pub(super) left: VecDeque<Vec<String>>,
     pub(super) heard: Heard,
@@ -34,6 +35,10 @@ pub(super) struct Pulls {
     pub(super) until: Option<Arc<AtomicBool>>,
     /// Whether what it brings are parts of one stream, and no messages.
     pub(super) fragments: bool,
+    /// Whether it cannot take acknowledgements.
+    pub(super) deaf: bool,
+    /// Whether it has ended, or was given up while it waited.
+    pub(super) ended: Arc<AtomicBool>,
 }
 
 impl Pulls {
@@ -44,6 +49,8 @@ impl Pulls {
             heard: Heard::default(),
             until: None,
             fragments: false,
+            deaf: false,
+            ended: Arc::default(),
         }
     }
 
@@ -51,7 +58,7 @@ impl Pulls {
     pub(super) fn numbers(pulls: usize) -> Self {
         let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
         let left = (0..pulls).map(|pull| three(pull).collect()).collect();
-        Self { left, heard: Heard::default(), until: None, fragments: false }
+        Self { left, ..Self::of(&[]) }
     }
 }
 
@@ -59,7 +66,11 @@ impl DynSource for Pulls {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         let Some(messages) = self.left.pop_front() else {
             let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));
-            return if waits { Poll::Pending } else { Poll::Ready(Ok(Pull::Finished)) };
+            if waits {
+                return Poll::Pending;
+            }
+            self.ended.store(true, Ordering::Relaxed);
+            return Poll::Ready(Ok(Pull::Finished));
         };
         for message in &messages {
             if self.fragments {
@@ -71,13 +82,20 @@ impl DynSource for Pulls {
         Poll::Ready(Ok(Pull::Events))
     }
 
-    fn give_up(&mut self, _batch: &mut Batch) {}
+    fn give_up(&mut self, _batch: &mut Batch) {
+        if self.left.is_empty() && self.until.is_some() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
 
     fn is_transactional(&self) -> bool {
         true
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
+        if self.deaf {
+            return Err(Error::connection_lost("deaf"));
+        }
         self.heard.lock().map_err(Error::internal)?.push((pull, true));
         Ok(())
     }
@@ -107,6 +125,7 @@ impl Takes {
 }
 
 /// A sink of one connection.
+#[derive(Clone)]
 pub(super) struct Taking(pub(super) Shared<Takes>);
 
 impl DynSink for Taking {
@@ -168,9 +187,10 @@ impl Operator for Waits {
         self.due
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, _: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
+        output.create(1);
         batch.push_value(0, &"told").map_err(Error::internal)
     }
 }

@@ -1,11 +1,16 @@
 //! A source, operators and a sink, with doubles for connectors: what becomes of batches, whichever
 //! tasks take them through.
 
+mod connecting;
 mod doubles;
 mod fragments;
 mod helping;
+mod lines;
+mod peer;
 mod reconnecting;
+mod retrying;
 mod taking_through;
+mod yielding;
 
 use std::{
     future::{Future, poll_fn},
@@ -14,25 +19,33 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{Operator, abi::batch::Pool};
+use tremor_pdk::{
+    Operator,
+    abi::batch::Pool,
+    dynamic::{DynSink, DynSource},
+};
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use super::{
+    backoff::Policy,
     connection::{Connection, End},
     control::Control,
     intake::Inlet,
+    notices::Notices,
     pace::Pace,
     queue::{self, Bounds, Receiver, Sender},
-    router::{Encoding, Router},
+    retry::Retries,
+    router::{Encoding, Outlet, Router},
     routes::{Ports, Routes, Target},
     sink::SinkSide,
     source::SourceSide,
     stage::{Stage, Step},
     standing::Standing,
-    stats::{Counts, Stats},
+    stats::{Books, Component, Counts, Kind, Stats},
     worker::Worker,
 };
 use crate::{
@@ -70,7 +83,7 @@ impl Default for Setup {
 struct Lanes {
     source: SourceSide,
     sink: SinkSide,
-    stats: Arc<Stats>,
+    books: Books,
     /// How many batches were decoded.
     decoded: Arc<AtomicUsize>,
     /// Dead letters of the sink.
@@ -108,21 +121,33 @@ fn router(
     name: &str,
     stages: Vec<Stage>,
     ports: Ports,
-    queues: Vec<Sender>,
+    queues: Vec<Outlet>,
     sink_codec: Option<&str>,
     stats: &Arc<Stats>,
 ) -> Router {
     let pool = Pool::new(8);
     let encoding = sink_codec.map(encoding);
-    let routes = Routes::new(name.into(), ports, stages, pool.clone(), stats.clone());
+    let routes = Routes::new(
+        name.into(),
+        ports,
+        stages,
+        pool.clone(),
+        stats.clone(),
+        Arc::new(Control::new(0)),
+    );
     Router::new(routes, queues, encoding, pool, stats.clone())
 }
 
+fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
+    Outlet { queue, stats: stats.clone() }
+}
+
 /// One pipeline whose events go to the first queue.
-fn stage(operators: Vec<Box<dyn Operator>>) -> Stage {
+fn stage(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Stage {
     let steps = operators.into_iter().map(|operator| Step::new(operator, None, Vec::new()));
     let out = vec![Target::Queue(0)];
-    Stage { name: "main".into(), steps: steps.collect(), ports: Ports { out, err: Vec::new() } }
+    let ports = Ports { out, ..Ports::default() };
+    Stage { name: "main".into(), steps: steps.collect(), ports, stats }
 }
 
 fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
@@ -143,21 +168,41 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
         pending: std::collections::VecDeque::new(),
+        retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
         standing: Arc::new(Standing::new(name.into(), None)),
     }
 }
 
+/// Any number of attempts, without a wait.
+const AT_ONCE: Policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::MAX };
+
+fn notices() -> Arc<Notices> {
+    Arc::new(Notices::new("double".into(), Arc::default()))
+}
+
+impl SourceSide {
+    /// Runs a source until it knows what became of everything that it brought.
+    async fn run(&mut self, source: Box<dyn DynSource>, connection: &Arc<Connection>) -> End {
+        match self.bring(source, connection).await {
+            Ok(settling) => settling.run().await.map_or_else(End::of, |()| End::Finished),
+            Err(end) => end,
+        }
+    }
+}
+
 impl Setup {
     fn lanes(self) -> Lanes {
-        let stats = Arc::<Stats>::default();
+        let mut books = Books::default();
+        let [stats, main, sinks] =
+            [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
         let (sender, queue) = queue::bounded(Bounds::default());
         let (dead, letters) = queue::bounded(Bounds::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
-        let ports = Ports { out: vec![Target::Stage(0)], err };
-        let stages = vec![stage(self.operators)];
+        let ports = Ports { out: vec![Target::Stage(0)], err, ..Ports::default() };
+        let stages = vec![stage(self.operators, main)];
         let to_sink = Some(self.sink_codec);
-        let routed = router("source", stages, ports, vec![sender], to_sink, &stats);
+        let routed = router("source", stages, ports, vec![outlet(sender, &sinks)], to_sink, &stats);
         let mut source = source_side(0, routed, self.source_codec);
         let decoded = Arc::<AtomicUsize>::default();
         let decoder = || -> Option<Box<dyn BatchDecoder>> {
@@ -170,23 +215,33 @@ impl Setup {
             let helper = Worker { router, codec: decoder(), pace: Pace::default() };
             source.helpers.push(helper);
         }
-        let ports = Ports { out: Vec::new(), err: vec![Target::Queue(0)] };
-        let routed = router("sink", Vec::new(), ports, vec![dead], None, &stats);
+        let ports = Ports { err: vec![Target::Queue(0)], ..Ports::default() };
+        let routed =
+            router("sink", Vec::new(), ports, vec![outlet(dead, &Arc::default())], None, &sinks);
         let sink = sink_side(queue, routed, self.sink_codec);
-        Lanes { source, sink, stats, decoded, letters }
+        Lanes { source, sink, books, decoded, letters }
     }
 }
 
 impl Lanes {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
+        self.run_into(pulls, takes, || Box::new(doubles::Taking(takes.clone())))
+    }
+
+    /// The same with a sink that leaves what it takes in `takes`.
+    fn run_into(
+        self,
+        pulls: Pulls,
+        takes: &Shared<Takes>,
+        double: impl Fn() -> Box<dyn DynSink>,
+    ) -> Outcome {
         let heard = pulls.heard.clone();
-        let Self { mut source, mut sink, stats, decoded, mut letters } = self;
+        let Self { mut source, mut sink, books, decoded, mut letters } = self;
         let connection = Arc::<Connection>::default();
         let sink_runs = async {
             loop {
-                let double = Box::new(doubles::Taking(takes.clone()));
-                match sink.run(double, &connection).await {
+                match sink.run(double(), &connection).await {
                     End::Finished => break,
                     End::Lost(_) => {}
                     end => panic!("{end:?}"),
@@ -209,11 +264,20 @@ impl Lanes {
         Outcome {
             delivered: takes.lock().unwrap().delivered.clone(),
             heard: sorted(&heard),
-            counts: stats.counts(),
+            counts: settled(&books),
             decoded: decoded.load(Ordering::Relaxed),
             letters: dead,
         }
     }
+}
+
+/// What became of all events, once none is under way.
+fn settled(books: &Books) -> Counts {
+    let components = books.components();
+    for Component { kind, counts, .. } in &components {
+        assert_eq!(counts.in_flight(), 0, "{kind:?}: {counts:?}");
+    }
+    Counts::of(&components)
 }
 
 fn sorted(heard: &Heard) -> Vec<(u64, bool)> {

@@ -6,7 +6,7 @@ use tremor_pdk::Operator;
 use super::{
     Setup, both, doubles,
     doubles::{Pulls, Sees, Shared, Takes, Waits},
-    pulls, router, sink_side, source_side, stage,
+    outlet, pulls, router, sink_side, source_side, stage,
 };
 use crate::{
     engine::{
@@ -98,14 +98,14 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     let stats = Arc::<Stats>::default();
     let (to_sink, queue) = queue::bounded(Bounds::default());
     let (to_pipeline, main) = queue::bounded(Bounds { events: 4, bytes: usize::MAX });
-    let own = |target| Ports { out: vec![target], err: Vec::new() };
+    let own = |target| Ports { out: vec![target], ..Ports::default() };
     let seen = Shared::<Vec<String>>::default();
-    let stages = vec![stage(vec![Box::new(Sees(seen.clone()))])];
+    let stages = vec![stage(vec![Box::new(Sees(seen.clone()))], Arc::default())];
     let ports = own(Target::Stage(0));
-    let routed = router("main", stages, ports, vec![to_sink], Some("json"), &stats);
+    let routed = router("main", stages, ports, vec![outlet(to_sink, &stats)], Some("json"), &stats);
     let pipeline = PipelineTask { queue: main, router: routed, control: Arc::new(Control::new(0)) };
     let mut sources = [0, 1].map(|id| {
-        let queues = vec![to_pipeline.clone()];
+        let queues = vec![outlet(to_pipeline.clone(), &stats)];
         let routed = router("source", Vec::new(), own(Target::Queue(0)), queues, None, &stats);
         source_side(id, routed, "json")
     });

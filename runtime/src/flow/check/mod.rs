@@ -15,10 +15,9 @@ use serde_json::Value;
 use self::schema::Schema;
 use super::{
     Flow,
-    diagnostic::{Error, Report},
-    graph::Role,
-    link::{ERR, OUT},
-    spec::{Component, Pipeline},
+    diagnostic::{Diagnostic, Error, Report},
+    link::{ERR, IN, OUT},
+    spec::{Component, Connector, Pipeline},
     suggest::{did_you_mean, list, quote},
 };
 
@@ -87,6 +86,26 @@ pub trait Resolver {
         Vec::new()
     }
 
+    /// Says what is wrong with a configuration beyond what its schema tells. Asked only for those that
+    /// fit their schema.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<(), String> {
+        let _ = (kind, name, config);
+        Ok(())
+    }
+
+    /// Says whether the parts of a connector go together. Asked only where nothing is wrong with any
+    /// of them.
+    ///
+    /// # Errors
+    /// What does not.
+    fn go_together(&self, flow: &Flow, connector: &Connector) -> Result<(), Diagnostic> {
+        let _ = (flow, connector);
+        Ok(())
+    }
+
     /// Whether all of these fit, pairs of a schema and a configuration, if that can be told without
     /// the validator in this process: its code and tables would stay in memory for as long as the
     /// flow runs. `false` where one does not fit or nobody can tell: then the validator says more.
@@ -102,43 +121,66 @@ pub(crate) fn fits(schema: &Value, config: &Value) -> bool {
 }
 
 /// Checks all of a flow that depends on artefacts: that every type is known, that every
-/// configuration fits its schema, and that operators have the ports that links name.
+/// configuration fits its schema and its artefact, that the parts of connectors go together, and that
+/// operators have the ports that links name.
 ///
 /// # Errors
 /// Everything that is wrong.
 pub fn check(flow: &Flow, resolver: &dyn Resolver) -> Result<(), Error> {
-    let mut checker = Checker {
-        resolver,
-        report: Report::new(Arc::clone(&flow.source)),
-        found: found(flow, resolver),
-    };
-    for (kind, component) in components(flow).filter(|(kind, _)| *kind != Kind::Operator) {
-        checker.component(kind, component);
-    }
-    for (index, pipeline) in flow.spec.pipelines.iter().enumerate() {
+    let mut found = Report::new(Arc::clone(&flow.source));
+    report(flow, &HashSet::new(), &[], resolver, &mut found);
+    found.finish().map(drop)
+}
+
+/// As [`check`], for a flow that is no whole: there is more of those that are `faulty` than the flow
+/// has, and `loose` are components that are not in it.
+pub(super) fn report(
+    flow: &Flow,
+    faulty: &HashSet<String>,
+    loose: &[(Kind, Component)],
+    resolver: &dyn Resolver,
+    report: &mut Report,
+) {
+    let loose = || loose.iter().map(|(kind, component)| (*kind, component));
+    let all: Vec<_> = components(flow).chain(loose()).collect();
+    let mut checker = Checker { resolver, report, found: found(&all, resolver) };
+    loose().for_each(|(kind, component)| _ = checker.component(kind, component));
+    for connector in &flow.spec.connectors {
         let mut sound = true;
+        for (kind, component) in parts(connector) {
+            sound &= checker.component(kind, component);
+        }
+        if sound && let Err(error) = resolver.go_together(flow, connector) {
+            checker.report.push(error);
+        }
+    }
+    for pipeline in &flow.spec.pipelines {
+        // Operators that are unknown or misconfigured might have any port.
+        let mut sound = !faulty.contains(&pipeline.name.value);
         for operator in &pipeline.operators {
             sound &= checker.component(Kind::Operator, operator);
         }
-        // Operators that are unknown or misconfigured might have any port.
         if sound {
-            checker.ports(flow, index, pipeline);
+            checker.ports(flow, pipeline);
         }
     }
-    checker.report.finish().map(drop)
 }
 
 /// Looks everything up that a flow names, and compiles the schemas that are needed to say what is
 /// wrong.
-fn found<'f>(flow: &'f Flow, resolver: &dyn Resolver) -> HashMap<(Kind, &'f str), Found> {
+fn found<'f>(
+    components: &[(Kind, &'f Component)],
+    resolver: &dyn Resolver,
+) -> HashMap<(Kind, &'f str), Found> {
     let mut lookups = HashMap::new();
-    for (kind, component) in components(flow) {
+    for (kind, component) in components {
         let name = component.name.value.as_str();
-        lookups.entry((kind, name)).or_insert_with(|| resolver.find(kind, name));
+        lookups.entry((*kind, name)).or_insert_with(|| resolver.find(*kind, name));
     }
-    let configurations: Vec<_> = components(flow)
+    let configurations: Vec<_> = components
+        .iter()
         .filter_map(|(kind, component)| {
-            match lookups.get(&(kind, component.name.value.as_str()))? {
+            match lookups.get(&(*kind, component.name.value.as_str()))? {
                 Lookup::Known { schema } => Some((schema.as_ref()?, component.config.value())),
                 Lookup::Unknown | Lookup::Unusable(_) => None,
             }
@@ -159,20 +201,23 @@ fn found<'f>(flow: &'f Flow, resolver: &dyn Resolver) -> HashMap<(Kind, &'f str)
 
 /// All components that a flow names.
 fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
-    let of_connectors = flow.spec.connectors.iter().flat_map(|connector| {
-        let own = iter::once((Kind::Connector, &connector.component));
-        let codec = connector.codec.iter().map(|codec| (Kind::Codec, codec));
-        let pre = connector.preprocessors.iter().map(|one| (Kind::Preprocessor, one));
-        let post = connector.postprocessors.iter().map(|one| (Kind::Postprocessor, one));
-        own.chain(codec).chain(pre).chain(post)
-    });
     let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
+    let of_connectors = flow.spec.connectors.iter().flat_map(parts);
     of_connectors.chain(operators.map(|operator| (Kind::Operator, operator)))
+}
+
+/// What a connector consists of.
+fn parts(connector: &Connector) -> impl Iterator<Item = (Kind, &Component)> {
+    let own = iter::once((Kind::Connector, &connector.component));
+    let codec = connector.codec.iter().map(|codec| (Kind::Codec, codec));
+    let pre = connector.preprocessors.iter().map(|one| (Kind::Preprocessor, one));
+    let post = connector.postprocessors.iter().map(|one| (Kind::Postprocessor, one));
+    own.chain(codec).chain(pre).chain(post)
 }
 
 struct Checker<'r> {
     resolver: &'r dyn Resolver,
-    report: Report,
+    report: &'r mut Report,
     found: HashMap<(Kind, &'r str), Found>,
 }
 
@@ -203,37 +248,41 @@ impl Checker<'_> {
                 self.report.push(self.report.error(at, message));
                 false
             }
-            Some(Found::Yes(None)) => true,
-            Some(Found::Yes(Some(schema))) => {
-                let owner = format!("{kind} type {}", quote(name));
-                schema.check(&component.config, &owner, &mut self.report)
+            Some(Found::Yes(schema)) => {
+                let owner = || format!("{kind} type {}", quote(name));
+                let fits = schema
+                    .as_ref()
+                    .is_none_or(|schema| schema.check(&component.config, &owner(), self.report));
+                fits && self.validate(kind, component)
             }
         }
     }
 
-    fn ports(&mut self, flow: &Flow, index: usize, pipeline: &Pipeline) {
+    /// Checks what the schema of a component does not tell; `true` if nothing is wrong.
+    fn validate(&mut self, kind: Kind, component: &Component) -> bool {
+        let (name, config) = (&component.name.value, &component.config);
+        let result = self.resolver.validate(kind, name, config.value());
+        let sound = result.is_ok();
+        if let Err(why) = result {
+            self.report.push(self.report.error(config.at(), why));
+        }
+        sound
+    }
+
+    fn ports(&mut self, flow: &Flow, pipeline: &Pipeline) {
         let mut ports = vec![OUT.to_owned(), ERR.to_owned()];
         for operator in &pipeline.operators {
             ports.extend(self.resolver.ports(&operator.name.value, operator.config.value()));
         }
-        let unique: HashSet<_> = ports.iter().map(String::as_str).collect();
-        let graph = &flow.graph;
-        let node =
-            graph.nodes().find(|(_, node)| node.role == Role::Pipeline && node.index == index);
-        for output in node.iter().flat_map(|(_, node)| &node.outputs) {
-            if unique.contains(output.port.as_str()) {
-                continue;
-            }
-            for edge in &output.edges {
-                let (name, port) = (quote(&pipeline.name.value), quote(&output.port));
-                let message = format!("pipeline {name} has no output port {port}");
-                self.report.push(
-                    self.report
-                        .error(graph.edge(*edge).from_at, message)
-                        .maybe_help(did_you_mean(&output.port, unique.iter().copied()))
-                        .help(format!("it has {}", list(&ports))),
-                );
-            }
+        let name = &pipeline.name.value;
+        let links = flow.spec.links.iter().map(|link| &link.from).filter(|from| from.name == *name);
+        // That nothing leaves by the port that events enter by has been said.
+        for from in links.filter(|from| from.port != IN && !ports.contains(&from.port)) {
+            let message =
+                format!("pipeline {} has no output port {}", quote(name), quote(&from.port));
+            let near = did_you_mean(&from.port, ports.iter().map(String::as_str));
+            let error = self.report.error(from.at, message).maybe_help(near);
+            self.report.push(error.help(format!("it has {}", list(&ports))));
         }
     }
 }

@@ -1,6 +1,11 @@
 //! Configurations against JSON Schemas.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, mpsc::sync_channel},
+    thread,
+    time::Duration,
+};
 
 use jsonschema::{ValidationError, Validator, error::ValidationErrorKind};
 use serde_json::Value;
@@ -14,38 +19,80 @@ use super::{
     words,
 };
 
+/// How long may be worked on a schema, or on a configuration with it. A few lines of a schema can be
+/// work for years.
+const LIMIT: Duration = Duration::from_secs(10);
+
 /// The schema of a configuration, ready for use.
 pub(super) struct Schema {
     text: Value,
-    validator: Validator,
+    validator: Arc<Validator>,
+    limit: Duration,
 }
 
 impl Schema {
     /// # Errors
     /// Why this is no schema.
     pub(super) fn new(text: Value) -> Result<Self, String> {
+        let schema = text.clone();
         // With options it would be compiled once more into this crate: 1 MiB of code. It fetches nothing,
         // since nothing turns its features for that on.
-        let validator = jsonschema::draft202012::new(&text).map_err(|error| error.to_string())?;
-        Ok(Self { text, validator })
+        let made = within(LIMIT, move || jsonschema::draft202012::new(&schema));
+        let validator = made?.map_err(|error| error.to_string())?;
+        Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })
     }
 
-    /// Whether a configuration fits.
+    /// Whether a configuration fits, however long it takes to find out.
     pub(super) fn admits(&self, config: &Value) -> bool {
         self.validator.is_valid(config)
+    }
+
+    /// What does not fit.
+    ///
+    /// # Errors
+    /// Why that cannot be said.
+    fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, String> {
+        let (validator, config) = (Arc::clone(&self.validator), config.clone());
+        within(self.limit, move || {
+            // What takes too long takes no memory until then, while errors take some each.
+            let fits = validator.is_valid(&config);
+            let errors = (!fits).then(|| validator.iter_errors(&config));
+            errors.into_iter().flatten().map(ValidationError::to_owned).collect()
+        })
     }
 
     /// Reports what does not fit; `true` if all does. `owner` is what is configured, in the words
     /// of a message: "connector type `file`".
     pub(super) fn check(&self, config: &Config, owner: &str, report: &mut Report) -> bool {
         let complaint = Complaint { schema: &self.text, config, owner };
-        let mut sound = true;
-        for error in self.validator.iter_errors(config.value()) {
-            sound = false;
-            complaint.report(&error, report);
+        match self.errors(config.value()) {
+            Ok(errors) => {
+                errors.iter().for_each(|error| complaint.report(error, report));
+                errors.is_empty()
+            }
+            Err(why) => {
+                let message = format!("the configuration of {owner} cannot be checked: {why}");
+                report.push(report.error(config.at(), message));
+                false
+            }
         }
-        sound
     }
+}
+
+/// The result of work on a thread of its own. One that takes too long is left to itself: the process
+/// has nothing to do but to say so and end.
+///
+/// # Errors
+/// It took too long, panicked, or could not be started.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let (sender, receiver) = sync_channel(1);
+    let worker = move || _ = sender.send(work());
+    let started = thread::Builder::new().name("schema".to_owned()).spawn(worker);
+    started.map_err(|error| format!("no thread can be started: {error}"))?;
+    receiver.recv_timeout(limit).map_err(|_| format!("its schema takes longer than {limit:?}"))
 }
 
 /// Turns what the validator says into diagnostics.
@@ -228,9 +275,29 @@ fn collect_properties<'s>(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::Duration;
+
+    use serde_json::{Value, json};
 
     use super::Schema;
+
+    #[test]
+    fn a_schema_that_takes_for_ever_is_given_up() {
+        // Each level asks the next one twice, and the last one says no.
+        let level = |next: usize| {
+            let next = json!({ "$ref": format!("#/$defs/{next}") });
+            json!({ "anyOf": [next.clone(), next] })
+        };
+        let mut levels: Vec<Value> = (1..60).map(level).collect();
+        levels.push(json!(false));
+        let levels = levels.into_iter().enumerate().map(|(at, level)| (at.to_string(), level));
+        let levels: serde_json::Map<_, _> = levels.collect();
+        let schema = json!({ "$ref": "#/$defs/0", "$defs": levels });
+        let schema = Schema::new(schema).map_err(|_| "no schema").unwrap();
+        let schema = Schema { limit: Duration::from_millis(20), ..schema };
+        let why = schema.errors(&json!({})).unwrap_err();
+        assert_eq!(why, "its schema takes longer than 20ms");
+    }
 
     #[test]
     fn nothing_is_fetched_that_a_schema_refers_to() {

@@ -43,11 +43,15 @@ pub struct Connector {
     /// What turns messages into the sink's bytes, first to last.
     pub postprocessors: Vec<Component>,
     /// How to go on when the connection is lost.
-    pub reconnect: Reconnect,
+    pub reconnect: Retry,
+    /// How to go on when the sink's peer is full or slow.
+    pub retry: Retry,
     /// How much the source is asked for at a time.
     pub pull: Pull,
     /// Bounds of the queue before the sink.
     pub queue: Queue,
+    /// What becomes of events that cannot be handled; the same for both sides.
+    pub err: Option<OnFailure>,
 }
 
 /// An entry of `pipelines`.
@@ -57,14 +61,27 @@ pub struct Pipeline {
     pub name: Located<String>,
     /// What events run through, first to last. May be empty: then they pass as they are.
     pub operators: Vec<Component>,
+    /// What becomes of events that cannot be handled.
+    pub err: Option<OnFailure>,
 }
 
-/// The key `reconnect`. What is `None` is left to the runtime.
+/// The key `err`: what becomes of an event that cannot be handled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// It leaves by the port `err`. Where nothing is linked to that, it fails back to its source.
+    DeadLetter,
+    /// It is dropped and counted.
+    Discard,
+}
+
+/// The keys `reconnect`, which is for connecting, and `retry`, which is for deliveries. What is
+/// `None` is left to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Reconnect {
-    /// How many attempts in a row may fail before the connector has failed; 0: never try again.
+pub struct Retry {
+    /// How many attempts in a row may follow one that has failed; 0: none. After the last one the
+    /// connector has failed, or the events cannot be delivered.
     pub attempts: Option<u64>,
-    /// Time to wait before the first further attempt; it grows from there.
+    /// The longest time to wait before the first further attempt; it grows from there.
     pub backoff: Option<Duration>,
     /// The longest time to wait between two attempts.
     pub max_backoff: Option<Duration>,

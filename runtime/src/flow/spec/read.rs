@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     super::{
+        Kind,
         diagnostic::Report,
         link::{self, Link},
         name,
@@ -14,7 +15,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Entry, Node},
     },
-    Component, Connector, Pipeline, Pull, Queue, Reconnect, Spec, component,
+    Component, Connector, Pipeline, Pull, Queue, Retry, Spec, component,
     fields::{Fields, entries, items, text},
     settings,
 };
@@ -22,8 +23,11 @@ use super::{
 /// A [`Spec`] that may be incomplete, for the sake of finding more errors.
 pub(crate) struct Draft {
     pub(crate) spec: Spec,
-    /// Names of connectors and pipelines that are there but have been reported as faulty.
+    /// Names of connectors and pipelines that are there but have been reported as faulty: they are not
+    /// in the spec, or not as a whole.
     pub(crate) faulty: HashSet<String>,
+    /// What those connectors and pipelines consist of that are not in the spec.
+    pub(crate) loose: Vec<(Kind, Component)>,
     /// Whether the file has links at all, faulty ones included.
     pub(crate) has_links: bool,
     /// Where the key `links` stands, or where to say that there is none.
@@ -41,6 +45,7 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
             links: Vec::new(),
         },
         faulty: HashSet::new(),
+        loose: Vec::new(),
         has_links: true,
         links_at: root.at,
     };
@@ -62,16 +67,24 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
     let mut names = Names::default();
     for entry in connectors {
         let fresh = names.declare(entry, "connector", report);
-        match read_connector(entry, report).filter(|_| fresh) {
-            Some(connector) => draft.spec.connectors.push(connector),
-            None => _ = draft.faulty.insert(entry.key.clone()),
+        match read_connector(entry, &mut draft.loose, report) {
+            Some(connector) if fresh => draft.spec.connectors.push(connector),
+            other => {
+                draft.loose.extend(other.into_iter().flat_map(Connector::into_components));
+                draft.faulty.insert(entry.key.clone());
+            }
         }
     }
     for entry in pipelines {
         let fresh = names.declare(entry, "pipeline", report);
-        match read_pipeline(entry, report).filter(|_| fresh) {
-            Some(pipeline) => draft.spec.pipelines.push(pipeline),
-            None => _ = draft.faulty.insert(entry.key.clone()),
+        let before = report.count();
+        let pipeline = read_pipeline(entry, report);
+        if !fresh || report.count() > before {
+            draft.faulty.insert(entry.key.clone());
+        }
+        match pipeline {
+            Some(pipeline) if fresh => draft.spec.pipelines.push(pipeline),
+            other => draft.loose.extend(other.into_iter().flat_map(Pipeline::into_components)),
         }
     }
 
@@ -131,7 +144,12 @@ fn read_plugin(node: &Node, folder: &Path, report: &mut Report) -> Option<Locate
     Some(Located::new(folder.join(path), at))
 }
 
-fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
+/// What a connector consists of goes to `loose` where it is no whole.
+fn read_connector(
+    entry: &Entry,
+    loose: &mut Vec<(Kind, Component)>,
+    report: &mut Report,
+) -> Option<Connector> {
     let what = format!("connector {}", quote(&entry.key));
     let known = [
         "type",
@@ -140,8 +158,10 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
         "postprocessors",
         "config",
         "reconnect",
+        "retry",
         "pull",
         "queue",
+        "err",
     ];
     let fields = Fields::open(&entry.value, &what, &known, report)?;
 
@@ -153,30 +173,68 @@ fn read_connector(entry: &Entry, report: &mut Report) -> Option<Connector> {
     let preprocessors = read_components(fields.get("preprocessors"), "preprocessor", &what, report);
     let postprocessors =
         read_components(fields.get("postprocessors"), "postprocessor", &what, report);
-    let reconnect = fields
-        .get("reconnect")
-        .map_or(Reconnect::default(), |node| settings::reconnect(node, &what, report));
+    let mut retry = |key| {
+        fields.get(key).map_or(Retry::default(), |node| settings::retry(node, key, &what, report))
+    };
+    let (reconnect, retry) = (retry("reconnect"), retry("retry"));
     let pull =
         fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
         fields.get("queue").map_or(Queue::default(), |node| settings::queue(node, &what, report));
+    let err = fields.get("err").and_then(|node| settings::err(node, report));
+    let (component, codec) = match (component, codec) {
+        (Some(component), Some(codec)) => (component, codec),
+        (component, codec) => {
+            loose.extend(kinds(component, codec.flatten(), preprocessors, postprocessors));
+            return None;
+        }
+    };
     Some(Connector {
         name: Located::new(entry.key.clone(), entry.at),
-        component: component?,
-        codec: codec?,
+        component,
+        codec,
         preprocessors,
         postprocessors,
         reconnect,
+        retry,
         pull,
         queue,
+        err,
     })
+}
+
+/// Components of a connector with their kinds.
+fn kinds(
+    component: Option<Component>,
+    codec: Option<Component>,
+    preprocessors: Vec<Component>,
+    postprocessors: Vec<Component>,
+) -> impl Iterator<Item = (Kind, Component)> {
+    let of = |kind, components| std::iter::repeat(kind).zip(components);
+    of(Kind::Connector, Vec::from_iter(component))
+        .chain(of(Kind::Codec, Vec::from_iter(codec)))
+        .chain(of(Kind::Preprocessor, preprocessors))
+        .chain(of(Kind::Postprocessor, postprocessors))
+}
+
+impl Connector {
+    fn into_components(self) -> impl Iterator<Item = (Kind, Component)> {
+        kinds(Some(self.component), self.codec, self.preprocessors, self.postprocessors)
+    }
+}
+
+impl Pipeline {
+    fn into_components(self) -> impl Iterator<Item = (Kind, Component)> {
+        self.operators.into_iter().map(|operator| (Kind::Operator, operator))
+    }
 }
 
 fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
     let what = format!("pipeline {}", quote(&entry.key));
-    let fields = Fields::open(&entry.value, &what, &["operators"], report)?;
+    let fields = Fields::open(&entry.value, &what, &["operators", "err"], report)?;
     let operators = read_components(fields.get("operators"), "operator", &what, report);
-    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators })
+    let err = fields.get("err").and_then(|node| settings::err(node, report));
+    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators, err })
 }
 
 fn read_components(

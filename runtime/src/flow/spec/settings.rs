@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `pull` and `queue`.
+//! The keys `reconnect`, `retry`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,23 +8,42 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Pull, Queue, Reconnect,
+    OnFailure, Pull, Queue, Retry,
     fields::Fields,
 };
 
-pub(super) fn reconnect(node: &Node, owner: &str, report: &mut Report) -> Reconnect {
-    let what = format!("`reconnect` of {owner}");
+/// The keys `reconnect` and `retry`, which say the same of different things.
+pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) -> Retry {
+    let what = format!("`{key}` of {owner}");
     let known = ["attempts", "backoff", "max_backoff"];
     let Some(fields) = Fields::open(node, &what, &known, report) else {
-        return Reconnect::default();
+        return Retry::default();
     };
-    Reconnect {
-        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
-        backoff: fields.get("backoff").and_then(|node| duration(node, "backoff", report)),
-        max_backoff: fields
-            .get("max_backoff")
-            .and_then(|node| duration(node, "max_backoff", report)),
+    let mut wait = |key| fields.get(key).and_then(|node| wait(node, key, report));
+    let (backoff, max_backoff) = (wait("backoff"), wait("max_backoff"));
+    if let (Some(node), Some(first), Some(max)) = (fields.get("max_backoff"), backoff, max_backoff)
+        && max < first
+    {
+        let message = format!("`max_backoff` of {what} is shorter than its `backoff`");
+        report.push(report.error(node.at, message).help("waits grow from `backoff` to it"));
     }
+    Retry {
+        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
+        backoff,
+        max_backoff,
+    }
+}
+
+/// A time to wait between attempts. Without any the peer would get one after the other.
+fn wait(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
+    let wait = duration(node, key, report)?;
+    if wait.is_zero() {
+        let found = text_or_kind(node);
+        let message = format!("expected `1ms` or more for `{key}`, found {found}");
+        report.push(report.error(node.at, message));
+        return None;
+    }
+    Some(wait)
 }
 
 pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
@@ -45,6 +64,24 @@ pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
         fields.get(key).and_then(|node| whole(node, 1, key, report)).and_then(NonZeroU64::new)
     };
     Queue { max_events: bound("max_events"), max_bytes: bound("max_bytes") }
+}
+
+pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
+    match &node.data {
+        Data::Text(text) if text == "dead_letter" => return Some(OnFailure::DeadLetter),
+        Data::Text(text) if text == "discard" => return Some(OnFailure::Discard),
+        _ => {}
+    }
+    let found = match &node.data {
+        Data::Text(text) => quote(text),
+        _ => node.describe(),
+    };
+    report.push(
+        report
+            .error(node.at, format!("expected `dead_letter` or `discard` for `err`, found {found}"))
+            .help("`discard` drops events that cannot be handled; without it they leave by `err`"),
+    );
+    None
 }
 
 fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64> {
@@ -68,10 +105,7 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
         _ => None,
     };
     if parsed.is_none() {
-        let found = match &node.data {
-            Data::Text(text) => quote(text),
-            _ => node.describe(),
-        };
+        let found = text_or_kind(node);
         report.push(
             report
                 .error(node.at, format!("expected a time with its unit for `{key}`, found {found}"))
@@ -79,6 +113,13 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
         );
     }
     parsed
+}
+
+fn text_or_kind(node: &Node) -> String {
+    match &node.data {
+        Data::Text(text) => quote(text),
+        _ => node.describe(),
+    }
 }
 
 /// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.

@@ -3,7 +3,9 @@
 mod aggregate;
 mod config;
 
-use tremor_pdk::{Batch, Error, Event, Object, Operator, Output, Result, Value, ValueRef, Verdict};
+use tremor_pdk::{
+    Batch, Error, Event, Holds, Object, Operator, Output, Result, Value, ValueRef, Verdict,
+};
 
 use self::{
     aggregate::State,
@@ -30,6 +32,10 @@ struct Group {
     by: Box<[Value<'static>]>,
     states: Box<[State]>,
     events: u64,
+    /// The batches that they came with, but for the one in hand.
+    holds: Holds,
+    /// Whether the batch in hand has brought some of them.
+    is_new: bool,
     /// Times of the first and the last event, in ns since the Unix epoch.
     first: u64,
     last: u64,
@@ -46,8 +52,22 @@ pub(super) struct Windows {
     /// Where the open window of time begins, or the last one ended; in ns since the Unix epoch.
     /// Events before it are late.
     begin: u64,
-    /// What is emitted by the call at hand: events with their times.
-    rows: Vec<(u64, Value<'static>)>,
+    /// Events in open groups.
+    held: usize,
+    /// The groups that the batch in hand has events of.
+    touched: Vec<Slot>,
+    /// What is emitted by the call at hand.
+    rows: Vec<Row>,
+}
+
+/// What became of a group.
+struct Row {
+    /// In ns since the Unix epoch.
+    time: u64,
+    value: Value<'static>,
+    /// The events that it was made of, and the batches that they came with.
+    events: u64,
+    holds: Holds,
 }
 
 const LATE: Verdict = Verdict::Port(0);
@@ -71,6 +91,8 @@ impl BuiltIn for Windows {
             groups: Bounded::new(config.max_groups.get()),
             evictions: Evictions::default(),
             begin: 0,
+            held: 0,
+            touched: Vec::new(),
             rows: Vec::new(),
         })
     }
@@ -83,11 +105,18 @@ impl BuiltIn for Windows {
 impl Operator for Windows {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.divert(batch, |batch, position| self.take(batch, &batch.events()[position]));
+        // What is still open goes out later than this batch.
+        for slot in self.touched.drain(..) {
+            if let Some(group) = self.groups.try_get_mut(slot) {
+                group.is_new = false;
+                output.hold(&mut group.holds);
+            }
+        }
         if !self.rows.is_empty() && output.rejected().is_empty() {
             // The buffers of what went in need not travel with what goes out.
             *batch = Batch::new();
         }
-        self.emit(batch)
+        self.emit(batch, output)
     }
 
     fn due(&self) -> Option<u64> {
@@ -97,16 +126,20 @@ impl Operator for Windows {
         }
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
         if self.due().is_some_and(|due| due <= now) {
             self.close(false);
         }
-        self.emit(batch)
+        self.emit(batch, output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.close(true);
-        self.emit(batch)
+        self.emit(batch, output)
+    }
+
+    fn held(&self) -> usize {
+        self.held
     }
 }
 
@@ -128,7 +161,11 @@ impl Windows {
         }
         let slot = self.group(batch, event);
         let group = self.groups.get_mut(slot);
+        self.held += 1;
         group.events += 1;
+        if !std::mem::replace(&mut group.is_new, true) {
+            self.touched.push(slot);
+        }
         group.last = event.ingest_ns;
         for (column, state) in self.columns.iter().zip(&mut group.states) {
             if let Some(value) = column.value(batch, event) {
@@ -139,8 +176,7 @@ impl Windows {
             let group = self.groups.remove(slot);
             self.push_row(group, false);
         }
-        // It has become a part of another.
-        Verdict::Discard
+        Verdict::Hold
     }
 
     /// Whether all aggregates can take the event in: it counts in all of them or in none.
@@ -168,6 +204,8 @@ impl Windows {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(Column::begin).collect(),
             events: 0,
+            holds: Holds::default(),
+            is_new: false,
             first: event.ingest_ns,
             last: event.ingest_ns,
         });
@@ -220,12 +258,19 @@ impl Windows {
         for (column, state) in self.columns.iter().zip(group.states) {
             row.insert(column.name.clone(), column.function.end(state));
         }
-        self.rows.push((end, Value::Object(row)));
+        self.held -= usize::try_from(group.events).unwrap_or(usize::MAX);
+        let (events, holds) = (group.events, group.holds);
+        self.rows.push(Row { time: end, value: Value::Object(row), events, holds });
     }
 
-    fn emit(&mut self, batch: &mut Batch) -> Result<()> {
-        for (time, row) in self.rows.drain(..) {
-            batch.push_value(0, &row)?;
+    fn emit(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        for row in &mut self.rows {
+            output.merge(usize::try_from(row.events).unwrap_or(usize::MAX));
+            output.create(1);
+            output.release(&mut row.holds);
+        }
+        for Row { time, value, .. } in self.rows.drain(..) {
+            batch.push_value(0, &value)?;
             if let Some(event) = batch.events_mut().last_mut() {
                 event.ingest_ns = time;
             }

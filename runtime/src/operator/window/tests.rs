@@ -48,7 +48,7 @@ fn row(start: u64, end: u64, by: &str, n: u64) -> (u64, u64, String, u64) {
 fn a_window_of_time_emits_one_event_a_group_when_the_next_begins() {
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(12, "a"), (13, "b"), (19, "a")]);
-    assert_eq!((ran.out.len(), ran.discarded), (0, 3));
+    assert_eq!((ran.out.len(), ran.held), (0, 3));
     let ran = at(&mut window, &[(20, "b"), (55, "a")]);
     let expected = [row(10, 20, "a", 2), row(10, 20, "b", 1), row(20, 30, "b", 1)];
     assert_eq!(rows(&ran.out), expected, "an event on the edge belongs to the next window");
@@ -65,7 +65,7 @@ fn without_events_a_window_ends_when_its_time_has_come() {
     assert_eq!(rows(&window.on_time(20 * MS).out), [row(10, 20, "a", 1)]);
     assert_eq!(window.operator.due(), None);
     let ran = at(&mut window, &[(19, "a"), (20, "a")]);
-    assert_eq!((ran.port("late").len(), ran.discarded), (1, 1), "the window was over");
+    assert_eq!((ran.port("late").len(), ran.held), (1, 1), "the window was over");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late()
     let mut window = counting(json!({ "every": "10ms", "by": ["by"] }));
     let ran = at(&mut window, &[(50, "a"), (49, "b"), (50, "a"), (0, "b"), (59, "a")]);
     assert_eq!(ran.port("late"), [r#"{"by":"b"}"#, r#"{"by":"b"}"#]);
-    assert_eq!(ran.discarded, 3);
+    assert_eq!(ran.held, 3);
     assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 3)]);
 }
 
@@ -81,7 +81,7 @@ fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late()
 fn the_last_window_that_there_can_be_does_not_overflow() {
     let mut window = counting(json!({ "every": "10ms" }));
     let ran = window.process(timed(&[(u64::MAX, json!(1)), (u64::MAX, json!(2))]));
-    assert_eq!(ran.discarded, 2);
+    assert_eq!(ran.held, 2);
     assert_eq!(window.operator.due(), Some(u64::MAX));
     assert_eq!(window.on_time(u64::MAX).out.len(), 1);
 }
@@ -91,7 +91,7 @@ fn a_window_of_events_ends_group_by_group() {
     let mut window = counting(json!({ "events": 2, "by": ["by"] }));
     let ran = at(&mut window, &[(5, "a"), (7, "b"), (6, "a"), (1, "a"), (0, "b")]);
     assert_eq!(rows(&ran.out), [row(5, 6, "a", 2), row(7, 0, "b", 2)]);
-    assert_eq!((ran.discarded, window.operator.due()), (5, None));
+    assert_eq!((ran.merged, ran.held, window.operator.due()), (4, 1, None));
     let rest = window.on_drain();
     assert_eq!(rows(&rest.out), [row(1, 1, "a", 1)]);
     assert_eq!(parsed(&rest.out)[0]["window"]["partial"], true);
@@ -146,7 +146,7 @@ fn fields_that_are_missing_do_not_count_and_wrong_types_are_rejected_as_a_whole(
         "n": 3, "with_a": 2, "sum": 3, "took": { "p50": 0.5, "p99.9": 0.5 },
     });
     assert_eq!(parsed(&ran.out), [expected]);
-    assert_eq!(ran.discarded, 3);
+    assert_eq!(ran.merged, 3);
     assert!(ran.rejected[0].contains("`sum` expected a finite number at `a`, found \"1\""));
     assert!(ran.rejected[1].contains("`took` expected a number that is not negative"));
 }

@@ -49,6 +49,7 @@ fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
     while let Some(argument) = arguments.next() {
         match argument.to_str()? {
             "--allow-panic-abort" => question.policy.allow_panic_abort = true,
+            "--strict-plugins" => question.policy.strict = true,
             "--validate" => {
                 let mut word = || arguments.next()?.into_string().ok();
                 question.validate = Some((word()?, word()?));

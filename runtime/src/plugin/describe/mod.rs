@@ -204,6 +204,9 @@ impl Describer {
         if self.policy.allow_panic_abort {
             all.push("--allow-panic-abort".into());
         }
+        if self.policy.strict {
+            all.push("--strict-plugins".into());
+        }
         all.extend_from_slice(arguments);
         let failed = |message: String| {
             Error::new(ErrorKind::Describe, library.path(), message)

@@ -2,16 +2,23 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Read, Write},
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Receiver, channel},
-    thread,
+    process::{Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::{Errno, ioctl_fionbio, read, write},
+};
+
 /// More than this of a child's output is not read. Bytes.
-const OUTPUT: u64 = 16 << 20;
+const OUTPUT: usize = 16 << 20;
+
+/// How long is waited at first until a child is looked at again, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 
 /// How a child ended.
 #[derive(Debug)]
@@ -24,69 +31,141 @@ pub(super) enum Finished {
 
 /// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`.
 ///
+/// What counts is the child: processes that it has started and left behind may keep its output open
+/// for as long as they like.
+///
 /// # Errors
-/// Where the program cannot be started.
+/// Where the program cannot be started, or not be waited for.
 pub(super) fn run(
     program: &Path,
     arguments: &[OsString],
     input: Vec<u8>,
     timeout: Duration,
 ) -> io::Result<Finished> {
-    let deadline = Instant::now() + timeout;
+    let started = Instant::now();
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A child that does not read its input has its reasons.
-        thread::spawn(move || stdin.write_all(&input));
-    }
-    let stdout = child.stdout.take().map(collect);
-    let stderr = child.stderr.take().map(collect);
-    let stdout = received(stdout, deadline);
-    let status = exit_status(&mut child, deadline)?;
-    let stderr = received(stderr, deadline);
-    Ok(match (status, stdout, stderr) {
-        (Some(status), Some(stdout), Some(stderr)) => Finished::Exited { status, stdout, stderr },
-        _ => Finished::TimedOut,
-    })
-}
-
-/// Reads all of a child's output on a thread of its own: a full pipe would stop the child.
-fn collect(mut output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before an error is all there is.
-        let _ = output.by_ref().take(OUTPUT).read_to_end(&mut bytes);
-        let _ = sender.send(bytes);
-    });
-    receiver
-}
-
-/// The output, once it has ended; `None` if that takes too long.
-fn received(output: Option<Receiver<Vec<u8>>>, deadline: Instant) -> Option<Vec<u8>> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    output?.recv_timeout(left).ok()
-}
-
-/// How the child exited; `None` if it had to be killed.
-fn exit_status(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
-    let mut pause = Duration::from_micros(200);
+    let mut pipes = Pipes {
+        input: Input { pipe: child.stdin.take().map(OwnedFd::from), bytes: input, written: 0 },
+        stdout: Output { pipe: child.stdout.take().map(OwnedFd::from), bytes: Vec::new() },
+        stderr: Output { pipe: child.stderr.take().map(OwnedFd::from), bytes: Vec::new() },
+    };
+    pipes.all().into_iter().flatten().try_for_each(|(pipe, _)| ioctl_fionbio(pipe, true))?;
+    let mut pause = PAUSES.0;
     loop {
+        let has_moved = pipes.transfer();
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            // What it wrote last.
+            pipes.transfer();
+            let (stdout, stderr) = (pipes.stdout.bytes, pipes.stderr.bytes);
+            return Ok(Finished::Exited { status, stdout, stderr });
         }
-        if Instant::now() >= deadline {
+        let left = timeout.saturating_sub(started.elapsed());
+        if left.is_zero() {
             child.kill()?;
             child.wait()?;
-            return Ok(None);
+            return Ok(Finished::TimedOut);
         }
-        // A child whose output has ended is as good as gone, so this is short.
-        thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        // A child whose output has ended is as good as gone.
+        pause = if has_moved { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
+        pipes.wait(pause.min(left))?;
+    }
+}
+
+/// What connects a child with this process.
+struct Pipes {
+    input: Input,
+    stdout: Output,
+    stderr: Output,
+}
+
+impl Pipes {
+    /// Those that are open, with what they are to be ready for.
+    fn all(&self) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
+        let input = self.input.pipe.as_ref().map(|pipe| (pipe.as_fd(), PollFlags::OUT));
+        let [stdout, stderr] = [&self.stdout, &self.stderr]
+            .map(|output| output.pipe.as_ref().map(|pipe| (pipe.as_fd(), PollFlags::IN)));
+        [input, stdout, stderr]
+    }
+
+    /// Moves what can be moved without waiting. Whether there was anything.
+    fn transfer(&mut self) -> bool {
+        let Self { input, stdout, stderr } = self;
+        [input.write(), stdout.read(), stderr.read()].contains(&true)
+    }
+
+    /// Waits until something can be moved, but no longer than this.
+    fn wait(&self, pause: Duration) -> io::Result<()> {
+        let all = self.all();
+        let mut all: Vec<_> = all
+            .iter()
+            .flatten()
+            .map(|(pipe, ready)| PollFd::from_borrowed_fd(*pipe, *ready))
+            .collect();
+        let pause = Timespec::try_from(pause).map_err(io::Error::other)?;
+        match poll(&mut all, Some(&pause)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What a child is still to read. Closed once it has it all, or wants no more.
+struct Input {
+    pipe: Option<OwnedFd>,
+    bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Input {
+    fn write(&mut self) -> bool {
+        let before = self.written;
+        while let Some(pipe) = &self.pipe {
+            let rest = &self.bytes[self.written..];
+            match write(pipe, rest) {
+                _ if rest.is_empty() => self.pipe = None,
+                Ok(written) => self.written += written,
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                // A child that does not read its input has its reasons.
+                Err(_) => self.pipe = None,
+            }
+        }
+        self.written > before
+    }
+}
+
+/// What a child has written. Closed where that has ended, or is too much.
+struct Output {
+    pipe: Option<OwnedFd>,
+    bytes: Vec<u8>,
+}
+
+impl Output {
+    /// Whether there was anything, the end included.
+    fn read(&mut self) -> bool {
+        let mut block = [0; 8 << 10];
+        let mut has_moved = false;
+        while let Some(pipe) = &self.pipe {
+            match read(pipe, &mut block) {
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Ok(length @ 1..) if self.bytes.len() < OUTPUT => {
+                    self.bytes.extend_from_slice(&block[..length]);
+                    has_moved = true;
+                }
+                // What was read before an error is all there is.
+                Ok(_) | Err(_) => {
+                    self.pipe = None;
+                    has_moved = true;
+                }
+            }
+        }
+        has_moved
     }
 }
 
@@ -100,12 +179,41 @@ mod tests {
         run(Path::new("/bin/sh"), &["-c".into(), script.into()], input.into(), timeout).unwrap()
     }
 
+    impl Finished {
+        fn is_success(&self) -> bool {
+            matches!(self, Self::Exited { status, .. } if status.success())
+        }
+    }
+
     #[test]
     fn output_and_status_of_a_child_are_told_however_much_it_writes() {
         let script = "read line; echo \"$line\"; head -c 300000 /dev/zero >&2; exit 3";
         let finished = shell(script, "hello\n", Duration::from_secs(60));
         let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
         assert_eq!((status.code(), &stdout[..], stderr.len()), (Some(3), &b"hello\n"[..], 300_000));
+    }
+
+    #[test]
+    fn a_child_that_leaves_a_process_behind_is_not_waited_for_longer_than_it_runs() {
+        // The process that is left behind has the output open, and says who it is.
+        let script = "sleep 600 & echo $!; echo done >&2";
+        let finished = shell(script, "", Duration::from_secs(500));
+        let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
+        let left_behind = String::from_utf8(stdout).unwrap();
+        assert!(shell(&format!("kill {left_behind}"), "", Duration::from_secs(60)).is_success());
+        assert!(status.success());
+        assert_eq!(stderr, b"done\n");
+    }
+
+    #[test]
+    fn a_child_gets_all_of_its_input_and_need_not_read_it() {
+        let input = "x".repeat(1 << 20);
+        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_secs(60))
+        else {
+            panic!("timed out")
+        };
+        assert_eq!(String::from_utf8_lossy(&stdout).trim(), "1048576");
+        assert!(shell("exec <&-; sleep 0.01", &input, Duration::from_secs(60)).is_success());
     }
 
     #[test]

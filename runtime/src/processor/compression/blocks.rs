@@ -37,6 +37,9 @@ pub(super) trait Units: Default + Send {
 
     /// A library's decompressor for a stream.
     fn reader(&self) -> Box<dyn BufReadFrom>;
+
+    /// How much that takes, in bytes, after so many have come out of the stream.
+    fn memory(&self, produced: usize) -> usize;
 }
 
 /// A decompressor that blocks are put into.
@@ -76,36 +79,56 @@ pub(super) struct Blocks<U> {
     partial: Vec<u8>,
     skip: u64,
     may_end: bool,
+    /// The last block may not be out in whole.
+    is_open: bool,
+    /// Bytes that have come out.
+    produced: usize,
 }
 
 impl<U: Units> Default for Blocks<U> {
     fn default() -> Self {
-        Self { units: U::default(), reader: None, partial: Vec::new(), skip: 0, may_end: true }
+        Self {
+            units: U::default(),
+            reader: None,
+            partial: Vec::new(),
+            skip: 0,
+            may_end: true,
+            is_open: false,
+            produced: 0,
+        }
     }
 }
 
 impl<U: Units> Blocks<U> {
+    /// Decompresses a block, as far as there is room.
     fn block(&mut self, block: &[u8], out: &mut Room) -> Result<(), Error> {
         let reader = self.reader.get_or_insert_with(|| self.units.reader());
         reader.queue().put(block);
-        loop {
-            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, &error))?;
-            let count = bytes.len();
-            if count == 0 {
-                break;
-            }
-            out.extend(bytes)?;
-            reader.consume(count);
-        }
         self.may_end = self.units.done(block);
+        self.is_open = true;
+        self.go_on(out)
+    }
+
+    /// Goes on with the last block.
+    fn go_on(&mut self, out: &mut Room) -> Result<(), Error> {
+        let Some(reader) = &mut self.reader else { return Ok(()) };
+        while self.is_open && !out.is_full() {
+            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, &error))?;
+            self.is_open = !bytes.is_empty();
+            let count = out.take(bytes);
+            reader.consume(count);
+            self.produced = self.produced.saturating_add(count);
+        }
         Ok(())
     }
 }
 
 impl<U: Units> Decode for Blocks<U> {
-    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<(), Error> {
+    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<usize, Error> {
+        let length = input.len();
+        self.go_on(out)?;
         let mut partial = std::mem::take(&mut self.partial);
-        loop {
+        while !out.is_full() {
             let skipped = input.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
             self.skip -= skipped as u64;
             input = &input[skipped..];
@@ -139,11 +162,20 @@ impl<U: Units> Decode for Blocks<U> {
             input = &input[missing..];
         }
         self.partial = partial;
-        Ok(())
+        Ok(length - input.len())
+    }
+
+    fn memory(&self) -> usize {
+        let reader = self.reader.as_ref().map_or(0, |_| self.units.memory(self.produced));
+        reader + self.partial.capacity()
+    }
+
+    fn may_end(&self) -> bool {
+        self.partial.is_empty() && self.skip == 0 && self.may_end && !self.is_open
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
-        let whole = self.partial.is_empty() && self.skip == 0 && self.may_end;
+        let whole = self.may_end();
         self.partial.clear();
         if whole {
             if !U::HAS_END {

@@ -112,10 +112,7 @@ impl Compress {
             out.clear();
             match encode.message(cutter.payload(), out) {
                 Ok(()) => cutter.emit_joined(out, 0..0),
-                Err(error) => {
-                    let message = cutter.payload().to_vec();
-                    cutter.reject(&message, error);
-                }
+                Err(error) => cutter.refuse(error),
             }
         }));
     }

@@ -5,37 +5,51 @@ use std::{collections::HashMap, marker::PhantomData};
 use schemars::JsonSchema;
 use serde::{Deserialize, de::DeserializeOwned};
 use tremor_pdk::{
-    Batch, Error, Output, Preprocessor, PreprocessorPlugin, Result, abi::batch::Cutter,
+    Batch, Error, Output, Preprocessor, PreprocessorPlugin, Result,
+    abi::batch::{Cutter, Rest},
 };
 
-use super::{Decode, gzip, lz4, room::Room, snappy, sniff, xz, zstd};
-use crate::processor::reassembly::{SHOWN, end_streams};
+use super::{
+    Decode,
+    budget::{Budget, Part},
+    gzip, lz4,
+    room::{Room, too_large},
+    snappy, sniff, xz, zstd,
+};
+use crate::processor::reassembly;
 
-/// The most that one batch may become, in bytes: a batch holds less than 4 GiB, and there may be
-/// several decompressors.
-const BATCH: usize = 1 << 30;
+/// The most that a message may become in any configuration, in bytes.
+const MESSAGE: usize = 1 << 30;
 
-/// Decompresses. A stream is decompressed as it comes, members one behind the other; a whole
+/// Decompresses. A stream is decompressed as it comes, members one after the other; a whole
 /// message is decompressed by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::processor) struct Config {
-    /// The most that a message, or what a stream brings at a time, may become, in bytes. More goes
-    /// to `err`.
+    /// The most that a whole message may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
+    /// The most that the decompressors of all streams may take, in bytes: windows, dictionaries. It
+    /// grows with what is read of them.
+    #[serde(default = "max_memory")]
+    #[schemars(range(min = 1))]
+    max_memory: usize,
 }
 
 /// Decompresses snappy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::processor) struct SnappyConfig {
-    /// The most that a message, or what a stream brings at a time, may become, in bytes. More goes
-    /// to `err`.
+    /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
+    /// The most that the decompressors of all streams may take, in bytes. It grows with what is
+    /// read of them.
+    #[serde(default = "max_memory")]
+    #[schemars(range(min = 1))]
+    max_memory: usize,
     /// What the data looks like.
     #[serde(default)]
     format: SnappyFormat,
@@ -54,6 +68,11 @@ pub(in crate::processor) enum SnappyFormat {
 }
 
 const fn max_bytes() -> usize {
+    reassembly::MAX_LENGTH
+}
+
+/// The largest window that the usual presets of any format ask for.
+const fn max_memory() -> usize {
     64 << 20
 }
 
@@ -62,13 +81,19 @@ pub(in crate::processor) trait Format: Send + 'static {
     const NAME: &'static str;
     type Config: DeserializeOwned + JsonSchema;
 
-    /// The limit, and how a decompressor is made.
-    fn configure(config: Self::Config) -> (usize, Make);
+    /// The limits, and how a decompressor is made.
+    fn configure(config: Self::Config) -> (Limits, Make);
     /// Whether a message can be told to be none of the format's, and is handed on.
     fn passes(message: &[u8]) -> bool {
         let _ = message;
         false
     }
+}
+
+/// How much may become of what.
+pub(in crate::processor) struct Limits {
+    message: usize,
+    memory: usize,
 }
 
 type Make = Box<dyn Fn() -> Box<dyn Decode> + Send>;
@@ -82,8 +107,8 @@ macro_rules! formats {
                 const NAME: &'static str = $name;
                 type Config = $config;
 
-                fn configure($it: $config) -> (usize, Make) {
-                    ($it.max_bytes, $make)
+                fn configure($it: $config) -> (Limits, Make) {
+                    (Limits { message: $it.max_bytes, memory: $it.max_memory }, $make)
                 }
                 $(fn passes(message: &[u8]) -> bool {
                     $passes(message)
@@ -95,14 +120,15 @@ macro_rules! formats {
 
 formats! {
     DecompressGzip Gzip "gzip" Config |it| Box::new(|| Box::new(gzip::decoder()));
-    DecompressZstd Zstd "zstd" Config |it| Box::new(|| Box::new(zstd::decoder()));
+    DecompressZstd Zstd "zstd" Config |it| Box::new(move || Box::new(zstd::decoder(it.max_memory)));
     DecompressLz4 Lz4 "lz4" Config |it| Box::new(|| Box::new(lz4::decoder()));
-    DecompressXz Xz "xz" Config |it| Box::new(|| Box::new(xz::decoder()));
+    DecompressXz Xz "xz" Config |it| Box::new(move || Box::new(xz::decoder(it.max_memory)));
     DecompressSnappy Snappy "snappy" SnappyConfig |it| match it.format {
         SnappyFormat::Framed => Box::new(|| Box::new(snappy::decoder())),
-        SnappyFormat::Raw => Box::new(|| Box::<snappy::Raw>::default()),
+        SnappyFormat::Raw => Box::new(move || Box::new(snappy::Raw::new(it.max_bytes))),
     };
-    DecompressAny Any "decompress" Config |it| Box::new(|| Box::<sniff::Sniffing>::default()),
+    DecompressAny Any "decompress" Config
+        |it| Box::new(move || Box::new(sniff::Sniffing::new(it.max_memory))),
         passes |message| !matches!(sniff::format(message), sniff::Found::Format(_));
 }
 
@@ -114,20 +140,22 @@ pub(in crate::processor) struct Decompress<F> {
     message: Option<Box<dyn Decode>>,
     /// Streams that have begun.
     streams: HashMap<u64, Stream>,
+    budget: Budget,
     room: Room,
+    /// What has come and is not decompressed yet.
+    rest: Rest,
     format: PhantomData<F>,
 }
 
 struct Stream {
-    /// Compressed bytes so far.
-    read: u64,
+    part: Part,
     state: State,
 }
 
 enum State {
     Open(Box<dyn Decode>),
-    /// Nothing can be told of what comes behind the place where it failed.
-    Lost,
+    /// Nothing can be told of what comes after the place where it failed: of so many bytes.
+    Lost(u64),
 }
 
 impl<F: Format> PreprocessorPlugin for Decompress<F> {
@@ -135,62 +163,106 @@ impl<F: Format> PreprocessorPlugin for Decompress<F> {
     type Config = F::Config;
 
     fn new(config: F::Config) -> Result<Self> {
-        let (max_bytes, make) = F::configure(config);
-        if !(1..=BATCH).contains(&max_bytes) {
-            return Err(Error::configuration(format_args!(
-                "`max_bytes` is {max_bytes}: choose a number from 1 to {BATCH}"
-            )));
+        let (Limits { message, memory }, make) = F::configure(config);
+        for (name, value, most) in
+            [("max_bytes", message, MESSAGE), ("max_memory", memory, usize::MAX)]
+        {
+            if !(1..=most).contains(&value) {
+                return Err(Error::configuration(format_args!(
+                    "`{name}` is {value}: choose a number from 1 to {most}"
+                )));
+            }
         }
         Ok(Self {
-            max_bytes,
+            max_bytes: message,
             make,
             message: None,
             streams: HashMap::new(),
-            room: Room::new(),
+            budget: Budget::new(memory),
+            room: Room::default(),
+            rest: Rest::default(),
             format: PhantomData,
         })
     }
 }
 
 impl<F: Format> Decompress<F> {
+    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+        if cutter.event().is_stream_end() {
+            self.end(cutter);
+        } else if cutter.event().is_fragment() {
+            self.fragment(cutter);
+        } else {
+            self.message(cutter);
+        }
+    }
+
     fn fragment(&mut self, cutter: &mut Cutter<'_>) {
-        let length = cutter.payload().len() as u64;
-        let stream = self
-            .streams
-            .entry(cutter.event().stream)
-            .or_insert_with(|| Stream { read: 0, state: State::Open((self.make)()) });
-        let start = stream.read;
-        stream.read += length;
-        let State::Open(decode) = &mut stream.state else { return };
-        let result = decode.push(cutter.payload(), &mut self.room);
+        let length = cutter.payload().len();
+        let stream = self.streams.entry(cutter.event().stream).or_insert_with(|| {
+            let state = State::Open((self.make)());
+            Stream { part: Part::default(), state }
+        });
+        let Stream { part, state } = stream;
+        let decode = match state {
+            State::Open(decode) => decode,
+            State::Lost(bytes) => {
+                *bytes += length as u64;
+                return;
+            }
+        };
+        self.room.clear(cutter.room());
+        let pushed = decode.push(cutter.payload(), &mut self.room);
+        let start = part.read;
+        self.budget.read(part, pushed.as_ref().map_or(length, |taken| *taken));
         if !self.room.bytes().is_empty() {
             cutter.emit_fragment(self.room.bytes());
         }
-        if let Err(error) = result {
-            let shown = cutter.payload()[..cutter.payload().len().min(SHOWN)].to_vec();
-            let context =
-                format!("the stream is lost from here on, in its bytes {start} to {}", stream.read);
-            cutter.reject(&shown, error.context(context));
-            *stream = Stream { read: 0, state: State::Lost };
+        let admitted = self.budget.take(part, decode.memory());
+        match pushed.and_then(|taken| admitted.map(|()| taken)) {
+            Ok(taken) if self.room.is_full() => cutter.leave(taken),
+            Ok(_) => {}
+            Err(error) => {
+                let context = format!(
+                    "the stream is lost from here on, in its bytes {start} to {}",
+                    start + length as u64
+                );
+                cutter.refuse(error.context(context));
+                self.budget.give_back(part);
+                *stream = Stream { part: Part::default(), state: State::Lost(0) };
+            }
         }
     }
 
     fn end(&mut self, cutter: &mut Cutter<'_>) {
-        if let Some(Stream { read, state }) = self.streams.remove(&cutter.event().stream) {
+        if let Some(Stream { part, state }) = self.streams.remove(&cutter.event().stream) {
+            self.budget.give_back(&part);
+            let read = part.read;
             let error = match state {
+                State::Open(decode) if cutter.event().is_stream_aborted() => {
+                    if decode.may_end() {
+                        Ok(())
+                    } else {
+                        Err(Error::connection_lost(format_args!(
+                            "the stream was cut off within its {} data, after {read} bytes",
+                            F::NAME
+                        )))
+                    }
+                }
                 State::Open(mut decode) => {
+                    self.room.clear(self.max_bytes);
                     let result = decode.end(&mut self.room);
                     if !self.room.bytes().is_empty() {
                         cutter.emit_fragment(self.room.bytes());
                     }
                     result.map_err(|error| {
-                        error.context(format_args!("the stream ends behind {read} bytes"))
+                        error.context(format_args!("the stream ends after {read} bytes"))
                     })
                 }
-                State::Lost if read > 0 => Err(Error::bad_data(format_args!(
-                    "{read} bytes behind the failure of the stream were not decompressed"
+                State::Lost(0) => Ok(()),
+                State::Lost(bytes) => Err(Error::bad_data(format_args!(
+                    "{bytes} bytes after the failure of the stream were not decompressed"
                 ))),
-                State::Lost => Ok(()),
             };
             if let Err(error) = error {
                 cutter.reject(b"", error);
@@ -203,15 +275,18 @@ impl<F: Format> Decompress<F> {
         if F::passes(cutter.payload()) {
             return cutter.pass();
         }
-        let decode = self.message.get_or_insert_with(|| (self.make)());
-        let result =
-            decode.push(cutter.payload(), &mut self.room).and_then(|()| decode.end(&mut self.room));
-        match result {
-            Ok(()) => cutter.emit_joined(self.room.bytes(), 0..0),
+        let Self { message, make, room, max_bytes, .. } = self;
+        let decode = message.get_or_insert_with(|| make());
+        room.clear(*max_bytes + 1);
+        let pushed = decode.push(cutter.payload(), room);
+        let ended = pushed.and_then(|_| {
+            if room.is_full() { Err(too_large(*max_bytes)) } else { decode.end(room) }
+        });
+        match ended {
+            Ok(()) => cutter.emit_joined(room.bytes(), 0..0),
             Err(error) => {
-                self.message = None;
-                let message = cutter.payload().to_vec();
-                cutter.reject(&message, error);
+                *message = None;
+                cutter.refuse(error);
             }
         }
     }
@@ -219,23 +294,23 @@ impl<F: Format> Decompress<F> {
 
 impl<F: Format> Preprocessor for Decompress<F> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut left = BATCH;
-        output.reject_all(batch.cut(|cutter| {
-            self.room.clear(self.max_bytes.min(left));
-            if cutter.event().is_stream_end() {
-                self.end(cutter);
-            } else if cutter.event().is_fragment() {
-                self.fragment(cutter);
-            } else {
-                self.message(cutter);
-            }
-            left -= self.room.bytes().len();
-        }));
+        let mut rest = std::mem::take(&mut self.rest);
+        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
+        self.rest = rest;
         Ok(())
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        end_streams(batch, &self.streams);
-        self.process(batch, output)
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        let state = self.streams.get(&stream).map(|stream| &stream.state);
+        matches!(state, Some(State::Open(decode)) if !decode.may_end())
+            || self.rest.streams().any(|left| left == stream)
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        reassembly::streams(&self.streams, &self.rest)
     }
 }

@@ -11,6 +11,9 @@ use super::{
 /// The window of 32 KiB that the format has, as an exponent of two.
 const WINDOW: u8 = 15;
 
+/// What a decompressor takes, in bytes: its window, and its tables.
+const MEMORY: usize = 48 << 10;
+
 pub(super) struct Inflate(Decompress);
 
 pub(super) fn decoder() -> Members<Inflate> {
@@ -35,6 +38,10 @@ impl Steps for Inflate {
             .map_err(|error| Error::bad_data(format_args!("corrupt gzip data: {error}")))?;
         let taken = usize::try_from(self.0.total_in() - before).unwrap_or(input.len());
         Ok(Step { taken, ended: status == Status::StreamEnd })
+    }
+
+    fn memory(&self, _produced: usize) -> usize {
+        MEMORY
     }
 }
 

@@ -14,6 +14,9 @@ const HEADER: usize = 7;
 /// The largest block that the format has, in bytes.
 const LARGEST: usize = 4 << 20;
 
+/// What a decompressor takes besides its blocks, in bytes.
+const BESIDE: usize = 64 << 10;
+
 /// Where the blocks of frames end.
 #[derive(Default)]
 pub(super) struct Frames {
@@ -98,6 +101,11 @@ impl Units for Frames {
 
     fn reader(&self) -> Box<dyn BufReadFrom> {
         Box::new(FrameDecoder::new(Queue::default()))
+    }
+
+    fn memory(&self, produced: usize) -> usize {
+        // A compressed block, and two that are decompressed. They are as large as frames say.
+        BESIDE + produced.min(3 * LARGEST)
     }
 }
 

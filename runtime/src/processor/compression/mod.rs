@@ -3,6 +3,7 @@
 //! compressed by itself.
 
 mod blocks;
+mod budget;
 mod compress;
 mod decompress;
 mod gzip;
@@ -27,9 +28,17 @@ pub(super) use self::{
 
 /// Decompresses one stream or message, and then the next.
 pub(super) trait Decode: Send {
-    /// Decompresses what goes on behind the input so far. Where it fails, what `out` has been given
-    /// by then is good, and the rest of the stream is lost.
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error>;
+    /// Decompresses what goes on after the input so far, until `out` is full; says how much of the
+    /// input it has taken. Once `out` is full, there may be more to come, even without any input.
+    /// Where it fails, what `out` has been given by then is good, and the rest of the stream is
+    /// lost.
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error>;
+
+    /// About how much memory it takes, in bytes: what it has written to, not what it has reserved.
+    fn memory(&self) -> usize;
+
+    /// Whether the input may end here: everything that came of it is put out.
+    fn may_end(&self) -> bool;
 
     /// The input ends here; what comes next is another one.
     ///
@@ -44,5 +53,7 @@ trait Encode: Send {
     fn message(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Error>;
 }
 
+#[cfg(test)]
+mod bounds;
 #[cfg(test)]
 mod tests;

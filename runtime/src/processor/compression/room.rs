@@ -10,19 +10,15 @@ const STEP: usize = 32 << 10;
 /// Capacity that is kept for what comes next, in bytes.
 const KEPT: usize = 1 << 20;
 
-/// A buffer with a limit.
+/// A buffer that is full at some point. There may be a little more in it then.
+#[derive(Default)]
 pub(in crate::processor) struct Room {
     bytes: Vec<u8>,
     limit: usize,
 }
 
 impl Room {
-    /// A buffer that has to be given a limit.
-    pub(super) fn new() -> Self {
-        Self { bytes: Vec::new(), limit: 0 }
-    }
-
-    /// Empties it for what may have at most `limit` bytes.
+    /// Empties it; it is full with `limit` bytes.
     pub(super) fn clear(&mut self, limit: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(KEPT);
@@ -34,56 +30,43 @@ impl Room {
         &self.bytes
     }
 
-    /// How many bytes it may have altogether.
-    pub(super) fn limit(&self) -> usize {
-        self.limit
+    /// Whether it is time to stop.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= self.limit
     }
 
-    /// The buffer, with some space behind what is in it; whoever fills that calls
-    /// [`Room::check`] then.
+    /// The buffer, with some space at its end to fill.
     pub(super) fn space(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() - self.bytes.len() < STEP / 8 {
-            self.bytes.reserve(STEP);
+            let left = self.limit.saturating_sub(self.bytes.len()).max(STEP / 8);
+            self.bytes.reserve_exact(self.bytes.len().max(STEP).min(left));
         }
         &mut self.bytes
     }
 
-    /// Whether no space is left, so that there may be more to come.
-    pub(super) fn is_full(&self) -> bool {
+    /// Whether no space is left at its end, so that there may be more to come.
+    pub(super) fn is_filled(&self) -> bool {
         self.bytes.len() == self.bytes.capacity()
     }
 
+    /// Appends as many of the bytes as there is room for; says how many.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> usize {
+        let count = bytes.len().min(self.limit.saturating_sub(self.bytes.len()));
+        self.append(&bytes[..count]);
+        count
+    }
+
     /// Appends bytes.
-    pub(super) fn extend(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.admit(bytes.len())?;
+    pub(super) fn append(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        Ok(())
     }
+}
 
-    /// Whether so many bytes more may come.
-    pub(super) fn admit(&self, count: usize) -> Result<(), Error> {
-        if count <= self.limit.saturating_sub(self.bytes.len()) {
-            return Ok(());
-        }
-        Err(self.too_large())
-    }
-
-    /// Takes back what is beyond the limit.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
-        if self.bytes.len() <= self.limit {
-            return Ok(());
-        }
-        self.bytes.truncate(self.limit);
-        Err(self.too_large())
-    }
-
-    #[cold]
-    fn too_large(&self) -> Error {
-        Error::bad_data(format_args!(
-            "decompressed, it is larger than {} bytes: if it may be, raise `max_bytes`",
-            self.limit
-        ))
-    }
+#[cold]
+pub(super) fn too_large(most: usize) -> Error {
+    Error::bad_data(format_args!(
+        "decompressed, it is larger than {most} bytes: if it may be, raise `max_bytes`"
+    ))
 }
 
 /// An error of a decompressor that reads from what is in memory.

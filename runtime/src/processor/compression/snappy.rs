@@ -9,7 +9,7 @@ use tremor_pdk::Error;
 use super::{
     Decode, Encode,
     blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
-    room::Room,
+    room::{Room, too_large},
 };
 
 /// What a chunk is called by: its kind in one byte, its length in three.
@@ -23,6 +23,9 @@ const SKIPPED: std::ops::Range<u8> = 0x80..0xff;
 const START: &[u8] = b"\xff\x06\0\0sNaPpY";
 /// The longest chunk of data, in bytes: a checksum, and 64 KiB that did not get shorter.
 const LONGEST: usize = 4 + 76_490;
+
+/// What a decompressor takes, in bytes: a chunk twice, compressed and not.
+const MEMORY: usize = 256 << 10;
 
 /// Where chunks end.
 #[derive(Default)]
@@ -73,6 +76,10 @@ impl Units for Chunks {
     fn reader(&self) -> Box<dyn BufReadFrom> {
         Box::new(BufReader::with_capacity(64 << 10, FrameDecoder::new(Queue::default())))
     }
+
+    fn memory(&self, _produced: usize) -> usize {
+        MEMORY
+    }
 }
 
 impl BufReadFrom for BufReader<FrameDecoder<Queue>> {
@@ -82,22 +89,37 @@ impl BufReadFrom for BufReader<FrameDecoder<Queue>> {
 }
 
 /// A raw block, which has to be there in whole.
-#[derive(Default)]
 pub(super) struct Raw {
     block: Vec<u8>,
     decoder: raw::Decoder,
+    /// How many bytes it may have, compressed and not.
+    most: usize,
+}
+
+impl Raw {
+    pub(super) fn new(most: usize) -> Self {
+        Self { block: Vec::new(), decoder: raw::Decoder::new(), most }
+    }
 }
 
 impl Decode for Raw {
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
-        if self.block.len() + input.len() > out.limit() {
+    fn push(&mut self, input: &[u8], _out: &mut Room) -> Result<usize, Error> {
+        if self.block.len() + input.len() > self.most {
             return Err(Error::bad_data(format_args!(
                 "a raw snappy block of more than {} bytes: if it may be, raise `max_bytes`",
-                out.limit()
+                self.most
             )));
         }
         self.block.extend_from_slice(input);
-        Ok(())
+        Ok(input.len())
+    }
+
+    fn memory(&self) -> usize {
+        self.block.capacity()
+    }
+
+    fn may_end(&self) -> bool {
+        self.block.is_empty()
     }
 
     fn end(&mut self, out: &mut Room) -> Result<(), Error> {
@@ -107,8 +129,11 @@ impl Decode for Raw {
         }
         let corrupt = |error| Error::bad_data(format_args!("corrupt snappy data: {error}"));
         // The length is what the block says of itself; nothing is allocated before it is admitted.
-        out.admit(raw::decompress_len(&block).map_err(corrupt)?)?;
-        out.extend(&self.decoder.decompress_vec(&block).map_err(corrupt)?)
+        if raw::decompress_len(&block).map_err(corrupt)? > self.most {
+            return Err(too_large(self.most));
+        }
+        out.append(&self.decoder.decompress_vec(&block).map_err(corrupt)?);
+        Ok(())
     }
 }
 

@@ -25,6 +25,9 @@ const MAGIC: [(&[u8], Format); 5] = [
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], Format::Xz),
 ];
 
+/// The longest of these starts, in bytes.
+const LONGEST: usize = 10;
+
 /// What a start tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
@@ -46,45 +49,71 @@ pub(super) fn format(start: &[u8]) -> Found {
 }
 
 impl Format {
-    fn decoder(self) -> Box<dyn Decode> {
+    fn decoder(self, max_memory: usize) -> Box<dyn Decode> {
         match self {
             Self::Gzip => Box::new(gzip::decoder()),
-            Self::Zstd => Box::new(zstd::decoder()),
+            Self::Zstd => Box::new(zstd::decoder(max_memory)),
             Self::Lz4 => Box::new(lz4::decoder()),
             Self::Snappy => Box::new(snappy::decoder()),
-            Self::Xz => Box::new(xz::decoder()),
+            Self::Xz => Box::new(xz::decoder(max_memory)),
         }
     }
 }
 
 /// Decompresses what starts like any of the formats, and hands on what does not.
-#[derive(Default)]
 pub(super) struct Sniffing {
     /// What has come before anything could be told.
     start: Vec<u8>,
     found: Option<Box<dyn Decode>>,
+    max_memory: usize,
+}
+
+impl Sniffing {
+    pub(super) fn new(max_memory: usize) -> Self {
+        Self { start: Vec::new(), found: None, max_memory }
+    }
 }
 
 impl Decode for Sniffing {
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error> {
         if let Some(found) = &mut self.found {
             return found.push(input, out);
         }
-        self.start.extend_from_slice(input);
-        let found: Box<dyn Decode> = match format(&self.start) {
-            Found::Unknown => return Ok(()),
-            Found::Format(format) => format.decoder(),
-            Found::None => Box::new(Plain),
-        };
+        let known = self.start.len();
+        self.start.extend_from_slice(&input[..input.len().min(LONGEST)]);
+        let found = format(&self.start);
+        if found == Found::Unknown {
+            return Ok(input.len());
+        }
+        // What came before this input is only a few bytes, and all of it is taken.
         let start = std::mem::take(&mut self.start);
-        self.found.insert(found).push(&start, out)
+        let found: Box<dyn Decode> = if let Found::Format(format) = found {
+            let mut decoder = format.decoder(self.max_memory);
+            decoder.push(&start[..known], out)?;
+            decoder
+        } else {
+            out.append(&start[..known]);
+            Box::new(Plain)
+        };
+        self.found.insert(found).push(input, out)
+    }
+
+    fn memory(&self) -> usize {
+        self.start.capacity() + self.found.as_ref().map_or(0, |found| found.memory())
+    }
+
+    fn may_end(&self) -> bool {
+        self.start.is_empty() && self.found.as_ref().is_none_or(|found| found.may_end())
     }
 
     fn end(&mut self, out: &mut Room) -> Result<(), Error> {
         let start = std::mem::take(&mut self.start);
         match self.found.take() {
             Some(mut found) => found.end(out),
-            None => out.extend(&start),
+            None => {
+                out.append(&start);
+                Ok(())
+            }
         }
     }
 }
@@ -92,8 +121,16 @@ impl Decode for Sniffing {
 struct Plain;
 
 impl Decode for Plain {
-    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<(), Error> {
-        out.extend(input)
+    fn push(&mut self, input: &[u8], out: &mut Room) -> Result<usize, Error> {
+        Ok(out.take(input))
+    }
+
+    fn memory(&self) -> usize {
+        0
+    }
+
+    fn may_end(&self) -> bool {
+        true
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {

@@ -22,51 +22,66 @@ pub(super) trait Steps: Send {
 
     /// Takes some input and appends to the space that `out` has; it does not make more.
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error>;
+
+    /// As [`Decode::memory`], after so many bytes have come out of the member.
+    fn memory(&self, produced: usize) -> usize;
 }
 
 /// Decompresses members, one behind the other.
 pub(super) struct Members<S> {
     steps: S,
     within: bool,
+    /// Bytes that have come out of this member, or the last.
+    produced: usize,
 }
 
 impl<S: Steps> Members<S> {
     pub(super) fn new(steps: S) -> Self {
-        Self { steps, within: false }
+        Self { steps, within: false, produced: 0 }
     }
 }
 
 impl<S: Steps> Decode for Members<S> {
-    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<(), Error> {
-        loop {
+    fn push(&mut self, mut input: &[u8], out: &mut Room) -> Result<usize, Error> {
+        let length = input.len();
+        while !out.is_full() {
             if !self.within {
                 // Tapes and disks pad with zeros, and no member begins with one.
                 let padding = input.iter().take_while(|byte| **byte == 0).count();
                 input = &input[padding..];
                 if input.is_empty() {
-                    return Ok(());
+                    break;
                 }
                 self.steps.begin()?;
-                self.within = true;
+                (self.within, self.produced) = (true, 0);
             }
             let space = out.space();
             let before = space.len();
             let step = self.steps.step(input, space);
             let written = space.len() - before;
-            out.check()?;
+            self.produced = self.produced.saturating_add(written);
             let Step { taken, ended } = step?;
             input = input.get(taken..).unwrap_or_default();
             self.within = !ended;
             if ended {
                 continue;
             }
-            if input.is_empty() && !out.is_full() {
-                return Ok(());
+            if input.is_empty() && !out.is_filled() {
+                break;
             }
             if taken == 0 && written == 0 {
                 return Err(Error::bad_data(format_args!("corrupt {} data: it ends", S::NAME)));
             }
         }
+        Ok(length - input.len())
+    }
+
+    fn memory(&self) -> usize {
+        self.steps.memory(self.produced)
+    }
+
+    fn may_end(&self) -> bool {
+        !self.within
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {

@@ -117,7 +117,7 @@ fn behind_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
         assert!(messages(&batch).concat() == [text(100), text(100)].concat(), "{name}");
         assert_eq!(rejected.len(), 2, "{name}: {rejected:?}");
         assert!(rejected[0].contains("the stream is lost from here on"), "{}", rejected[0]);
-        let expected = format!("{} bytes behind the failure", 4 + good.len());
+        let expected = format!("{} bytes after the failure", 4 + good.len());
         assert!(rejected[1].contains(&expected), "{}", rejected[1]);
     }
 }
@@ -144,7 +144,7 @@ fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
 }
 
 #[test]
-fn no_more_than_the_limit_comes_of_a_message_or_a_fragment() {
+fn no_more_than_the_limit_comes_of_a_message() {
     let bomb = vec![0; 10 << 20];
     for (name, mut before, behind) in formats() {
         let compressed = frame(name, &behind, &[bomb.as_slice(), b"next"]).0;
@@ -163,25 +163,16 @@ fn no_more_than_the_limit_comes_of_a_message_or_a_fragment() {
             "{name}"
         );
         assert!(batch.byte_capacity() < 4 << 20, "{name}: {}", batch.byte_capacity());
-        if before["format"].is_null() {
-            let (found, rejected) = run(decompress, &compressed[0], usize::MAX);
-            assert!(found.concat().len() <= 1_000_000, "{name}");
-            assert_eq!(rejected.len(), 1, "{name}: {rejected:?}");
-        }
     }
 }
 
 #[test]
-fn of_a_long_stream_a_fragment_at_a_time_is_decompressed_without_a_limit_on_the_whole() {
+fn a_long_stream_is_decompressed_without_a_limit_on_the_whole() {
     let long = text(3_000_000);
     for name in streams() {
         let stream = frame(name, &json!(null), std::slice::from_ref(&long)).0.concat();
-        let decompress = &mut *pre(name, &json!({ "max_bytes": 400_000 }));
+        let decompress = &mut *pre(name, &json!({ "max_bytes": 1 }));
         let (found, rejected) = run(decompress, &stream, 1 << 10);
-        if name == "lz4" {
-            // Its blocks are decompressed in whole, and one may have 4 MiB.
-            continue;
-        }
         assert_eq!(rejected, [] as [String; 0], "{name}");
         assert!(found.concat() == long, "{name}");
     }

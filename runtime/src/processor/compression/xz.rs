@@ -8,35 +8,76 @@ use super::{
     steps::{Members, Step, Steps},
 };
 
-/// What a stream may make the decompressor use, in bytes: what the highest preset needs, twice.
-const MEMORY: u64 = 128 << 20;
+/// What a decompressor takes besides its dictionary, in bytes, and a little more.
+const BESIDE: u64 = 1 << 20;
 
-pub(super) struct Blocks(Option<Stream>);
+/// What it has written to of that, in bytes.
+const STATE: usize = 128 << 10;
 
-pub(super) fn decoder() -> Members<Blocks> {
-    Members::new(Blocks(None))
+/// A decompressor may take so much at first, in bytes: what the usual presets need.
+const FIRST: u64 = (8 << 20) + BESIDE;
+
+pub(super) struct Blocks {
+    stream: Option<Stream>,
+    /// How much it may take at most.
+    most: u64,
+    /// How much it may take now, which is about what it takes.
+    limit: u64,
+}
+
+/// A decompressor whose dictionary has at most so many bytes.
+pub(super) fn decoder(max_dictionary: usize) -> Members<Blocks> {
+    let most = (max_dictionary as u64).saturating_add(BESIDE);
+    Members::new(Blocks { stream: None, most, limit: 0 })
+}
+
+impl Blocks {
+    /// Lets it take more, where it may.
+    fn raise(&mut self) -> Result<(), Error> {
+        let raised = self.limit.saturating_mul(2).min(self.most);
+        let may = self.limit < self.most;
+        self.limit = raised;
+        match &mut self.stream {
+            Some(stream) if may => stream.set_memlimit(raised).or(Ok(())),
+            _ => Err(Error::bad_data(format_args!(
+                "it needs more than {} bytes of memory to be decompressed: if it may, raise \
+                 `max_memory`",
+                self.most
+            ))),
+        }
+    }
 }
 
 impl Steps for Blocks {
     const NAME: &'static str = "xz";
 
     fn begin(&mut self) -> Result<(), Error> {
-        let stream = Stream::new_stream_decoder(MEMORY, 0);
-        self.0 = Some(stream.map_err(|error| Error::internal(format_args!("xz: {error}")))?);
+        self.limit = FIRST.min(self.most);
+        let stream = Stream::new_stream_decoder(self.limit, 0);
+        self.stream = Some(stream.map_err(|error| Error::internal(format_args!("xz: {error}")))?);
         Ok(())
     }
 
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error> {
-        let Some(stream) = &mut self.0 else { return Ok(Step { taken: 0, ended: false }) };
-        let before = stream.total_in();
-        let status = stream.process_vec(input, out, Action::Run).map_err(|error| match error {
-            liblzma::stream::Error::MemLimit => Error::bad_data(format_args!(
-                "the xz data needs more than {MEMORY} bytes of memory to be decompressed"
-            )),
-            error => Error::bad_data(format_args!("corrupt xz data: {error}")),
-        })?;
-        let taken = usize::try_from(stream.total_in() - before).unwrap_or(input.len());
-        Ok(Step { taken, ended: status == Status::StreamEnd })
+        let mut taken = 0;
+        loop {
+            let Some(stream) = &mut self.stream else { return Ok(Step { taken, ended: false }) };
+            let before = stream.total_in();
+            let status = stream.process_vec(&input[taken..], out, Action::Run);
+            let new = usize::try_from(stream.total_in() - before).unwrap_or(input.len());
+            taken = taken.saturating_add(new).min(input.len());
+            match status {
+                Ok(status) => return Ok(Step { taken, ended: status == Status::StreamEnd }),
+                Err(liblzma::stream::Error::MemLimit) => self.raise()?,
+                Err(error) => {
+                    return Err(Error::bad_data(format_args!("corrupt xz data: {error}")));
+                }
+            }
+        }
+    }
+
+    fn memory(&self, produced: usize) -> usize {
+        usize::try_from(self.limit).unwrap_or(usize::MAX).min(produced.saturating_add(STATE))
     }
 }
 

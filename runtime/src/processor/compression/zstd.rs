@@ -3,41 +3,72 @@
 use tremor_pdk::Error;
 use zstd::{
     bulk::Compressor,
-    stream::raw::{Decoder, InBuffer, Operation, OutBuffer},
-    zstd_safe::compress_bound,
+    zstd_safe::{
+        DCtx, DParameter, InBuffer, OutBuffer, ResetDirective, compress_bound, get_error_name,
+    },
 };
 
 use super::{
     Encode,
-    room::corrupt,
     steps::{Members, Step, Steps},
 };
 
-pub(super) struct Frames(Option<Decoder<'static>>);
+/// What a decompressor takes besides its window, in bytes.
+const BESIDE: usize = 512 << 10;
 
-pub(super) fn decoder() -> Members<Frames> {
-    Members::new(Frames(None))
+/// Exponents of two that a window may have, in any frame.
+const WINDOWS: std::ops::RangeInclusive<u32> = 10..=31;
+
+pub(super) struct Frames {
+    context: Option<DCtx<'static>>,
+    /// How large a window a frame may ask for, as an exponent of two.
+    window: u32,
+}
+
+/// A decompressor whose window has at most so many bytes.
+pub(super) fn decoder(max_window: usize) -> Members<Frames> {
+    let window = max_window.max(1).ilog2().clamp(*WINDOWS.start(), *WINDOWS.end());
+    Members::new(Frames { context: None, window })
+}
+
+/// What the library says of a window that is larger than allowed.
+const TOO_LARGE: &str = "Frame requires too much memory for decoding";
+
+fn failed(code: usize) -> Error {
+    match get_error_name(code) {
+        TOO_LARGE => Error::bad_data(
+            "it asks for a window that is larger than `max_memory`: if it may be, raise that",
+        ),
+        name => Error::bad_data(format_args!("corrupt zstd data: {name}")),
+    }
 }
 
 impl Steps for Frames {
     const NAME: &'static str = "zstd";
 
     fn begin(&mut self) -> Result<(), Error> {
-        match &mut self.0 {
-            Some(decoder) => decoder.reinit(),
-            // The library's own limit on the window that a frame may ask for holds: 128 MiB.
-            none => Decoder::new().map(|decoder| *none = Some(decoder)),
+        if let Some(context) = &mut self.context {
+            return context.reset(ResetDirective::SessionOnly).map(|_| ()).map_err(failed);
         }
-        .map_err(|error| Error::internal(format_args!("zstd: {error}")))
+        let context = DCtx::try_create();
+        let mut context = context.ok_or_else(|| Error::internal("zstd: there is no memory"))?;
+        context.set_parameter(DParameter::WindowLogMax(self.window)).map_err(failed)?;
+        self.context = Some(context);
+        Ok(())
     }
 
     fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Step, Error> {
-        let Some(decoder) = &mut self.0 else { return Ok(Step { taken: 0, ended: false }) };
+        let Some(context) = &mut self.context else { return Ok(Step { taken: 0, ended: false }) };
         let written = out.len();
         let mut from = InBuffer::around(input);
         let mut to = OutBuffer::around_pos(out, written);
-        let left = decoder.run(&mut from, &mut to).map_err(|error| corrupt("zstd", &error))?;
+        let left = context.decompress_stream(&mut to, &mut from).map_err(failed)?;
         Ok(Step { taken: from.pos(), ended: left == 0 })
+    }
+
+    fn memory(&self, produced: usize) -> usize {
+        let reserved = self.context.as_ref().map_or(0, DCtx::sizeof);
+        reserved.min(produced.saturating_add(BESIDE))
     }
 }
 

@@ -98,7 +98,7 @@ fn behind_a_length_that_is_none_the_stream_is_lost_and_counted() {
                 rejected,
                 [
                     "a length of more than 64 bits: the rest of the stream is lost",
-                    "4 bytes behind the failure of the stream were not cut into messages",
+                    "4 bytes after the failure of the stream were not cut into messages",
                 ]
             );
         },

@@ -62,8 +62,16 @@ impl Preprocessor for Component<Box<dyn Preprocessor>> {
         self.record.call(Call::Process, || self.inner.inner.process(batch, output))
     }
 
-    fn finish(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Finish, || self.inner.inner.finish(batch, output))
+    fn has_more(&self) -> bool {
+        self.record.call(Call::HasMore, || self.inner.inner.has_more())
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.record.call(Call::Holds, || self.inner.inner.holds(stream))
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.record.call(Call::Streams, || self.inner.inner.streams())
     }
 }
 

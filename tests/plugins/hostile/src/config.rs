@@ -71,8 +71,15 @@ pub enum Fault {
     DeliverError,
     /// A delivery returns an error of kind connection lost.
     DeliverLost,
+    /// A delivery waits until the source of the same connector is finished, and then returns an
+    /// error of kind connection lost.
+    DeliverLostLate,
     /// A delivery returns an error of kind timeout.
     DeliverTimeout,
+    /// A delivery returns an error of kind full.
+    DeliverFull,
+    /// A delivery takes the first of its events, and asks for the others again.
+    DeliverPart,
     /// A delivery fails every event, with an error of kind bad data.
     DeliverReject,
     /// A delivery panics.
@@ -137,6 +144,9 @@ pub struct Config {
     /// How many events the source sends before it is finished: `0`, `1`, ….
     #[serde(default = "ten")]
     pub count: u64,
+    /// Whether the source wants to know what becomes of its pulls: it logs that, for debugging.
+    #[serde(default)]
+    pub transactional: bool,
 }
 
 fn none() -> Fault {

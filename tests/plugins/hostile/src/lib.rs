@@ -3,7 +3,14 @@
 
 pub mod config;
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tremor_pdk::prelude::*;
 
@@ -13,6 +20,8 @@ use config::{Config, Fault, Lost, hang};
 pub struct Hostile {
     config: Config,
     host: Host,
+    /// Whether its source is finished.
+    is_finished: Arc<AtomicBool>,
     connections: u32,
 }
 
@@ -69,7 +78,7 @@ impl Connector for Hostile {
         if config.happens(Fault::TaskPanic) {
             host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
         }
-        Ok(Self { config, host, connections: 0 })
+        Ok(Self { config, host, is_finished: Arc::default(), connections: 0 })
     }
 
     fn validate(config: &Config) -> Result<()> {
@@ -101,16 +110,18 @@ impl Connector for Hostile {
         let config = self.fault();
         fault!(config, panic: SourcePanic);
         fault!(config, hang: SourceHang, self.host);
-        let (host, config) = (self.host.clone(), self.config.clone());
-        Ok(Some(HostileSource { host, config, sent: 0, lost: self.lost() }))
+        let (config, host) = (self.config.clone(), self.host.clone());
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
+        Ok(Some(HostileSource { config, host, sent: 0, is_finished, lost }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         let config = self.fault();
         fault!(config, panic: SinkPanic);
         fault!(config, hang: SinkHang, self.host);
-        let (host, config) = (self.host.clone(), self.config.clone());
-        Ok(Some(HostileSink { host, config, taken: 0, lost: self.lost() }))
+        let (config, host) = (self.config.clone(), self.host.clone());
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
+        Ok(Some(HostileSink { host, config, taken: 0, is_finished, lost }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
@@ -147,9 +158,10 @@ impl Connector for Hostile {
 
 /// The source.
 pub struct HostileSource {
-    host: Host,
     config: Config,
+    host: Host,
     sent: u64,
+    is_finished: Arc<AtomicBool>,
     lost: Option<Lost>,
 }
 
@@ -177,7 +189,25 @@ impl Source for HostileSource {
         if self.lost == Some(Lost::Later) {
             self.host.connection_lost();
         }
-        Ok(if batch.is_empty() { Pull::Finished } else { Pull::Events })
+        if !batch.is_empty() {
+            return Ok(Pull::Events);
+        }
+        self.is_finished.store(true, Ordering::Relaxed);
+        Ok(Pull::Finished)
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.config.transactional
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        tremor_pdk::debug!(self.host, "pull {pull} was acknowledged");
+        Ok(())
+    }
+
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        tremor_pdk::debug!(self.host, "pull {pull} has failed");
+        Ok(())
     }
 }
 
@@ -207,6 +237,7 @@ pub struct HostileSink {
     host: Host,
     config: Config,
     taken: u64,
+    is_finished: Arc<AtomicBool>,
     lost: Option<Lost>,
 }
 
@@ -221,7 +252,14 @@ impl Sink for HostileSink {
         if self.taken >= self.config.after {
             fault!(self.config, internal: DeliverError);
             fault!(self.config, connection_lost: DeliverLost);
+            if self.config.happens(Fault::DeliverLostLate) {
+                while !self.is_finished.load(Ordering::Relaxed) {
+                    self.host.sleep(Duration::from_millis(1)).await;
+                }
+                return Err(Error::connection_lost("hostile: DeliverLostLate"));
+            }
             fault!(self.config, timeout: DeliverTimeout);
+            fault!(self.config, full: DeliverFull);
             fault!(self.config, panic: DeliverPanic);
             fault!(self.config, hang: DeliverHang, self.host);
             fault!(self.config, block: DeliverBlock, self.host);
@@ -230,6 +268,9 @@ impl Sink for HostileSink {
                 while !self.host.resolve("release").exists() {
                     self.host.sleep(Duration::from_millis(1)).await;
                 }
+            }
+            if batch.len() > 1 && self.config.happens(Fault::DeliverPart) {
+                delivery.retry(1..batch.len(), Error::full("hostile: DeliverPart"));
             }
             if self.config.happens(Fault::DeliverReject) {
                 delivery.failed(0..batch.len(), Error::bad_data("hostile: DeliverReject"));

@@ -49,10 +49,14 @@ fn forge(batch: &mut Batch) {
     }
 }
 
-/// The operator: `hold` is held back until the next event, or until time passes.
+/// The operator: `hold` is held back until the next event, or until time passes; `vanish` vanishes,
+/// `copy` is put out twice, and nothing is said of either; `forget` is held, and nobody is told of
+/// which batch.
 pub struct Operate {
     ports: Vec<String>,
     held: Option<(Value<'static>, u64)>,
+    holds: Holds,
+    forgotten: usize,
 }
 
 impl OperatorPlugin for Operate {
@@ -63,7 +67,7 @@ impl OperatorPlugin for Operate {
         if config.blocks {
             block();
         }
-        Ok(Self { ports: config.ports, held: None })
+        Ok(Self { ports: config.ports, held: None, holds: Holds::default(), forgotten: 0 })
     }
 
     fn ports(config: &Config) -> Vec<String> {
@@ -77,6 +81,8 @@ impl Operator for Operate {
         let mut forged = false;
         let mut failed = None;
         let before = self.held.take();
+        let (mut replaced, mut copied) = (0, 0);
+        output.release(&mut self.holds);
         output.divert(batch, |batch, position| {
             let event = batch.events()[position];
             let word = batch.value(&event).and_then(ValueRef::as_str).unwrap_or_default();
@@ -87,17 +93,34 @@ impl Operator for Operate {
                 return Verdict::Reject(Error::bad_data("told to"));
             }
             if word == "hold" {
-                self.held = Some((Value::from("held".to_owned()), event.ingest_ns + 1_000_000));
-                return Verdict::Discard;
+                let value = Value::from("held".to_owned());
+                let replaces = self.held.replace((value, event.ingest_ns + 1_000_000));
+                replaced += usize::from(replaces.is_some());
+                return Verdict::Hold;
             }
+            if word == "vanish" {
+                return Verdict::Hold;
+            }
+            if word == "forget" {
+                self.forgotten += 1;
+                return Verdict::Hold;
+            }
+            copied += usize::from(word == "copy");
             match obey(Some(word)) {
                 Ok(told) => forged |= told,
                 Err(error) => failed = Some(error),
             }
             Verdict::Keep
         });
+        output.discard(replaced);
+        if self.held.is_some() {
+            output.hold(&mut self.holds);
+        }
         if let Some((value, _)) = before {
             batch.push_copy(0, ValueRef::from(&value));
+        }
+        for _ in 0..copied {
+            batch.push_value(0, &"copy")?;
         }
         if forged {
             forge(batch);
@@ -113,7 +136,8 @@ impl Operator for Operate {
         self.on_drain(batch, output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.release(&mut self.holds);
         if let Some((value, _)) = self.held.take() {
             batch.push_copy(0, ValueRef::from(&value));
         }
@@ -121,7 +145,7 @@ impl Operator for Operate {
     }
 
     fn held(&self) -> usize {
-        usize::from(self.held.is_some())
+        usize::from(self.held.is_some()) + self.forgotten
     }
 }
 
@@ -189,8 +213,8 @@ impl Preprocessor for Pass {
         Ok(())
     }
 
-    fn finish(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        Ok(())
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
     }
 }
 

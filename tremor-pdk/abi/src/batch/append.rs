@@ -39,8 +39,8 @@ impl Batch {
         }
         match event.kind {
             PayloadKind::DOCUMENT => {
-                let nodes = subtree(self.nodes(), event.payload.start);
-                self.nodes()[nodes].iter().map(node_size).sum()
+                let (nodes, data) = self.document_size(event.payload.start);
+                nodes + data
             }
             PayloadKind::VALUE => {
                 self.values.get(event.payload.start as usize).map_or(0, value_size)
@@ -48,26 +48,26 @@ impl Batch {
             _ => 0,
         }
     }
-}
 
-fn node_size(node: &Node) -> usize {
-    size_of::<Node>() + data(node).map_or(0, |data| data.len())
+    /// How many bytes the nodes of the document at `root` take, and how many its text and data.
+    pub(super) fn document_size(&self, root: u32) -> (usize, usize) {
+        let nodes = &self.nodes()[subtree(self.nodes(), root)];
+        let data = nodes.iter().filter_map(data).map(|data| data.len());
+        (size_of_val(nodes), data.sum())
+    }
 }
 
 fn value_size(value: &Value<'_>) -> usize {
-    size_of::<Node>()
-        + match value {
+    let mut size = 0;
+    value.walk(|key, value| {
+        let data = match value {
             Value::String(text) => text.len(),
             Value::Bytes(bytes) => bytes.as_slice().len(),
-            Value::Array(array) => array.iter().map(value_size).sum(),
-            Value::Object(object) => {
-                let pair = |(key, value): (&crate::value::Str<'_>, &Value<'_>)| {
-                    size_of::<Node>() + key.len() + value_size(value)
-                };
-                object.iter().map(pair).sum()
-            }
             _ => 0,
-        }
+        };
+        size += key.map_or(0, |key| size_of::<Node>() + key.len()) + size_of::<Node>() + data;
+    });
+    size
 }
 
 /// The nodes of the value at `root`; what a forged one says of itself ends with the nodes there

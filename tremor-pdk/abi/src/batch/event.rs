@@ -47,6 +47,9 @@ impl EventFlags {
     pub const FRAGMENT: Self = Self(1);
     /// The stream of this event ends here.
     pub const STREAM_END: Self = Self(2);
+    /// Beside [`EventFlags::STREAM_END`]: the stream was cut off. What has begun of a message stays
+    /// unfinished for ever.
+    pub const STREAM_ABORTED: Self = Self(4);
 
     /// Whether all bits of `other` are set.
     #[inline]
@@ -55,8 +58,7 @@ impl EventFlags {
     }
 }
 
-/// Set in [`Event::metadata`] where the metadata is a part of the batch's document. Since ABI 1.2:
-/// a plugin built for an earlier one sees such an event without metadata.
+/// Set in [`Event::metadata`] where the metadata is a part of the batch's document.
 pub(crate) const METADATA_IN_NODES: u32 = 1 << 31;
 
 /// One event. It owns nothing, so copying a batch's events is one `memcpy`, and dropping them is
@@ -118,10 +120,16 @@ impl Event {
         self.flags.contains(EventFlags::FRAGMENT)
     }
 
-    /// Whether the event marks the end of its stream.
+    /// Whether the event marks the end of its stream, complete or aborted.
     #[inline]
     pub const fn is_stream_end(&self) -> bool {
         self.flags.contains(EventFlags::STREAM_END)
+    }
+
+    /// Whether the event marks the end of a stream that was cut off: no message is complete by it.
+    #[inline]
+    pub const fn is_stream_aborted(&self) -> bool {
+        self.flags.contains(EventFlags::STREAM_ABORTED)
     }
 
     /// The same id, times, origin and metadata with another payload.

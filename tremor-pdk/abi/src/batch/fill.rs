@@ -52,8 +52,18 @@ impl Batch {
     /// Says that `stream` ends: what is left of its last message is complete now. A source that
     /// finishes ends all its streams by that.
     pub fn end_stream(&mut self, stream: u64) {
-        let event = Event::new(PayloadKind::NONE, EventFlags::STREAM_END, Span::default(), stream);
-        self.events.push(event);
+        self.push_end(stream, EventFlags::STREAM_END);
+    }
+
+    /// Says that `stream` was cut off: what is left of its last message never becomes one. It goes to
+    /// `err`; where the source is transactional, the pulls that brought it fail instead.
+    pub fn abort_stream(&mut self, stream: u64) {
+        let (end, aborted) = (EventFlags::STREAM_END, EventFlags::STREAM_ABORTED);
+        self.push_end(stream, EventFlags(end.0 | aborted.0));
+    }
+
+    fn push_end(&mut self, stream: u64, flags: EventFlags) {
+        self.events.push(Event::new(PayloadKind::NONE, flags, Span::default(), stream));
     }
 
     /// Lets `read` fill up to `space` bytes of the batch's own buffer, and adds what it says it
@@ -138,8 +148,8 @@ impl Batch {
     }
 }
 
-/// Batches are bounded far below 4 GiB; a source that exceeds that has a bug, and its panic
-/// becomes an error.
+/// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
+/// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
 }

@@ -10,13 +10,21 @@
 //! Events and values belong to one batch; bytes and nodes are shared by all batches that were
 //! cloned from it, and immutable while they are. So a fan-out copies 56 bytes an event, a filter
 //! only shortens its event list, and an edit touches the editor's batch alone.
+//!
+//! # Bounds
+//! Whatever makes much of little stops once a batch is heavy ([`Batch::WEIGHT_AT_MOST`]), and the
+//! rest goes on in another batch ([`Rest`]). Above that there is only what cannot be divided: one
+//! event, of [`Batch::decoded_at_most`].
 
 mod append;
+mod bounds;
 mod check;
+mod cut;
 mod event;
 mod fill;
 mod metadata;
 mod output;
+mod rest;
 mod rewrite;
 mod select;
 mod storage;
@@ -25,9 +33,11 @@ use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
     check::Mark,
+    cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span},
-    output::{Output, PortBatch, Rejected, Verdict},
-    rewrite::{Cutter, Payload},
+    output::{Holds, Output, PortBatch, Rejected, Verdict},
+    rest::Rest,
+    rewrite::Payload,
     select::{Selection, SelectionError},
     storage::Pool,
 };
@@ -134,15 +144,6 @@ impl Batch {
     /// Bytes that the byte buffer holds without growing.
     pub fn byte_capacity(&self) -> usize {
         self.shared.storage().bytes.capacity()
-    }
-
-    /// How much memory the batch's contents take, in bytes, edited values not counted: what a
-    /// queue is bounded by.
-    pub fn weight(&self) -> usize {
-        let storage = self.shared.storage();
-        storage.bytes.len()
-            + storage.nodes.len() * size_of::<Node>()
-            + self.events.len() * size_of::<Event>()
     }
 
     /// The bytes of a raw payload; `None` where the payload is a value, or there is none.

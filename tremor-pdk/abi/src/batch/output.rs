@@ -16,6 +16,11 @@ pub struct Rejected {
     pub error: PluginError,
 }
 
+impl Rejected {
+    /// How much of an event that was rejected is shown to people, and kept for that, in bytes.
+    pub const SHOWN: usize = 4 << 10;
+}
+
 /// Events that leave by a port of their own.
 #[repr(C)]
 #[derive(Debug, StableAbi)]
@@ -33,6 +38,8 @@ pub enum Verdict {
     Keep,
     /// It is dropped on purpose, and counted.
     Discard,
+    /// It is held: it leaves the batch, and what becomes of it later is up to the step.
+    Hold,
     /// It leaves by the port at this position among the operator's own.
     Port(u16),
     /// It could not be handled: it leaves by `err`.
@@ -47,9 +54,20 @@ pub struct Output {
     ports: RVec<PortBatch>,
     rejected: RVec<Rejected>,
     discarded: u64,
+    created: u64,
+    merged: u64,
+    /// The number of the batch in hand; zero where nobody wants to know what becomes of it.
+    batch: u64,
+    /// How often that was held, and the numbers of batches that were let go of.
+    holds: u64,
+    released: RVec<u64>,
     /// Verdicts on the events of the batch in hand; kept for its capacity.
     verdicts: RVec<u16>,
 }
+
+/// The batches that something which is held came with: see [`Output::hold`].
+#[derive(Debug, Default)]
+pub struct Holds(Vec<u64>);
 
 /// In [`Output::verdicts`], beside the ports.
 const KEEP: u16 = u16::MAX;
@@ -83,9 +101,21 @@ impl Output {
         self.rejected.extend(rejected);
     }
 
-    /// Says that so many events were dropped on purpose, or have become part of another.
+    /// Says that so many events were dropped on purpose.
     pub fn discard(&mut self, events: usize) {
         self.discarded += events as u64;
+    }
+
+    /// Says that so many of the events that are put out were made here, and did not come in: copies,
+    /// rows, pieces.
+    pub fn create(&mut self, events: usize) {
+        self.created += events as u64;
+    }
+
+    /// Says that so many events that came in have become part of others that are put out, and are
+    /// accounted for with those.
+    pub fn merge(&mut self, events: usize) {
+        self.merged += events as u64;
     }
 
     /// Asks for a verdict on every event of `batch`, which may edit the event at the position that
@@ -107,6 +137,7 @@ impl Output {
                     self.discarded += 1;
                     GONE
                 }
+                Verdict::Hold => GONE,
                 Verdict::Port(port) => port,
                 Verdict::Reject(error) => {
                     self.reject(batch.events[position], error);
@@ -140,11 +171,43 @@ impl Output {
                     if last != port {
                         (last, origins) = (port, Kept::default());
                     }
-                    self.ports[index].batch.take_event(batch, position, &mut origins);
+                    let event = batch.events[position];
+                    self.ports[index].batch.take_event(batch, event, &mut origins);
                 }
             }
         }
         batch.events.truncate(kept);
+    }
+
+    /// Keeps the batch in hand unacknowledged, for something that is held of it, until `holds` is
+    /// [released](Output::release). To say so again for the same batch changes nothing.
+    pub fn hold(&mut self, holds: &mut Holds) {
+        if self.batch != 0 && holds.0.last() != Some(&self.batch) {
+            holds.0.push(self.batch);
+            self.holds += 1;
+        }
+    }
+
+    /// Says that what was held goes out with this call, or was dropped on purpose: the batches that it
+    /// came with are acknowledged as what goes out is.
+    pub fn release(&mut self, holds: &mut Holds) {
+        self.released.extend(holds.0.drain(..));
+    }
+
+    /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where nobody wants to
+    /// know what becomes of it.
+    pub fn begin(&mut self, batch: u64) {
+        (self.batch, self.holds) = (batch, 0);
+    }
+
+    /// How many parts of the batch in hand are held.
+    pub fn holds(&self) -> u64 {
+        self.holds
+    }
+
+    /// The numbers of batches that were held, as often as that was said, and are not any more.
+    pub fn take_released(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.released.drain(..)
     }
 
     /// The batches that leave by ports, to be sent there.
@@ -165,11 +228,23 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }
 
+    /// How many events were made since this was last asked.
+    pub fn take_created(&mut self) -> usize {
+        usize::try_from(std::mem::take(&mut self.created)).unwrap_or(usize::MAX)
+    }
+
+    /// How many events have become part of others since this was last asked.
+    pub fn take_merged(&mut self) -> usize {
+        usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
-        self.discarded = 0;
+        self.released.clear();
+        self.holds = 0;
+        (self.discarded, self.created, self.merged) = (0, 0, 0);
     }
 
     /// The events of the batches that leave by ports.
@@ -190,15 +265,14 @@ impl Output {
 
 impl Batch {
     /// An empty batch with the same buffers.
-    fn sharing_buffers(&self) -> Self {
+    pub(super) fn sharing_buffers(&self) -> Self {
         let (events, values) = (RVec::new(), RVec::new());
         Self { events, values, shared: self.shared.clone(), limit: self.limit }
     }
 
-    /// Takes the event at `position` over from a batch with the same buffers. Its payload is moved
-    /// and left behind as `null`; metadata and origin may be shared and are copied.
-    fn take_event(&mut self, from: &mut Self, position: usize, kept: &mut Kept) {
-        let mut event = from.events[position];
+    /// Takes an event over from a batch with the same buffers. Its payload is moved and left behind
+    /// as `null`; metadata and origin may be shared and are copied.
+    pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut Kept) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)
         {

@@ -1,11 +1,11 @@
-//! Turning one batch into another: cutting, decoding, filtering, editing, encoding.
+//! Turning one batch into another: decoding, filtering, editing, encoding.
 
 use std::ops::Range;
 
 use super::{
     Batch, Pool, Rejected,
+    bounds::{no_room, span},
     event::{Event, EventFlags, PayloadKind, Span},
-    fill::narrow,
     metadata::Kept,
 };
 use crate::{
@@ -31,132 +31,59 @@ pub enum Payload<'b> {
     Value(ValueRef<'b>),
 }
 
-/// What a preprocessor writes its messages to; see [`Batch::cut`].
-pub struct Cutter<'b> {
-    bytes: &'b mut ByteBuffer,
-    events: &'b mut abi_stable::std_types::RVec<Event>,
-    rejected: &'b mut Vec<Rejected>,
-    template: Event,
-}
-
-impl Cutter<'_> {
-    /// The bytes of the event that is being cut.
-    #[inline]
-    pub fn payload(&self) -> &[u8] {
-        self.bytes.get(self.template.payload.range()).unwrap_or_default()
-    }
-
-    /// The event that is being cut.
-    #[inline]
-    pub fn event(&self) -> &Event {
-        &self.template
-    }
-
-    /// Emits a range of [`Cutter::payload`] as a message, without a copy.
-    #[inline]
-    pub fn emit(&mut self, range: Range<usize>) {
-        let start = self.template.payload.start + narrow(range.start);
-        let span = Span { start, len: narrow(range.len()) };
-        self.events.push(self.template.with_payload(PayloadKind::RAW, span));
-    }
-
-    /// Emits a message that is `head` followed by a range of [`Cutter::payload`].
-    pub fn emit_joined(&mut self, head: &[u8], range: Range<usize>) {
-        let start = self.bytes.len();
-        let from = self.template.payload.start as usize;
-        self.bytes.reserve(head.len() + range.len());
-        self.bytes.extend_from_copy_slice(head);
-        self.bytes.extend_from_copy_within(from + range.start..from + range.end);
-        let span = Span { start: narrow(start), len: narrow(self.bytes.len() - start) };
-        self.events.push(self.template.with_payload(PayloadKind::RAW, span));
-    }
-
-    /// Emits a message that is [`Cutter::payload`] followed by `tail`.
-    pub fn emit_followed(&mut self, tail: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_copy_within(self.template.payload.range());
-        self.bytes.extend_from_copy_slice(tail);
-        let span = Span { start: narrow(start), len: narrow(self.bytes.len() - start) };
-        self.events.push(self.template.with_payload(PayloadKind::RAW, span));
-    }
-
-    /// Emits bytes that are not in the payload as a part of a byte stream: the next of that stream
-    /// goes on where they end.
-    pub fn emit_fragment(&mut self, bytes: &[u8]) {
-        let span = Span { start: narrow(self.bytes.len()), len: narrow(bytes.len()) };
-        self.bytes.extend_from_copy_slice(bytes);
-        let mut event = self.template.with_payload(PayloadKind::RAW, span);
-        event.flags = EventFlags::FRAGMENT;
-        self.events.push(event);
-    }
-
-    /// Hands the event on as it is.
-    pub fn pass(&mut self) {
-        self.events.push(self.template);
-    }
-
-    /// Rejects a message; `shown` is the part of it that the dead letter carries.
-    pub fn reject(&mut self, shown: &[u8], error: PluginError) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_copy_slice(shown);
-        let span = Span { start: narrow(start), len: narrow(shown.len()) };
-        let event = self.template.with_payload(PayloadKind::RAW, span);
-        self.rejected.push(Rejected { event, error });
-    }
-}
-
-/// `RVec` has no `extend_from_within`.
-trait ExtendFromCopyWithin {
-    fn extend_from_copy_within(&mut self, range: Range<usize>);
-}
-
-impl ExtendFromCopyWithin for ByteBuffer {
-    fn extend_from_copy_within(&mut self, range: Range<usize>) {
-        let start = self.len();
-        self.resize(start + range.len(), 0);
-        let (old, new) = self.split_at_mut(start);
-        new.copy_from_slice(&old[range]);
-    }
-}
-
 impl Batch {
-    /// Runs a preprocessor over the batch: `cut` sees every event once and emits what is to stand
-    /// in its place. What it rejects is returned.
-    pub fn cut(&mut self, mut cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
-        let mut rejected = Vec::new();
-        let mut events = std::mem::take(&mut self.events);
-        let scratch = self.shared.storage_mut().map(|s| std::mem::take(&mut s.scratch_events));
-        let mut out = scratch.unwrap_or_default();
-        let (bytes, _) = self.buffers_mut();
-        for event in &events {
-            cut(&mut Cutter { bytes, events: &mut out, rejected: &mut rejected, template: *event });
-        }
-        self.events = out;
-        events.clear();
-        if let Some(storage) = self.shared.storage_mut() {
-            storage.scratch_events = events;
-        }
-        rejected
-    }
-
     /// Decodes every raw payload: `decode` appends a document to the buffers and returns its root.
-    /// Events that it fails on are taken out and returned.
+    /// Events that it fails on, and those that become more than [`Batch::decoded_at_most`], are
+    /// taken out and returned.
+    ///
+    /// Once the batch is heavy, what is left stays as it is: see [`Batch::take_undecoded`].
     pub fn decode_with(
         &mut self,
         mut decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
     ) -> Vec<Rejected> {
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
-        let rejected = sift(&mut events, |event| {
+        let most = weigh(bytes.len(), nodes.len()) + Self::WEIGHT_AT_MOST;
+        let mut rejected = Vec::new();
+        let (mut kept, mut next) = (0, 0);
+        while let Some(&event) = events.get(next) {
+            next += 1;
+            let mut decoded = event;
+            let before = (bytes.len(), nodes.len());
             if event.kind == PayloadKind::RAW {
-                let root = decode(bytes, nodes, event.payload)?;
-                event.original = event.payload;
-                event.payload = Span { start: root, len: 0 };
-                event.kind = PayloadKind::DOCUMENT;
-                event.flags = EventFlags(0);
+                match decode(bytes, nodes, event.payload) {
+                    Ok(root) => {
+                        decoded.original = event.payload;
+                        decoded.payload = Span { start: root, len: 0 };
+                        decoded.kind = PayloadKind::DOCUMENT;
+                        decoded.flags = EventFlags(0);
+                    }
+                    Err(error) => {
+                        rejected.push(Rejected { event, error });
+                        continue;
+                    }
+                }
             }
-            Ok(())
-        });
+            let weight = weigh(bytes.len(), nodes.len());
+            let is_heavy = weight > most;
+            if is_heavy {
+                let taken = weight - weigh(before.0, before.1);
+                if let Err(error) = admit(event.payload, taken) {
+                    bytes.truncate(before.0);
+                    nodes.truncate(before.1);
+                    rejected.push(Rejected { event, error });
+                    continue;
+                }
+            }
+            events[kept] = decoded;
+            kept += 1;
+            if is_heavy {
+                break;
+            }
+        }
+        let left = events.len() - next;
+        events.as_mut_slice().copy_within(next.., kept);
+        events.truncate(kept + left);
         self.events = events;
         rejected
     }
@@ -193,7 +120,10 @@ impl Batch {
                 bytes.truncate(start);
                 return Err(error);
             }
-            let span = Span { start: narrow(start), len: narrow(bytes.len() - start) };
+            let Some(span) = span(start, bytes.len() - start) else {
+                bytes.truncate(start);
+                return Err(no_room());
+            };
             let mut event = event.with_payload(PayloadKind::RAW, span);
             kept.adopt(&mut event, self, bytes, nodes, values);
             out.push(event);
@@ -261,6 +191,26 @@ impl Batch {
         };
         self.values.get_mut(index as usize)
     }
+}
+
+/// So many bytes and nodes, in bytes.
+#[inline]
+fn weigh(bytes: usize, nodes: usize) -> usize {
+    bytes + nodes * size_of::<Node>()
+}
+
+/// Whether a message may take so many bytes when it is decoded.
+#[cold]
+fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
+    let most = Batch::decoded_at_most(message.len as usize);
+    if taken <= most {
+        return Ok(());
+    }
+    Err(PluginError::bad_data(format_args!(
+        "decoded, it takes {taken} bytes of memory, and {most} are the most for a message of {} \
+         bytes",
+        message.len
+    )))
 }
 
 /// Runs `step` over the events and takes out those it fails on.

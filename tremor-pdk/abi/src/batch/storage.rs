@@ -17,12 +17,16 @@ use std::{
 
 use abi_stable::{StableAbi, std_types::RVec};
 
-use super::Event;
+use super::{Batch, Event};
 use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 
 /// Buffers above this size are freed instead of recycled, so that one huge message does not stay
 /// in memory for good. Bytes.
-const RECYCLED_AT_MOST: usize = 4 << 20;
+const RECYCLED_AT_MOST: usize = 2 * Batch::WEIGHT_AT_MOST;
+
+/// What waits in one pool takes no more than this, so that many batches that were large for once do
+/// not stay, either. Bytes.
+const WAITING_AT_MOST: usize = 2 * RECYCLED_AT_MOST;
 
 #[repr(C)]
 #[derive(StableAbi)]
@@ -114,8 +118,15 @@ impl Drop for Shared {
 /// Where storages wait to be used again.
 #[derive(Debug)]
 struct Shelf {
-    waiting: Mutex<Vec<Waiting>>,
+    waiting: Mutex<Stock>,
     capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Stock {
+    storages: Vec<Waiting>,
+    /// What they take, in bytes.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -123,6 +134,19 @@ struct Waiting(NonNull<Storage>);
 
 // SAFETY: a waiting storage is referenced by nobody else (rule 3).
 unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// How much memory the storage takes, in bytes.
+    fn size(&self) -> usize {
+        // SAFETY: nobody else refers to it (rule 3).
+        let storage = unsafe { self.0.as_ref() };
+        storage.bytes.capacity()
+            + storage.nodes.capacity() * size_of::<Node>()
+            + storage.spare_events.capacity() * size_of::<Event>()
+            + storage.spare_values.capacity() * size_of::<Value<'_>>()
+            + storage.scratch_events.capacity() * size_of::<Event>()
+    }
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
@@ -137,6 +161,7 @@ impl Drop for Waiting {
 
 unsafe extern "C" fn release(storage: NonNull<Storage>) {
     let waiting = Waiting(storage);
+    let size = waiting.size();
     // SAFETY: the caller gave up the last reference (rule 3). The weak reference stays with the
     // storage, hence `ManuallyDrop`.
     let (storage, shelf) = unsafe {
@@ -146,20 +171,20 @@ unsafe extern "C" fn release(storage: NonNull<Storage>) {
     };
     let shelf = std::mem::ManuallyDrop::new(shelf);
     let Some(shelf) = shelf.upgrade() else { return };
-    let held = storage.bytes.capacity() + storage.nodes.capacity() * size_of::<Node>();
-    if held > RECYCLED_AT_MOST {
+    if size > RECYCLED_AT_MOST {
         return;
     }
     storage.bytes.clear();
     storage.nodes.clear();
     storage.references.store(1, Ordering::Relaxed);
-    let mut list = shelf.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if list.len() < shelf.capacity {
-        list.push(waiting);
+    let mut stock = shelf.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    if stock.storages.len() < shelf.capacity && stock.bytes + size <= WAITING_AT_MOST {
+        stock.bytes += size;
+        stock.storages.push(waiting);
     }
 }
 
-/// Storages that are used again: a batch taken from a pool brings the capacity of an earlier one,
+/// Storages that are used again, up to 8 MiB of them: a batch taken from a pool brings the capacity of an earlier one,
 /// so that a running flow allocates nothing for its batches.
 ///
 /// A storage comes back when the last batch that shares it is dropped, from whichever side of the
@@ -170,16 +195,20 @@ pub struct Pool(Arc<Shelf>);
 impl Pool {
     /// A pool that keeps at most `capacity` unused storages.
     pub fn new(capacity: usize) -> Self {
-        Self(Arc::new(Shelf { waiting: Mutex::new(Vec::with_capacity(capacity)), capacity }))
+        let stock = Stock { storages: Vec::with_capacity(capacity), bytes: 0 };
+        Self(Arc::new(Shelf { waiting: Mutex::new(stock), capacity }))
     }
 
     /// How many storages wait to be used again.
     pub fn waiting(&self) -> usize {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).storages.len()
     }
 
     pub(super) fn take(&self) -> Shared {
-        let waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut stock = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = stock.storages.pop();
+        stock.bytes -= waiting.as_ref().map_or(0, Waiting::size);
+        drop(stock);
         match waiting {
             Some(waiting) => Shared(std::mem::ManuallyDrop::new(waiting).0),
             None => Shared::allocate(Arc::downgrade(&self.0).into_raw()),
@@ -224,6 +253,25 @@ mod tests {
         huge.push_message(0, &vec![0; super::RECYCLED_AT_MOST + 1]);
         drop(huge);
         assert_eq!(pool.waiting(), 0);
+    }
+
+    #[test]
+    fn what_waits_in_a_pool_takes_no_more_than_its_bound() {
+        let pool = Pool::new(100);
+        let batches: Vec<_> = (0..100)
+            .map(|_| {
+                let mut batch = Batch::from_pool(&pool);
+                batch.push_message(0, &vec![0; 1 << 20]);
+                batch
+            })
+            .collect();
+        drop(batches);
+        let waiting = pool.waiting();
+        assert!((4..=8).contains(&waiting), "{waiting} of 1 MiB");
+        (0..waiting).for_each(|_| drop(Batch::from_pool(&pool)));
+        let empty: Vec<_> = (0..100).map(|_| Batch::from_pool(&pool)).collect();
+        drop(empty);
+        assert_eq!(pool.waiting(), 100, "what was taken out is not counted any more");
     }
 
     #[test]

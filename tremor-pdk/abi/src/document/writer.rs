@@ -76,6 +76,12 @@ impl<'b> Writer<'b> {
         Ok(root)
     }
 
+    /// How many nodes have been written so far.
+    #[inline]
+    pub fn nodes(&self) -> usize {
+        self.nodes.len() - self.start.1
+    }
+
     /// Writes `null`.
     #[inline(always)]
     pub fn null(&mut self) {

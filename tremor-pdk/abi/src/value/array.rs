@@ -19,6 +19,9 @@ use super::{Value, deep};
 pub struct Array<'v>(RBox<RVec<Value<'v>>>);
 
 impl<'v> Array<'v> {
+    /// What an array allocates besides its elements, in bytes.
+    pub(super) const HEAP: usize = size_of::<RVec<Value<'static>>>();
+
     /// An empty array.
     #[inline]
     pub fn new() -> Self {

@@ -29,6 +29,7 @@ mod patch;
 mod path;
 mod text;
 mod traits;
+mod walk;
 
 pub use self::{
     array::Array,

@@ -53,6 +53,9 @@ impl Entry<'_> {
 }
 
 impl<'v> Object<'v> {
+    /// What an object allocates besides its entries, in bytes.
+    pub(in crate::value) const HEAP: usize = size_of::<Body<'static>>();
+
     /// An empty object.
     #[inline]
     pub fn new() -> Self {

@@ -1,0 +1,164 @@
+//! From the command line to flows that were found good, with the components that they are made of.
+
+use std::{
+    cell::RefCell,
+    collections::HashSet,
+    env,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+#[cfg(not(feature = "link-static"))]
+use tremor_runtime::plugin::Describer;
+use tremor_runtime::{
+    components::Components,
+    flow::{self, Draft, Flow},
+    plugin::{Error, ErrorKind, Policy, SearchPath},
+};
+
+use super::{Failure, Prepared};
+
+/// The variable that names folders and files to look for plugins in, besides those of the command
+/// line.
+const VARIABLE: &str = "TREMOR_PLUGIN_PATH";
+
+#[derive(Args)]
+pub(super) struct PluginArguments {
+    /// A folder or file to look for plugins in. May be given several times. Those that the flow names
+    /// come before it, and those in the variable `TREMOR_PLUGIN_PATH` after it.
+    #[arg(
+        long = "plugin-path",
+        global = true,
+        value_name = "DIR",
+        value_delimiter = if cfg!(windows) { ';' } else { ':' }
+    )]
+    paths: Vec<PathBuf>,
+    /// Loads plugins that were built with `panic = "abort"`. A panic in one of them ends the
+    /// process.
+    #[arg(long, global = true)]
+    allow_panic_abort: bool,
+    /// Refuses plugins that a group may write to, or that belong to another user than root and the
+    /// one who runs this, instead of warning of them.
+    #[arg(long, global = true)]
+    strict_plugins: bool,
+    /// What was warned of: with several flows, nothing is said twice.
+    #[arg(skip)]
+    told: RefCell<HashSet<String>>,
+}
+
+impl PluginArguments {
+    pub(super) fn policy(&self) -> Policy {
+        Policy { allow_panic_abort: self.allow_panic_abort, strict: self.strict_plugins }
+    }
+
+    /// What the command line and the variable name, in order of the search.
+    pub(super) fn search_paths(&self) -> Vec<SearchPath> {
+        let given = self.paths.iter().map(|path| SearchPath::new(path, "`--plugin-path`"));
+        let variable = env::var_os(VARIABLE).unwrap_or_default();
+        let further = env::split_paths(&variable).map(|path| SearchPath::new(path, VARIABLE));
+        given.chain(further).filter(|named| !named.path.as_os_str().is_empty()).collect()
+    }
+
+    /// Reads and checks flows; everything that is wrong with any of them is told at once.
+    pub(super) fn prepare(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, Failure> {
+        self.prepare_with(files, |file| flow::read(file))
+    }
+
+    /// As [`PluginArguments::prepare`], with what `read` makes of a file.
+    pub(super) fn prepare_with(
+        &self,
+        files: &[PathBuf],
+        read: impl Fn(&Path) -> Result<Draft, flow::Error>,
+    ) -> Result<Vec<Prepared>, Failure> {
+        let mut prepared = Vec::with_capacity(files.len());
+        let mut failure = Failure::default();
+        for SearchPath { path, origin } in self.search_paths() {
+            if !path.exists() {
+                failure.usage(&format_args!(
+                    "error: {}: there is no such file or folder\n  help: correct {origin}",
+                    path.display()
+                ));
+            }
+        }
+        for file in files {
+            let checked = read(file)
+                .map_err(|error| error.to_string())
+                .and_then(|draft| self.check(draft, |draft, components| draft.check(components)));
+            match checked {
+                Ok(good) => prepared.push(good),
+                Err(error) => failure.usage(&error),
+            }
+        }
+        for Prepared { flow, .. } in &prepared {
+            flow.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+        }
+        let mut names: Vec<&str> = prepared.iter().map(|prepared| prepared.flow.name()).collect();
+        names.sort_unstable();
+        if let Some(name) =
+            names.windows(2).find_map(|pair| (pair[0] == pair[1]).then_some(pair[0]))
+        {
+            failure.usage(&format_args!(
+                "error: two flows are named `{name}`\n  help: give one of them another `name:`"
+            ));
+        }
+        failure.or(prepared)
+    }
+
+    /// Looks for the components of a flow and checks it against them.
+    pub(super) fn check(
+        &self,
+        mut draft: Draft,
+        check: impl FnOnce(Draft, &Components) -> Result<Flow, flow::Error>,
+    ) -> Result<Prepared, String> {
+        missing_folders(draft.flow()).into_iter().for_each(|missing| draft.add(missing));
+        let components =
+            self.components(draft.flow()).map_err(|error| format!("error: {error}"))?;
+        let flow = check(draft, &components).map_err(|error| error.to_string())?;
+        for objection in components.libraries(&flow).iter().filter_map(|it| it.objection()) {
+            self.warn(&format!("{objection}; `--strict-plugins` refuses such plugins"));
+        }
+        Ok(Prepared { flow, components })
+    }
+
+    /// The flow's own plugin folders come before those of the command line.
+    #[cfg(not(feature = "link-static"))]
+    #[expect(clippy::unnecessary_wraps, reason = "the other build has something to fail with")]
+    fn components(&self, flow: &Flow) -> Result<Components, Error> {
+        let origin = format!("`plugins` of {}", flow.path().display());
+        let own = flow.spec.plugins.iter();
+        let own = own.map(|path| SearchPath::new(&path.value, &*origin));
+        let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
+        let describer = Describer::new(self.policy()).comparing();
+        let (components, problems) = Components::find(&paths, describer, self.policy());
+        // What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
+        // That there is nothing under a path is an error.
+        let broken = problems.iter().filter(|it| it.error.kind() != ErrorKind::NotFound);
+        broken.for_each(|problem| self.warn(&problem.to_string()));
+        Ok(components)
+    }
+
+    /// This build has its plugins in it and looks for no others.
+    #[cfg(feature = "link-static")]
+    fn components(&self, _flow: &Flow) -> Result<Components, Error> {
+        Components::linked(super::linked::plugins(), self.policy())
+    }
+
+    fn warn(&self, message: &str) {
+        if self.told.borrow_mut().insert(message.to_owned()) {
+            tracing::warn!("{message}");
+        }
+    }
+}
+
+/// The entries of `plugins` that lead nowhere.
+fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
+    // What is linked needs no folder.
+    let needed = !cfg!(feature = "link-static");
+    let missing = flow.spec.plugins.iter().filter(|path| needed && !path.value.exists());
+    missing
+        .map(|path| {
+            let message = format!("{}: there is no such file or folder", path.value.display());
+            flow.error(path.at, message).help("build the plugins, or correct the path")
+        })
+        .collect()
+}

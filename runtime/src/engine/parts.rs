@@ -1,0 +1,76 @@
+//! What a flow is made of, as the engine asks for it.
+
+use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
+
+use super::connector::Factory;
+use crate::{codec::MakeCodec, flow};
+
+/// What the engine has to know of a connector's type.
+pub(crate) struct ConnectorType {
+    /// The codec that it is to be given; none for structured connectors.
+    pub(crate) codec: Option<Box<dyn MakeCodec>>,
+    pub(crate) make: Factory,
+}
+
+/// An operator.
+pub(crate) struct OperatorInstance {
+    pub(crate) operator: Box<dyn Operator>,
+    /// The names of its own ports.
+    pub(crate) ports: Vec<String>,
+    /// Makes another one, should this one panic; none for what is built in.
+    pub(crate) make: Option<MakeOperator>,
+}
+
+/// Makes an instance of an operator.
+pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
+
+/// What a flow is made of: whoever knows its components.
+pub(crate) trait Parts {
+    /// The type of a connector.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic>;
+
+    /// The codec of a connector: none for connectors of values.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn codec(
+        &self,
+        connector: &flow::Connector,
+    ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic>;
+
+    /// An instance of an operator for a pipeline.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn operator(
+        &self,
+        pipeline: &str,
+        operator: &flow::Component,
+    ) -> Result<OperatorInstance, flow::Diagnostic>;
+
+    /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
+    fn is_stateless(&self, operator: &flow::Component) -> bool;
+
+    /// A preprocessor of a connector.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn preprocessor(
+        &self,
+        connector: &str,
+        component: &flow::Component,
+    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
+
+    /// A postprocessor of a connector.
+    ///
+    /// # Errors
+    /// What is wrong with it, at its place in the flow.
+    fn postprocessor(
+        &self,
+        connector: &str,
+        component: &flow::Component,
+    ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
+}

@@ -1,0 +1,207 @@
+//! A connector whose connections come and go as a test says.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tremor_pdk::{
+    Batch, CodecRequirement, Error, Pull, Result,
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+};
+
+use super::{AT_ONCE, Lanes, doubles::Shared};
+use crate::engine::{
+    backoff::{Attempts, Policy},
+    connection::Connection,
+    connector::ConnectorTask,
+    control::Control,
+    notices::Notices,
+    sink::SinkSide,
+    source::SourceSide,
+    standing::Standing,
+};
+
+/// What a peer does with one connection.
+type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;
+
+/// The other side of a connector's connections.
+pub(super) struct Peer {
+    /// What attempts to connect come to, and then all of them succeed.
+    pub(super) connects: Mutex<VecDeque<Result<bool>>>,
+    pub(super) source: Make<dyn DynSource>,
+    pub(super) sink: Make<dyn DynSink>,
+    /// What was called, in order.
+    pub(super) calls: Mutex<Vec<&'static str>>,
+    /// The most tasks that waited on the control of the flow, as seen when something was called.
+    pub(super) most_waiting: AtomicUsize,
+    pub(super) control: Arc<Control>,
+}
+
+impl Peer {
+    pub(super) fn new(source: Make<dyn DynSource>, sink: Make<dyn DynSink>) -> Self {
+        Self {
+            connects: Mutex::default(),
+            source,
+            sink,
+            calls: Mutex::default(),
+            most_waiting: AtomicUsize::default(),
+            control: Arc::new(Control::new(0)),
+        }
+    }
+
+    /// A peer that only sources are connected to.
+    pub(super) fn of_source(source: Make<dyn DynSource>) -> Self {
+        Self::new(source, Box::new(|_| Err(Error::internal("no sink"))))
+    }
+
+    pub(super) fn calls(&self) -> MutexGuard<'_, Vec<&'static str>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often something was called.
+    pub(super) fn count(&self, call: &str) -> usize {
+        self.calls().iter().filter(|it| **it == call).count()
+    }
+
+    /// A connector that is linked to itself.
+    pub(super) fn both_sides(self: &Arc<Self>, lanes: Lanes, policy: Policy) -> ConnectorTask {
+        self.task(Some(lanes.source), Some(lanes.sink), policy)
+    }
+
+    pub(super) fn task(
+        self: &Arc<Self>,
+        mut source: Option<SourceSide>,
+        mut sink: Option<SinkSide>,
+        reconnect: Policy,
+    ) -> ConnectorTask {
+        source.iter_mut().for_each(|source| source.control = self.control.clone());
+        sink.iter_mut().for_each(|sink| sink.control = self.control.clone());
+        let peer = self.clone();
+        ConnectorTask {
+            name: "peer".into(),
+            make: Box::new(move |connection| {
+                let (peer, connection) = (peer.clone(), connection.clone());
+                Ok(Box::new(Instance { peer, connection }))
+            }),
+            source,
+            sink,
+            reconnect: Attempts::new(reconnect),
+            control: self.control.clone(),
+            notices: Arc::new(Notices::new("peer".into(), Arc::default())),
+            sink_seen: false,
+            is_down: false,
+            settling: None,
+            standing: Arc::new(Standing::new("peer".into(), None)),
+            retires: None,
+        }
+    }
+}
+
+struct Instance {
+    peer: Arc<Peer>,
+    connection: Arc<Connection>,
+}
+
+impl Instance {
+    fn called(&self, call: &'static str) {
+        self.peer.calls().push(call);
+        self.peer.most_waiting.fetch_max(self.peer.control.waiting(), Ordering::Relaxed);
+    }
+}
+
+macro_rules! calls {
+    ($($name:ident),*) => {
+        $(fn $name(&mut self) -> BoxFuture<'_, Result<()>> {
+            self.called(stringify!($name));
+            Box::pin(async { Ok(()) })
+        })*
+    };
+}
+
+impl DynConnector for Instance {
+    fn codec_requirement(&self) -> CodecRequirement {
+        CodecRequirement::Required
+    }
+
+    fn connect(&mut self, _attempt: u64) -> BoxFuture<'_, Result<bool>> {
+        self.called("connect");
+        let mut connects = self.peer.connects.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = connects.pop_front().unwrap_or(Ok(true));
+        Box::pin(async { connected })
+    }
+
+    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
+        self.called("create_source");
+        let source = (self.peer.source)(&self.connection);
+        Box::pin(async { source.map(Some) })
+    }
+
+    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
+        self.called("create_sink");
+        let sink = (self.peer.sink)(&self.connection);
+        Box::pin(async { sink.map(Some) })
+    }
+
+    calls!(
+        on_start,
+        on_pause,
+        on_resume,
+        on_drain,
+        on_stop,
+        on_connection_lost,
+        on_connection_established
+    );
+}
+
+/// A source whose pulls come to these, whichever connection it is of; then it ends. An empty batch
+/// where there is nothing to bring.
+#[derive(Clone, Default)]
+pub(super) struct Script(pub(super) Shared<VecDeque<Result<&'static str>>>);
+
+impl Script {
+    pub(super) fn of(pulls: impl IntoIterator<Item = Result<&'static str>>) -> Self {
+        Self(Arc::new(Mutex::new(pulls.into_iter().collect())))
+    }
+
+    pub(super) fn peer(self) -> Arc<Peer> {
+        Arc::new(Peer::of_source(Box::new(move |_| Ok(Box::new(self.clone())))))
+    }
+}
+
+impl DynSource for Script {
+    fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        let Some(pull) = self.0.lock().map_err(Error::internal)?.pop_front() else {
+            return Poll::Ready(Ok(Pull::Finished));
+        };
+        batch.push_message(0, pull?.as_bytes());
+        Poll::Ready(Ok(Pull::Events))
+    }
+
+    fn give_up(&mut self, _batch: &mut Batch) {}
+
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
+    fn ack(&mut self, _pull: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _pull: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// So many attempts, without waits, and connections that count as short however long they last.
+pub(super) fn attempts(attempts: u64) -> Policy {
+    Policy { attempts: Some(attempts), ..AT_ONCE }
+}

@@ -1,0 +1,234 @@
+//! Sinks whose peer is full or slow.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    Batch, Delivery, Error, Operator, Result, Signal,
+    dynamic::{BoxFuture, DynSink},
+};
+
+use super::{
+    AT_ONCE, Lanes, Setup, both,
+    doubles::{Pulls, Shared, Takes, Taking, Waits},
+    lines::lines,
+    notices, outlet,
+    peer::attempts,
+    pulls, router, sorted, stage,
+};
+use crate::{
+    engine::{
+        backoff::Policy,
+        connection::{Connection, End},
+        control::Phase,
+        queue::{self, Bounds},
+        retry::Retries,
+        routes::{Ports, Target},
+    },
+    executor::{self, block_on},
+};
+
+fn full<T>() -> Result<T> {
+    Err(Error::full("no room"))
+}
+
+fn lanes(retry: Policy) -> Lanes {
+    let mut lanes = Setup::default().lanes();
+    lanes.sink.retries = Retries::new(retry, notices());
+    lanes
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|number| number.to_string()).collect()
+}
+
+#[test]
+fn a_peer_that_is_full_for_long_is_waited_for() {
+    let slow = || Err(Error::timeout("too slow"));
+    let takes = Takes::of((0..500).map(|at| if at % 2 == 0 { full() } else { slow() }));
+    let outcome = lanes(AT_ONCE).run(Pulls::numbers(5), &takes);
+    assert_eq!(outcome.messages(), numbers(15));
+    assert_eq!(outcome.heard, pulls(5, true));
+    assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
+}
+
+/// Takes the first event of each delivery, after so many that it takes nothing of.
+struct TakesOne {
+    takes: Shared<Takes>,
+    full: usize,
+    left: usize,
+}
+
+impl DynSink for TakesOne {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Delivery>> {
+        if self.left > 0 {
+            self.left -= 1;
+            return Poll::Ready(full());
+        }
+        self.left = self.full;
+        let first = batch.events().first().and_then(|event| batch.raw(event));
+        let first = first.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        self.takes.lock().map_err(Error::internal)?.delivered.push(first.into_iter().collect());
+        let mut delivery = Delivery::done();
+        if batch.len() > 1 {
+            delivery.retry(1..batch.len(), Error::full("no room for the rest"));
+        }
+        Poll::Ready(Ok(delivery))
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn a_peer_that_takes_a_part_of_a_batch_each_time_gets_all_of_it() {
+    // Attempts are counted anew with each event that it takes.
+    for full in [0, 2] {
+        let takes = Takes::of([]);
+        let sink = || Box::new(TakesOne { takes: takes.clone(), full, left: full }) as _;
+        let outcome = lanes(attempts(full as u64)).run_into(Pulls::numbers(50), &takes, sink);
+        assert_eq!(outcome.messages(), numbers(150));
+        assert_eq!(outcome.heard, pulls(50, true));
+        assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
+    }
+}
+
+#[test]
+fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_rest_flows_on() {
+    let mut part = Delivery::done();
+    part.retry(1..3, Error::internal("busy"));
+    let takes = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
+    let outcome = lanes(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
+    assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
+    assert_eq!(outcome.letters.len(), 2);
+    for (letter, original) in outcome.letters.iter().zip(["\"1\"", "\"2\""]) {
+        assert!(letter.contains("not delivered after 2 attempts: too slow"), "{letter}");
+        assert!(letter.contains("\"kind\":\"timeout\"") && letter.contains(original), "{letter}");
+    }
+    assert_eq!(outcome.heard, pulls(2, true), "dead-lettered is done with");
+    assert_eq!((outcome.counts.dead_lettered, outcome.counts.failed), (2, 0));
+}
+
+#[test]
+fn without_attempts_what_is_not_taken_at_once_goes_to_err() {
+    let outcome = lanes(attempts(0)).run(Pulls::numbers(1), &Takes::of([full()]));
+    assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
+}
+
+/// A wait that no test sees the end of.
+const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
+
+#[test]
+fn a_wait_for_a_peer_ends_with_its_connection_or_the_flow() {
+    for stops in [false, true] {
+        let Lanes { mut source, mut sink, .. } = lanes(LONG);
+        let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
+        let (takes, double) = (Takes::of([full()]), Pulls::numbers(1));
+        let heard = double.heard.clone();
+        let sink_runs = async {
+            let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+            assert!(matches!(end, End::Interrupted), "{end:?}");
+            connection.restore();
+            if !stops {
+                // What is left is delivered at once on the next connection.
+                let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+                assert!(matches!(end, End::Finished), "{end:?}");
+            }
+            sink.abandon();
+        };
+        let rest = async {
+            let brought = source.bring(Box::new(double), &Arc::default()).await;
+            while !takes.lock().unwrap().next.is_empty() {
+                executor::yield_now().await;
+            }
+            if stops {
+                control.advance(Phase::Stopped);
+            } else {
+                connection.break_off();
+            }
+            let Ok(settling) = brought else { panic!("it was not interrupted") };
+            settling.run().await.unwrap();
+        };
+        block_on(both(sink_runs, rest));
+        assert_eq!(sorted(&heard), pulls(1, !stops));
+    }
+}
+
+#[test]
+fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
+    let Lanes { mut source, mut sink, .. } = lanes(LONG);
+    let told = Arc::new(AtomicBool::new(false));
+    let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
+    let (dead, _letters) = queue::bounded(Bounds::default());
+    let ports = Ports { err: vec![Target::Stage(0)], ..Ports::default() };
+    let (stats, dead) = (sink.router.stats.clone(), vec![outlet(dead, &Arc::default())]);
+    let stages = vec![stage(operators, Arc::default())];
+    sink.router = router("sink", stages, ports, dead, None, &stats);
+    let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
+    let mut refused = Delivery::done();
+    refused.failed(0..1, Error::bad_data("never"));
+    refused.retry(1..2, Error::full("no room"));
+    // It takes one of three, and then nothing, however often it is asked.
+    let takes = Takes::of([Ok(refused), full(), full()]);
+    let sink_runs = async {
+        let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
+        assert!(matches!(end, End::Interrupted), "{end:?}");
+    };
+    let rest = async {
+        _ = source.bring(Box::new(Pulls::numbers(1)), &Arc::default()).await;
+        while !told.load(Ordering::Relaxed) {
+            executor::yield_now().await;
+        }
+        control.advance(Phase::Stopped);
+    };
+    block_on(both(sink_runs, rest));
+    assert_eq!(takes.lock().unwrap().next.len(), 1, "it was still waiting");
+}
+
+/// A sink that holds something back, and is full so many times when that is to go out.
+struct HoldsBack {
+    full: VecDeque<()>,
+    drains: Arc<AtomicUsize>,
+}
+
+impl DynSink for HoldsBack {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
+        Poll::Ready(Ok(Delivery::done()))
+    }
+
+    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+        assert_eq!(signal, Signal::Drain);
+        self.drains.fetch_add(1, Ordering::Relaxed);
+        let result = self.full.pop_front().map_or(Ok(()), |()| full());
+        Box::pin(async { result })
+    }
+}
+
+#[test]
+fn a_peer_that_is_full_at_the_end_is_waited_for_as_well() {
+    let (drains, made) = (Arc::<AtomicUsize>::default(), Mutex::new(0));
+    let sink = || {
+        *made.lock().unwrap() += 1;
+        Box::new(HoldsBack { full: [(); 20].into(), drains: drains.clone() }) as _
+    };
+    lanes(AT_ONCE).run_into(Pulls::numbers(1), &Takes::of([]), sink);
+    assert_eq!((*made.lock().unwrap(), drains.load(Ordering::Relaxed)), (1, 21));
+}
+
+#[test]
+fn a_peer_that_is_full_is_a_line_in_the_log_and_one_when_it_is_not_any_more() {
+    let takes = Takes::of((0..500).map(|_| full()));
+    let mut lanes = lanes(AT_ONCE);
+    let notices = crate::engine::notices::Notices::new("slow".into(), Arc::default());
+    lanes.sink.retries = Retries::new(AT_ONCE, Arc::new(notices));
+    let lines = lines("slow", || _ = lanes.run(Pulls::numbers(1), &takes));
+    assert_eq!(lines, 2);
+}

@@ -1,0 +1,76 @@
+//! A source that never waits lets others work.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tremor_pdk::{Batch, Error, Pull, Result, dynamic::DynSource};
+
+use super::{Lanes, Setup, both};
+use crate::executor::{self, block_on};
+
+/// Answers every pull at once in the same way, until it is told to end.
+struct Restless<F> {
+    answer: F,
+    until: Arc<AtomicBool>,
+}
+
+impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
+    fn poll_pull(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Pull>> {
+        let ends = self.until.load(Ordering::Relaxed);
+        Poll::Ready(if ends { Ok(Pull::Finished) } else { (self.answer)() })
+    }
+
+    fn give_up(&mut self, _: &mut Batch) {}
+
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
+    fn ack(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs a source beside something else in one thread, which ends it as soon as it is polled twice.
+fn runs_beside_others(answer: impl FnMut() -> Result<Pull> + Send + 'static) {
+    let Lanes { mut source, .. } = Setup::default().lanes();
+    let until = Arc::<AtomicBool>::default();
+    let restless = Box::new(Restless { answer, until: until.clone() });
+    let source_runs = async {
+        assert!(source.bring(restless, &Arc::default()).await.is_ok());
+    };
+    block_on(both(source_runs, async {
+        executor::yield_now().await;
+        until.store(true, Ordering::Relaxed);
+    }));
+}
+
+#[test]
+fn a_source_that_is_idle_for_microseconds_again_and_again_lets_others_work() {
+    runs_beside_others(|| Ok(Pull::Idle(Duration::from_micros(10))));
+    runs_beside_others(|| Ok(Pull::Idle(Duration::ZERO)));
+}
+
+#[test]
+fn a_source_of_bad_data_without_end_lets_others_work() {
+    runs_beside_others(|| Err(Error::bad_data("again")));
+}
+
+#[test]
+fn a_source_that_brings_nothing_without_end_lets_others_work() {
+    runs_beside_others(|| Ok(Pull::Events));
+}

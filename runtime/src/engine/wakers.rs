@@ -1,0 +1,116 @@
+//! Those who wait for the same thing: each has one place, however often it asks again, and leaves
+//! nothing there once it waits no more. To wait again or no more costs the same however many wait.
+
+use std::task::Waker;
+
+/// The wakers of those who wait.
+#[derive(Debug, Default)]
+pub(crate) struct Wakers {
+    /// None where somebody waits no more.
+    held: Vec<Option<Waker>>,
+    /// Where that is so.
+    free: Vec<usize>,
+    /// How often everybody was woken. Places are given anew each time.
+    round: u64,
+}
+
+/// The place of one who waits, or may wait.
+#[derive(Debug, Default)]
+pub(crate) struct Place(Option<(u64, usize)>);
+
+impl Wakers {
+    /// Has `waker` woken next time.
+    pub(crate) fn wait(&mut self, place: &mut Place, waker: &Waker) {
+        if let Some(held) = self.find(place) {
+            match held {
+                Some(held) => held.clone_from(waker),
+                None => *held = Some(waker.clone()),
+            }
+            return;
+        }
+        let waker = Some(waker.clone());
+        let at = if let Some(at) = self.free.pop() {
+            self.held[at] = waker;
+            at
+        } else {
+            self.held.push(waker);
+            self.held.len() - 1
+        };
+        place.0 = Some((self.round, at));
+    }
+
+    /// Whoever has this place waits no more.
+    pub(crate) fn leave(&mut self, place: &mut Place) {
+        if let Some(held) = self.find(place) {
+            *held = None;
+            self.free.extend(place.0.map(|(_, at)| at));
+        }
+        place.0 = None;
+    }
+
+    /// Takes everybody out, into a list that is empty: whoever wakes them does so without a lock.
+    pub(crate) fn take(&mut self, into: &mut Vec<Option<Waker>>) {
+        std::mem::swap(&mut self.held, into);
+        self.free.clear();
+        self.round += 1;
+    }
+
+    fn find(&mut self, place: &Place) -> Option<&mut Option<Waker>> {
+        let (round, at) = place.0?;
+        if round == self.round { self.held.get_mut(at) } else { None }
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.held.iter().flatten().count()
+    }
+}
+
+impl Place {
+    /// Whether there may be something to leave behind.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// Wakes everybody in the list, and leaves it empty.
+pub(crate) fn wake(wakers: &mut Vec<Option<Waker>>) {
+    wakers.drain(..).flatten().for_each(Waker::wake);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::{Place, Wakers};
+
+    #[test]
+    fn whoever_asks_again_has_one_place_and_whoever_leaves_none() {
+        let mut wakers = Wakers::default();
+        let mut places: Vec<Place> = (0..3).map(|_| Place::default()).collect();
+        for _ in 0..10 {
+            for place in &mut places {
+                wakers.wait(place, Waker::noop());
+            }
+        }
+        assert_eq!(wakers.len(), 3);
+        wakers.leave(&mut places[1]);
+        assert_eq!(wakers.len(), 2);
+        wakers.wait(&mut Place::default(), Waker::noop());
+        assert_eq!((wakers.len(), wakers.held.len()), (3, 3), "a free place is used again");
+    }
+
+    #[test]
+    fn a_place_from_before_everybody_was_woken_is_nobody_elses() {
+        let mut wakers = Wakers::default();
+        let (mut old, mut new) = (Place::default(), Place::default());
+        wakers.wait(&mut old, Waker::noop());
+        let mut taken = Vec::new();
+        wakers.take(&mut taken);
+        assert_eq!((taken.len(), wakers.len()), (1, 0));
+        wakers.wait(&mut new, Waker::noop());
+        wakers.leave(&mut old);
+        assert_eq!(wakers.len(), 1);
+    }
+}

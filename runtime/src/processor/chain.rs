@@ -1,0 +1,295 @@
+//! The preprocessors of one source, in order, and which pulls they hold something of.
+//!
+//! What is known of a pull here is a [`Share`] of it. It goes with the events that come of the pull, and
+//! stays with each step as long as that holds bytes of the pull's streams. So a message has the shares
+//! of the pulls that its own stream's bytes came with, and of the pull that completed it; a stream
+//! that is idle within a message holds up no other.
+
+use std::collections::HashMap;
+
+use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
+
+use super::preprocess;
+
+/// A share of a pull: the pull has ended when all of its shares have.
+pub(crate) trait Share: Clone {
+    /// Whether anybody wants to know how the pull ends.
+    fn is_tracked(&self) -> bool;
+    /// The number of the pull. Those of one source are in order.
+    fn pull(&self) -> u64;
+    /// What this share stands for is done with. To drop it instead fails the pull.
+    fn settle(self);
+}
+
+/// The preprocessors of one source.
+pub(crate) struct Chain<S> {
+    steps: Vec<Step<S>>,
+    /// What steps hand on besides what they leave in the batch. Empty between pieces.
+    output: Output,
+    /// What steps have to do next; the last comes first.
+    ready: Vec<Ready<S>>,
+}
+
+/// What came out behind the last preprocessor in one go.
+pub(crate) struct Piece<S> {
+    pub(crate) batch: Batch,
+    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) discarded: usize,
+    /// No step has lost events that could not be rejected.
+    pub(crate) whole: bool,
+    /// Of the pull in hand that it came from, if there is one.
+    pub(crate) share: Option<S>,
+    /// Of earlier pulls that it came from.
+    pub(crate) earlier: Vec<S>,
+    /// Whether its events may be ones that no source has brought as they are, and that nobody has
+    /// stamped.
+    pub(crate) is_made_here: bool,
+}
+
+/// How streams end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// What is left of a message is a message.
+    Complete,
+    /// What is left of a message never becomes one.
+    Aborted,
+}
+
+struct Step<S> {
+    preprocessor: Box<dyn Preprocessor>,
+    /// Of the pulls that it holds bytes of, by stream.
+    held: HashMap<u64, Vec<S>>,
+}
+
+/// What a step has to do next.
+struct Ready<S> {
+    step: usize,
+    task: Task<S>,
+}
+
+enum Task<S> {
+    /// A batch came in.
+    Process(Batch, Origin<S>),
+    /// It has more to put out.
+    GoOn,
+    /// All its streams end.
+    End(StreamEnd),
+}
+
+/// The pulls that a batch comes from.
+struct Origin<S> {
+    /// The one in hand.
+    pull: Option<S>,
+    /// Earlier ones, by stream.
+    earlier: HashMap<u64, Vec<S>>,
+}
+
+impl<S> Default for Chain<S> {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl<S> Chain<S> {
+    pub(crate) fn new(preprocessors: Vec<Box<dyn Preprocessor>>) -> Self {
+        let step = |preprocessor| Step { preprocessor, held: HashMap::new() };
+        let steps = preprocessors.into_iter().map(step).collect();
+        Self { steps, output: Output::new(), ready: Vec::new() }
+    }
+
+    /// Whether something that came in has not gone through all steps yet.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}
+
+impl<S: Share> Chain<S> {
+    /// Takes in what was pulled: [`Chain::next`] gives what comes of it.
+    pub(crate) fn push(&mut self, batch: Batch, share: Option<S>) {
+        let origin = Origin { pull: share, earlier: HashMap::new() };
+        self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
+    }
+
+    /// All streams end: [`Chain::next`] gives what comes of that.
+    pub(crate) fn end(&mut self, how: StreamEnd) {
+        let end = |step| Ready { step, task: Task::End(how) };
+        self.ready.extend((0..self.steps.len()).rev().map(end));
+    }
+
+    /// Nothing is held any more: the shares of what is left were the ends of streams, say.
+    pub(crate) fn settle_held(&mut self) {
+        let held = self.steps.iter_mut().flat_map(|step| step.held.drain());
+        held.flat_map(|(_, shares)| shares).for_each(S::settle);
+    }
+
+    /// Nothing more comes of what is held: its pulls fail.
+    pub(crate) fn drop_held(&mut self) {
+        self.ready.clear();
+        self.steps.iter_mut().for_each(|step| step.held.clear());
+    }
+
+    /// What comes out next. None: all that came in is out, as far as it is not held.
+    pub(crate) fn next(&mut self) -> Option<Piece<S>> {
+        while let Some(Ready { step, task }) = self.ready.pop() {
+            let is_made_here = !matches!(task, Task::Process(..));
+            let (batch, origin, whole) = self.run(step, task);
+            let rejected = self.output.take_rejected();
+            let discarded = self.output.take_discarded();
+            let (share, earlier) = origin.shares();
+            if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
+                earlier.into_iter().chain(share).for_each(S::settle);
+                continue;
+            }
+            return Some(Piece { batch, rejected, discarded, whole, share, earlier, is_made_here });
+        }
+        None
+    }
+
+    /// Runs one step, and those after it as far as they go at once.
+    fn run(&mut self, first: usize, task: Task<S>) -> (Batch, Origin<S>, bool) {
+        let none = || Origin { pull: None, earlier: HashMap::new() };
+        let (mut batch, mut origin, mut goes_on) = match task {
+            Task::Process(batch, origin) => (batch, origin, false),
+            Task::GoOn => (Batch::new(), none(), true),
+            Task::End(how) => {
+                let mut batch = Batch::new();
+                if let Some(step) = self.steps.get(first) {
+                    step.end_streams(&mut batch, how);
+                }
+                (batch, none(), false)
+            }
+        };
+        let mut whole = true;
+        for position in first..self.steps.len() {
+            let step = &mut self.steps[position];
+            whole &= step.run(&mut batch, &mut origin, &mut self.output, goes_on);
+            if step.preprocessor.has_more() {
+                self.ready.push(Ready { step: position, task: Task::GoOn });
+            }
+            goes_on = false;
+        }
+        (batch, origin, whole)
+    }
+}
+
+impl<S: Share> Step<S> {
+    /// Puts the end of every stream that has begun into a batch, the lowest first.
+    fn end_streams(&self, batch: &mut Batch, how: StreamEnd) {
+        let mut streams = self.preprocessor.streams();
+        streams.sort_unstable();
+        for stream in streams {
+            match how {
+                StreamEnd::Complete => batch.end_stream(stream),
+                StreamEnd::Aborted => batch.abort_stream(stream),
+            }
+        }
+    }
+
+    /// Whether nothing was lost.
+    fn run(
+        &mut self,
+        batch: &mut Batch,
+        origin: &mut Origin<S>,
+        output: &mut Output,
+        goes_on: bool,
+    ) -> bool {
+        let mut process = |preprocessor: &mut dyn Preprocessor, batch: &mut Batch| {
+            preprocess(batch, output, |batch, output| preprocessor.process(batch, output))
+        };
+        if !origin.is_tracked() && self.held.is_empty() {
+            return process(&mut *self.preprocessor, batch);
+        }
+        let came = if goes_on { self.held.keys().copied().collect() } else { streams(batch) };
+        let whole = process(&mut *self.preprocessor, batch);
+        let mut out = streams(batch);
+        out.extend(output.rejected().iter().map(|rejected| rejected.event.stream));
+        for stream in came {
+            let (holds, puts_out) = (self.preprocessor.holds(stream), out.contains(&stream));
+            self.account(stream, holds, puts_out, goes_on, origin);
+        }
+        whole
+    }
+
+    /// After a call: whose shares go on with what was put out, and whose stay with what is held.
+    fn account(
+        &mut self,
+        stream: u64,
+        holds: bool,
+        puts_out: bool,
+        goes_on: bool,
+        origin: &mut Origin<S>,
+    ) {
+        if !holds {
+            let held = self.held.remove(&stream).unwrap_or_default();
+            origin.add(stream, held);
+        } else if goes_on {
+            // What it holds is the rest of an input that it had before.
+            if let Some(held) = self.held.get(&stream).filter(|_| puts_out) {
+                origin.add(stream, held.clone());
+            }
+        } else if puts_out {
+            let came = origin.of(stream);
+            let held = self.held.insert(stream, came).unwrap_or_default();
+            origin.add(stream, held);
+        } else {
+            let came = origin.of(stream);
+            add(self.held.entry(stream).or_default(), came);
+            // They stay here, and go on with what is put out next.
+            origin.earlier.remove(&stream).into_iter().flatten().for_each(S::settle);
+        }
+    }
+}
+
+impl<S: Share> Origin<S> {
+    fn is_tracked(&self) -> bool {
+        self.pull.as_ref().is_some_and(S::is_tracked) || !self.earlier.is_empty()
+    }
+
+    /// Of the pulls that what came of this stream comes from.
+    fn of(&self, stream: u64) -> Vec<S> {
+        let earlier = self.earlier.get(&stream).into_iter().flatten();
+        earlier.chain(&self.pull).cloned().collect()
+    }
+
+    fn add(&mut self, stream: u64, shares: Vec<S>) {
+        if !shares.is_empty() {
+            add(self.earlier.entry(stream).or_default(), shares);
+        }
+    }
+
+    fn shares(self) -> (Option<S>, Vec<S>) {
+        let mut shares = Vec::new();
+        self.earlier.into_values().for_each(|earlier| add(&mut shares, earlier));
+        (self.pull, shares)
+    }
+}
+
+/// Adds shares in the order of their pulls, one of each.
+fn add<S: Share>(to: &mut Vec<S>, shares: Vec<S>) {
+    for share in shares {
+        if to.last().is_none_or(|last| last.pull() < share.pull()) {
+            to.push(share);
+            continue;
+        }
+        match to.binary_search_by_key(&share.pull(), S::pull) {
+            Ok(_) => share.settle(),
+            Err(position) => to.insert(position, share),
+        }
+    }
+}
+
+/// The streams of a batch, each once.
+fn streams(batch: &Batch) -> Vec<u64> {
+    let mut streams = Vec::new();
+    for event in batch.events() {
+        if streams.last() != Some(&event.stream) {
+            streams.push(event.stream);
+        }
+    }
+    streams.sort_unstable();
+    streams.dedup();
+    streams
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+use serde_json::{Value, json};
+use tremor_pdk::{Batch, Preprocessor};
+
+use super::{Chain, Piece, Share, StreamEnd};
+use crate::processor::{Join, testing::pre};
+
+/// How many shares there are of each pull, and whether one was dropped.
+type Pulls = Rc<RefCell<BTreeMap<u64, (usize, bool)>>>;
+
+/// A share that counts.
+struct Counted {
+    pull: u64,
+    pulls: Pulls,
+    settled: bool,
+}
+
+impl Counted {
+    fn new(pull: u64, pulls: &Pulls) -> Self {
+        pulls.borrow_mut().entry(pull).or_default().0 += 1;
+        Self { pull, pulls: pulls.clone(), settled: false }
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Self::new(self.pull, &self.pulls)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut pulls = self.pulls.borrow_mut();
+        let (shares, failed) = pulls.get_mut(&self.pull).unwrap();
+        *shares -= 1;
+        *failed |= !self.settled;
+    }
+}
+
+impl Share for Counted {
+    fn is_tracked(&self) -> bool {
+        true
+    }
+
+    fn pull(&self) -> u64 {
+        self.pull
+    }
+
+    fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+/// A source's preprocessors, and what is known of its pulls.
+struct Scene {
+    chain: Chain<Counted>,
+    pulls: Pulls,
+    last: u64,
+}
+
+impl Scene {
+    fn new(names: &[(&str, Value)]) -> Self {
+        let mut steps: Vec<Box<dyn Preprocessor>> =
+            names.iter().map(|(name, config)| pre(name, config)).collect();
+        steps.push(Box::new(Join::default()));
+        Self { chain: Chain::new(steps), pulls: Pulls::default(), last: 0 }
+    }
+
+    /// Pulls fragments of streams; what comes of them is delivered at once.
+    fn pull(&mut self, fragments: &[(u64, &[u8])]) -> Vec<String> {
+        let pieces = self.pull_only(fragments);
+        pieces.into_iter().flat_map(deliver).collect()
+    }
+
+    fn pull_only(&mut self, fragments: &[(u64, &[u8])]) -> Vec<Piece<Counted>> {
+        let mut batch = Batch::new();
+        for (stream, bytes) in fragments {
+            match *bytes {
+                b"END" => batch.end_stream(*stream),
+                b"ABORT" => batch.abort_stream(*stream),
+                bytes => batch.push_fragment(*stream, bytes),
+            }
+        }
+        self.last += 1;
+        self.chain.push(batch, Some(Counted::new(self.last, &self.pulls)));
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Vec<Piece<Counted>> {
+        std::iter::from_fn(|| self.chain.next()).collect()
+    }
+
+    fn end(&mut self, how: StreamEnd) -> Vec<String> {
+        self.chain.end(how);
+        self.rest().into_iter().flat_map(deliver).collect()
+    }
+
+    /// The pulls that have not ended.
+    fn open(&self) -> Vec<u64> {
+        let pulls = self.pulls.borrow();
+        pulls.iter().filter(|(_, (shares, _))| *shares > 0).map(|(pull, _)| *pull).collect()
+    }
+
+    fn failed(&self) -> Vec<u64> {
+        let pulls = self.pulls.borrow();
+        pulls.iter().filter(|(_, (_, failed))| *failed).map(|(pull, _)| *pull).collect()
+    }
+}
+
+/// Settles what came out, and says what that was.
+fn deliver(piece: Piece<Counted>) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let batch = &piece.batch;
+    let mut out: Vec<_> =
+        batch.events().iter().filter_map(|event| batch.raw(event)).map(text).collect();
+    out.extend(
+        piece.rejected.iter().map(|it| format!("rejected {}", text(batch.original(&it.event)))),
+    );
+    piece.earlier.into_iter().chain(piece.share).for_each(Share::settle);
+    out
+}
+
+fn lines() -> Scene {
+    Scene::new(&[("lines", json!({}))])
+}
+
+#[test]
+fn a_pull_stays_open_while_its_half_line_is_held() {
+    let mut scene = lines();
+    assert_eq!(scene.pull(&[(0, b"one\ntw")]), ["one"]);
+    assert_eq!(scene.open(), [1]);
+    assert!(scene.pull(&[(0, b"o")]).is_empty());
+    assert_eq!(scene.open(), [1, 2]);
+    assert_eq!(scene.pull(&[(0, b"\nthr")]), ["two"]);
+    assert_eq!(scene.open(), [3]);
+    assert_eq!(scene.end(StreamEnd::Complete), ["thr"]);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+}
+
+#[test]
+fn an_idle_half_line_holds_up_no_other_stream() {
+    let mut scene = lines();
+    scene.pull(&[(1, b"half")]);
+    for _ in 0..3 {
+        assert_eq!(scene.pull(&[(2, b"whole\n")]), ["whole"]);
+        assert_eq!(scene.open(), [1]);
+    }
+    assert_eq!(scene.pull(&[(1, b" a line\n"), (2, b"more")]), ["half a line"]);
+    assert_eq!(scene.open(), [5]);
+}
+
+#[test]
+fn a_message_carries_the_pulls_of_its_own_stream_only() {
+    let mut scene = lines();
+    assert!(scene.pull(&[(1, b"a")]).is_empty());
+    assert!(scene.pull(&[(2, b"b")]).is_empty());
+    let pieces = scene.pull_only(&[(2, b"b\n")]);
+    let shares: Vec<_> = pieces[0].earlier.iter().map(|share| share.pull).collect();
+    assert_eq!(shares, [2]);
+    drop(pieces);
+    assert_eq!((scene.open(), scene.failed()), (vec![1], vec![2, 3]));
+}
+
+#[test]
+fn a_stream_that_ends_ends_its_pulls() {
+    let mut scene = lines();
+    scene.pull(&[(7, b"last")]);
+    assert_eq!(scene.pull(&[(7, b"END")]), ["last"]);
+    assert!(scene.pull(&[(7, b"END")]).is_empty());
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+}
+
+#[test]
+fn a_stream_that_is_cut_off_is_rejected_and_never_meets_other_bytes() {
+    for config in [json!({}), json!({ "max_length": 3 })] {
+        let mut scene = Scene::new(&[("lines", config)]);
+        scene.pull(&[(0, b"half")]);
+        assert_eq!(scene.end(StreamEnd::Aborted), ["rejected half"]);
+        assert_eq!(scene.open(), [] as [u64; 0]);
+        assert_eq!(scene.pull(&[(0, b"new\n")]), ["new"]);
+        scene.pull(&[(0, b"old")]);
+        assert_eq!(scene.pull(&[(0, b"ABORT"), (0, b"new\n")]), ["new", "rejected old"]);
+    }
+}
+
+#[test]
+fn what_is_dropped_while_it_is_held_fails_its_pulls() {
+    let mut scene = lines();
+    scene.pull(&[(0, b"one\ntw")]);
+    scene.pull(&[(1, b"whole\n")]);
+    scene.chain.drop_held();
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
+}
+
+/// A gzip member without compression, of a block for each text.
+fn stored(texts: &[&str]) -> Vec<u8> {
+    let mut gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+    let mut checksum = flate2::Crc::new();
+    for (position, text) in texts.iter().enumerate() {
+        let length = u16::try_from(text.len()).unwrap();
+        gzip.push(u8::from(position + 1 == texts.len()));
+        gzip.extend(length.to_le_bytes());
+        gzip.extend((!length).to_le_bytes());
+        gzip.extend(text.as_bytes());
+        checksum.update(text.as_bytes());
+    }
+    gzip.extend(checksum.sum().to_le_bytes());
+    gzip.extend(checksum.amount().to_le_bytes());
+    gzip
+}
+
+#[test]
+fn what_two_steps_hold_of_a_pull_both_keep_open() {
+    let mut scene = Scene::new(&[("gzip", json!({})), ("lines", json!({}))]);
+    let bytes = stored(&["one\nhal", "f\ntwo\n"]);
+    let (first, second) = bytes.split_at(10 + 5 + 7);
+    assert_eq!(scene.pull(&[(0, first)]), ["one"]);
+    assert_eq!(scene.open(), [1], "`hal` waits for its end, and gzip for its trailer");
+    assert_eq!(scene.pull(&[(0, second)]), ["half", "two"]);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+    scene.pull(&[(0, &bytes[..12])]);
+    assert_eq!(scene.open(), [3]);
+    assert_eq!(scene.end(StreamEnd::Aborted), ["rejected "]);
+    assert_eq!(scene.pull(&[(0, &bytes)]), ["one", "half", "two"]);
+}
+
+#[test]
+fn each_message_of_a_large_pull_of_many_streams_ends_with_its_own() {
+    let mut scene = lines();
+    let streams: Vec<(u64, &[u8])> = (0..500).map(|stream| (stream, &b"x"[..])).collect();
+    assert!(scene.pull(&streams).is_empty());
+    let ends: Vec<(u64, &[u8])> = (0..499).map(|stream| (stream, &b"\n"[..])).collect();
+    assert_eq!(scene.pull(&ends).len(), 499);
+    assert_eq!(scene.open(), [1], "one line is still held");
+    assert_eq!(scene.pull(&[(499, b"\n")]), ["x"]);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+}
+
+/// Puts one letter out at a time.
+#[derive(Default)]
+struct Slowly(Vec<(u64, u8)>);
+
+impl Preprocessor for Slowly {
+    fn process(
+        &mut self,
+        batch: &mut Batch,
+        output: &mut tremor_pdk::Output,
+    ) -> tremor_pdk::Result<()> {
+        output.reject_all(batch.cut(|cutter| {
+            let stream = cutter.event().stream;
+            self.0.extend(cutter.payload().iter().map(|byte| (stream, *byte)));
+        }));
+        if !self.0.is_empty() {
+            let (stream, byte) = self.0.remove(0);
+            batch.push_message(stream, &[byte]);
+        }
+        Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.0.iter().map(|(stream, _)| *stream).collect()
+    }
+}
+
+#[test]
+fn what_a_step_has_more_of_comes_in_further_pieces_and_keeps_its_pull_open() {
+    let mut scene = lines();
+    scene.chain = Chain::new(vec![Box::new(Slowly::default()), Box::new(Slowly::default())]);
+    let pieces = scene.pull_only(&[(1, b"ab"), (2, b"c")]);
+    assert_eq!(pieces.len(), 3);
+    let mut found = Vec::new();
+    for piece in pieces {
+        assert_eq!(scene.open(), [1]);
+        found.extend(deliver(piece));
+    }
+    assert_eq!(found, ["a", "b", "c"]);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
+}

@@ -1,0 +1,114 @@
+//! Connections that are lost, and peers that are full.
+
+use serde_json::Value;
+
+use crate::tremor::{Run, Scene};
+
+fn flow(bad: &str, rest: &str) -> Scene {
+    Scene::new(&format!("connectors:\n  bad: {{ type: hostile, {bad} }}\n{rest}"))
+}
+
+fn run(scene: &Scene, level: &str) -> Run {
+    let mut command = scene.command(&["run", "flow.yaml"]);
+    let child = command.env("TREMOR_LOG", level).spawn().unwrap();
+    Run::of(&crate::tremor::finish(child))
+}
+
+const QUICKLY: &str = "{ backoff: 1ms, max_backoff: 1ms }";
+const OUT: &str = "  output: { type: 'null' }\nlinks: [bad -> output]";
+
+impl Run {
+    /// Lines of the log with this part.
+    fn lines(&self, part: &str) -> usize {
+        self.stderr.lines().filter(|line| line.contains(part)).count()
+    }
+}
+
+#[test]
+fn an_event_whose_sink_is_lost_after_its_own_source_has_ended_is_delivered_and_acknowledged() {
+    let config = "config: { fault: deliver_lost_late, times: 1, transactional: true }";
+    let scene = flow(&format!("reconnect: {QUICKLY}, {config}"), "links: [bad -> bad]");
+    let run = run(&scene, "debug");
+    run.expect(0, &["10 events in, 10 out", "connection lost", "pull 1 was acknowledged"]);
+}
+
+#[test]
+fn a_lost_connection_that_brought_nothing_counts_as_an_attempt() {
+    for (attempts, made) in [(0, "1 attempt:"), (3, "4 attempts:")] {
+        let reconnect = format!("{{ attempts: {attempts}, backoff: 1ms, max_backoff: 1h }}");
+        let bad = format!("reconnect: {reconnect}, config: {{ fault: pull_lost }}");
+        let after = format!("not connected after {made} hostile: PullLost");
+        flow(&bad, OUT).run().expect(1, &["connector `bad`", &after]);
+    }
+}
+
+#[test]
+fn a_connection_that_is_lost_again_and_again_is_a_few_lines_in_the_log() {
+    let bad = format!("reconnect: {QUICKLY}, config: {{ fault: pull_lost, times: 500 }}");
+    let run = flow(&bad, OUT).run();
+    run.expect(0, &["10 events in, 10 out", "left_out=99"]);
+    assert_eq!(run.lines("component=bad"), 11, "{}", run.stderr);
+}
+
+#[test]
+fn connectors_that_are_lost_together_are_a_few_lines_in_the_log() {
+    const CONNECTORS: usize = 200;
+    let bad = format!(
+        "reconnect: {QUICKLY}, config: {{ fault: pull_lost, times: {CONNECTORS}, count: 1 }}"
+    );
+    let others = 0..CONNECTORS - 1;
+    let links: Vec<_> = others.clone().map(|at| format!("c{at} -> output")).collect();
+    let others: Vec<_> = others.map(|at| format!("  c{at}: *one\n")).collect();
+    let scene = Scene::new(&format!(
+        "connectors:\n  bad: &one {{ type: hostile, {bad} }}\n{}  output: {{ type: 'null' }}\n\
+         links: [bad -> output, {}]",
+        others.concat(),
+        links.join(", ")
+    ));
+    let run = scene.run();
+    run.expect(0, &["200 events in, 200 out", "left_out="]);
+    assert!(run.stderr.lines().count() < 50, "{}", run.stderr);
+}
+
+#[test]
+fn a_peer_that_is_full_for_a_while_gets_everything_in_the_end() {
+    for fault in ["deliver_full", "deliver_timeout"] {
+        let bad = format!("retry: {QUICKLY}, config: {{ fault: {fault}, times: 50 }}");
+        let run = flow(&bad, "links: [bad -> bad]").run();
+        run.expect(0, &["10 events in, 10 out", "0 dead-lettered", "deliveries wait"]);
+        assert_eq!(run.lines("component=bad"), 2, "one for each change:\n{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_peer_that_takes_a_part_of_each_batch_gets_all_of_them() {
+    let retry = "retry: { attempts: 0, backoff: 1ms }, pull: { max_events: 250 }";
+    let bad = format!("{retry}, config: {{ fault: deliver_part, count: 250 }}");
+    let run = flow(&bad, "links: [bad -> bad]").run();
+    run.expect(0, &["250 events in, 250 out", "0 dead-lettered"]);
+}
+
+#[test]
+fn what_a_full_peer_does_not_take_within_its_attempts_goes_to_err() {
+    let retry = "retry: { attempts: 2, backoff: 1ms }";
+    let bad = format!("{retry}, config: {{ fault: deliver_full, times: 3, count: 3 }}");
+    let dead = "
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
+links: [bad -> bad, bad/err -> dead]";
+    let scene = flow(&bad, dead);
+    scene.run().expect(0, &["3 dead-lettered"]);
+    let letters = scene.read("dead");
+    let letters: Vec<Value> = letters.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(letters.len(), 3);
+    for (letter, original) in letters.iter().zip(["0", "1", "2"]) {
+        assert_eq!(
+            (&letter["component"], &letter["error"]["kind"]),
+            (&"bad".into(), &"full".into())
+        );
+        let message = "not delivered after 3 attempts: hostile: DeliverFull";
+        assert_eq!(
+            (&letter["error"]["message"], &letter["original"]),
+            (&message.into(), &original.into())
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! Events that wait for another batch.
+
+use super::{Batch, Cutter, Rejected};
+
+/// How much of the rest is taken at a time, in bytes.
+const TAKEN: usize = Batch::WEIGHT_AT_MOST / 2;
+
+/// What is left of batches, in order: events that did not fit, and go on in others.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// The last comes next; each with the number of its events that have been taken.
+    batches: Vec<(Batch, usize)>,
+}
+
+impl Rest {
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// The streams that something is left of, in order of their events, some more than once.
+    pub fn streams(&self) -> impl Iterator<Item = u64> {
+        let left = self.batches.iter().rev().flat_map(|(batch, at)| &batch.events()[*at..]);
+        left.map(|event| event.stream)
+    }
+
+    /// Puts events before all others.
+    pub fn put(&mut self, batch: Batch) {
+        if !batch.is_empty() {
+            self.batches.push((batch, 0));
+        }
+    }
+
+    /// Puts events after all others.
+    pub fn put_last(&mut self, batch: Batch) {
+        if !batch.is_empty() {
+            self.batches.insert(0, (batch, 0));
+        }
+    }
+
+    /// The events that come next, as many as are no batch that is heavy, or one.
+    pub fn take(&mut self) -> Option<Batch> {
+        let (mut batch, at) = self.batches.pop()?;
+        if at == 0 && !batch.is_heavy() {
+            return Some(batch);
+        }
+        let left = &batch.events()[at..];
+        let mut weight = 0;
+        let fits = left.iter().take_while(|event| {
+            weight += batch.weight_of(event);
+            weight <= TAKEN
+        });
+        let count = fits.count().max(1);
+        if at == 0 && count == batch.len() {
+            batch.shed();
+            return Some(batch);
+        }
+        let taken: Vec<_> = left[..count].to_vec();
+        let next = batch.detached(&taken);
+        if at + count < batch.len() {
+            self.batches.push((batch, at + count));
+        }
+        Some(next)
+    }
+
+    /// Runs a preprocessor over `batch` as [`Batch::cut`] does, but puts out no more than one batch
+    /// should hold: what is left then waits here, and comes before what is given next. Without any
+    /// of that left, a whole batch is cut at once.
+    pub fn cut(&mut self, batch: &mut Batch, cut: impl FnMut(&mut Cutter<'_>)) -> Vec<Rejected> {
+        if !self.is_empty() {
+            self.put_last(std::mem::take(batch));
+            *batch = self.take().unwrap_or_default();
+        }
+        let (rejected, left) = batch.cut_at_most(Batch::WEIGHT_AT_MOST, cut);
+        if let Some(left) = left {
+            self.put(left);
+        }
+        rejected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Batch, Rest};
+    use crate::{batch::Cutter, literal};
+
+    fn messages(batch: &Batch) -> Vec<&[u8]> {
+        batch.events().iter().map(|event| batch.raw(event).unwrap_or_default()).collect()
+    }
+
+    #[test]
+    fn a_light_batch_comes_back_as_it_is() {
+        let mut rest = Rest::default();
+        let mut batch = Batch::new();
+        batch.push_message(1, b"a");
+        let address = batch.bytes().as_ptr();
+        rest.put(batch);
+        assert_eq!(rest.streams().collect::<Vec<_>>(), [1]);
+        assert_eq!(rest.take().unwrap().bytes().as_ptr(), address);
+        assert!(rest.is_empty() && rest.take().is_none());
+    }
+
+    #[test]
+    fn a_heavy_batch_comes_in_parts_with_all_that_belongs_to_its_events() {
+        let mut batch = Batch::new();
+        for number in 0..100_u64 {
+            batch
+                .push_value(number, &literal!({ "n": number, "text": "x".repeat(50_000) }))
+                .unwrap();
+            batch.set_metadata(literal!({ "n": number }));
+            if number % 3 == 0 {
+                batch.value_mut(batch.len() - 1).unwrap();
+            }
+        }
+        batch.set_origin(0, "here");
+        let mut rest = Rest::default();
+        rest.put(batch);
+        let (mut numbers, mut parts) = (Vec::new(), 0);
+        while let Some(part) = rest.take() {
+            parts += 1;
+            part.validate().unwrap();
+            assert!(!part.is_heavy());
+            for event in part.events() {
+                let number = |value: crate::document::ValueRef<'_>| value.get("n")?.as_u64();
+                assert_eq!(part.origin(event), Some("here"));
+                assert_eq!(number(part.metadata(event).unwrap()), Some(event.stream));
+                numbers.extend(number(part.value(event).unwrap()));
+            }
+        }
+        assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+        assert!(parts > 4);
+    }
+
+    #[test]
+    fn one_event_that_is_heavy_by_itself_comes_alone() {
+        let mut batch = Batch::new();
+        batch.push_message(0, &vec![b'x'; 5 << 20]);
+        batch.push_message(1, b"small");
+        let mut rest = Rest::default();
+        rest.put(batch);
+        assert_eq!(rest.take().unwrap().bytes().len(), 5 << 20);
+        assert_eq!(messages(&rest.take().unwrap()), [b"small"]);
+        assert!(rest.is_empty());
+    }
+
+    /// Puts a hundred bytes out for each.
+    fn expand(cutter: &mut Cutter<'_>) {
+        for at in 0..cutter.payload().len() {
+            if cutter.is_heavy() {
+                return cutter.leave(at);
+            }
+            let byte = cutter.payload()[at];
+            cutter.emit_joined(&[byte; 100], 0..0);
+        }
+        if cutter.event().is_stream_end() {
+            cutter.pass();
+        }
+    }
+
+    #[test]
+    fn what_is_made_much_of_comes_in_light_batches_in_order() {
+        let mut rest = Rest::default();
+        let mut batch = Batch::new();
+        let input: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+        batch.push_fragment(0, &input[..60_000]);
+        batch.push_fragment(0, &input[60_000..]);
+        batch.end_stream(0);
+        let (mut found, mut calls, mut ends) = (Vec::new(), 0, 0);
+        loop {
+            assert!(rest.cut(&mut batch, expand).is_empty());
+            assert!(batch.weight() < Batch::WEIGHT_AT_MOST + input.len() + 1_000);
+            let bytes = batch.events().iter().filter_map(|event| batch.raw(event)?.first());
+            found.extend(bytes.copied());
+            ends += batch.events().iter().filter(|event| event.is_stream_end()).count();
+            calls += 1;
+            if rest.is_empty() {
+                break;
+            }
+            assert_eq!(rest.streams().next(), Some(0));
+            batch = Batch::new();
+        }
+        assert!(found == input && ends == 1);
+        assert_eq!(calls, 8);
+    }
+
+    #[test]
+    fn what_is_given_before_the_rest_is_out_waits_for_it() {
+        let mut rest = Rest::default();
+        let mut batch = Batch::new();
+        batch.push_fragment(0, "a".repeat(20_000).as_bytes());
+        rest.cut(&mut batch, expand);
+        let mut found: Vec<u8> = messages(&batch).iter().map(|message| message[0]).collect();
+        let mut next = Batch::new();
+        next.push_fragment(0, b"b");
+        while !rest.is_empty() {
+            rest.cut(&mut next, expand);
+            found.extend(messages(&next).iter().map(|message| message[0]));
+            next = Batch::new();
+        }
+        assert!(found == ["a".repeat(20_000).as_bytes(), b"b"].concat());
+    }
+
+    #[test]
+    fn a_rest_that_nobody_comes_back_for_is_rejected() {
+        let mut batch = Batch::new();
+        batch.push_message(3, b"abc");
+        let rejected = batch.cut(|cutter| cutter.leave(1));
+        assert_eq!(batch.original(&rejected[0].event), b"bc");
+        assert!(batch.is_empty());
+    }
+}
