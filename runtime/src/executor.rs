@@ -166,3 +166,37 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
     })
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{StandIns, all, block_on, spawn};
+
+    #[test]
+    fn stand_ins_come_as_far_as_they_may_and_go_again() {
+        // The executor begins with the first task.
+        block_on(spawn("first", async {}));
+        let mut stand_ins = StandIns::default();
+        assert_eq!(stand_ins.set(1), 1);
+        let most = stand_ins.set(usize::MAX);
+        assert!(most > 1, "at least four times as many threads as before");
+        assert_eq!(stand_ins.set(usize::MAX), most);
+        // One after the other, each as soon as it has nothing to do.
+        while stand_ins.set(0) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(stand_ins.set(1), 1);
+    }
+
+    #[test]
+    fn the_results_of_several_futures_are_in_their_order() {
+        let late = |number: u8| async move {
+            for _ in number..3 {
+                super::yield_now().await;
+            }
+            number
+        };
+        assert_eq!(block_on(all([0, 1, 2, 3].map(late))), [0, 1, 2, 3]);
+        let none: [std::future::Ready<u8>; 0] = [];
+        assert!(block_on(all(none)).is_empty());
+    }
+}

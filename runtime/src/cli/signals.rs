@@ -53,7 +53,10 @@ fn log(said: &Receiver<Said>) {
     for said in said {
         match said {
             Said::Signal(signal, Signalled::Drain) => {
-                tracing::info!(signal, "everything under way drains; a second signal stops at once")
+                tracing::info!(
+                    signal,
+                    "everything under way drains; a second signal stops at once"
+                );
             }
             Said::Signal(signal, Signalled::Again) => {
                 tracing::debug!(signal, "the same request as the last signal");

@@ -1,6 +1,7 @@
 //! How things stand with a connector, for whoever asks why its flow does not end.
 
 use std::{
+    fmt::Write as _,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -89,11 +90,12 @@ impl Standing {
             return None;
         }
         let mut doing = format!("{} for {:.1} s", state.name, state.since.elapsed().as_secs_f64());
+        // Writing to a string cannot fail.
         if events > 0 {
-            doing += &format!(", {events} events are not delivered");
+            _ = write!(doing, ", {events} events are not delivered");
         }
         if let Some(error) = &state.error {
-            doing += &format!("; the last attempt failed: {error}");
+            _ = write!(doing, "; the last attempt failed: {error}");
         }
         Some(HeldUp { component: self.name.to_string(), doing })
     }

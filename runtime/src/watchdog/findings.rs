@@ -45,8 +45,8 @@ impl Finding {
         match verdict {
             Verdict::Holds(lasts) => tracing::warn!(
                 %flow, %component, %call, ?lasts,
-                "a call blocks its thread; another thread stands in for it. The plugin should leave \
-                 to `Host::blocking` what blocks"
+                "a call blocks its thread, which another one stands in for while there may be more; \
+                 the plugin should leave to `Host::blocking` what blocks"
             ),
             Verdict::Unanswered(lasts) => tracing::warn!(
                 %flow, %component, %call, ?lasts,
@@ -54,7 +54,7 @@ impl Finding {
                  plugin talks to"
             ),
             Verdict::Over(lasted) => {
-                tracing::info!(%flow, %component, %call, ?lasted, "the call has been answered");
+                tracing::info!(%flow, %component, %call, ?lasted, "the call is over");
             }
         }
     }

@@ -62,7 +62,7 @@ impl Running {
         let end = Instant::now() + LIMIT;
         loop {
             let line = self.log.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
-            self.read += &format!("{line}\n");
+            self.read.extend([&line, "\n"]);
             if is_found(&line) {
                 return Some(line);
             }

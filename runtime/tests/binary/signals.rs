@@ -91,6 +91,21 @@ links: [ticks -> BAD, BAD -> nowhere]";
     Bad { config, around }
 }
 
+/// Both, and it feeds itself.
+fn itself(config: &'static str) -> Bad {
+    Bad { config, around: "\nlinks: [BAD -> BAD]" }
+}
+
+/// A source whose events an operator holds back.
+fn source_of_few(config: &'static str) -> Bad {
+    let around = "
+  nowhere: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: batch, config: { max_events: 100 } }] }
+links: [BAD -> main, main -> nowhere]";
+    Bad { config, around }
+}
+
 impl Bad {
     fn flow(&self, name: &str) -> String {
         let Self { config, around } = self;
@@ -215,6 +230,7 @@ fn a_signal_ends_at_once_what_has_nothing_under_way() {
         sink("fault: start_hang"),
         both("fault: connect_refused"),
         both("fault: source_hang"),
+        itself("fault: connect_refused"),
         source("fault: connect_refused"),
         source("fault: connect_hang"),
         source("fault: established_hang"),
@@ -241,6 +257,15 @@ fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
     let run = running.end();
     run.expect(0, &[]);
     assert_eq!(run.stderr.matches("1 events in, 1 out").count(), flows.len(), "{}", run.stderr);
+}
+
+#[test]
+fn what_operators_hold_back_goes_out_although_the_source_is_lost() {
+    let running = run(&[source_of_few("fault: connect_refused, lost: later")], "1000");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(0, &["10 events in, 10 out, 0 dead-lettered, "]);
+    assert!(!run.stderr.contains(" failed"), "{}", run.stderr);
 }
 
 #[test]

@@ -15,23 +15,23 @@ struct Component<T> {
 }
 
 impl Watched {
-    fn component<T>(&self, inner: T) -> Box<Component<T>> {
-        Box::new(Component { inner: Dropped::new(inner, self), record: self.clone() })
+    fn component<T>(&self, inner: T) -> Component<T> {
+        Component { inner: Dropped::new(inner, self), record: self.clone() }
     }
 
     /// An operator whose calls are recorded.
     pub(crate) fn operator(&self, operator: Box<dyn Operator>) -> Box<dyn Operator> {
-        self.component(operator)
+        Box::new(self.component(operator))
     }
 
     /// A preprocessor whose calls are recorded.
     pub(crate) fn preprocessor(&self, inner: Box<dyn Preprocessor>) -> Box<dyn Preprocessor> {
-        self.component(inner)
+        Box::new(self.component(inner))
     }
 
     /// A postprocessor whose calls are recorded.
     pub(crate) fn postprocessor(&self, inner: Box<dyn Postprocessor>) -> Box<dyn Postprocessor> {
-        self.component(inner)
+        Box::new(self.component(inner))
     }
 }
 
@@ -97,13 +97,13 @@ impl<C: MakeCodec, W: Fn() -> Watched> MakeCodec for WatchedCodec<C, W> {
     fn decoder(&self) -> Result<Box<dyn BatchDecoder>> {
         let record = (self.watch)();
         let made = record.call(Call::New, || self.codec.decoder())?;
-        Ok(record.component(made))
+        Ok(Box::new(record.component(made)))
     }
 
     fn encoder(&self) -> Result<Box<dyn BatchEncoder>> {
         let record = (self.watch)();
         let made = record.call(Call::New, || self.codec.encoder())?;
-        Ok(record.component(made))
+        Ok(Box::new(record.component(made)))
     }
 
     fn is_best_on_one_core(&self) -> bool {

@@ -117,7 +117,7 @@ pub enum Fault {
 pub enum Lost {
     /// It is lost with the first delivery, which fails.
     First,
-    /// It is lost after the first delivery, which is done.
+    /// It is lost after the first delivery, which is done, or the first pull.
     Later,
 }
 

@@ -32,6 +32,11 @@ impl Hostile {
         let fault = if is_early { Fault::None } else { self.config.fault };
         Config { fault, ..self.config.clone() }
     }
+
+    /// What becomes of it.
+    fn lost(&self) -> Option<Lost> {
+        self.config.lost.filter(|_| self.connections == 1)
+    }
 }
 
 /// Fails in the way that the switch says, if it is the one that is set.
@@ -106,17 +111,16 @@ impl Connector for Hostile {
         fault!(config, panic: SourcePanic);
         fault!(config, hang: SourceHang, self.host);
         let (config, host) = (self.config.clone(), self.host.clone());
-        let is_finished = self.is_finished.clone();
-        Ok(Some(HostileSource { config, host, sent: 0, is_finished }))
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
+        Ok(Some(HostileSource { config, host, sent: 0, is_finished, lost }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
         let config = self.fault();
         fault!(config, panic: SinkPanic);
         fault!(config, hang: SinkHang, self.host);
-        let lost = self.config.lost.filter(|_| self.connections == 1);
         let (config, host) = (self.config.clone(), self.host.clone());
-        let is_finished = self.is_finished.clone();
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
         Ok(Some(HostileSink { host, config, taken: 0, is_finished, lost }))
     }
 
@@ -158,6 +162,7 @@ pub struct HostileSource {
     host: Host,
     sent: u64,
     is_finished: Arc<AtomicBool>,
+    lost: Option<Lost>,
 }
 
 impl Source for HostileSource {
@@ -180,6 +185,9 @@ impl Source for HostileSource {
                 forge(batch);
                 return Ok(Pull::Events);
             }
+        }
+        if self.lost == Some(Lost::Later) {
+            self.host.connection_lost();
         }
         if !batch.is_empty() {
             return Ok(Pull::Events);
