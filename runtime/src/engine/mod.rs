@@ -46,6 +46,7 @@ mod router;
 mod routes;
 mod seat;
 mod settling;
+mod sides;
 mod simulation;
 mod sink;
 mod source;

@@ -46,6 +46,7 @@ pub(crate) struct SinkSide {
 }
 
 /// What a sink waits for.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box takes memory")]
 enum Step {
     Received(Option<Queued>),
     /// What is pending is to be tried again.
