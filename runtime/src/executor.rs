@@ -1,4 +1,5 @@
-//! The executor: the one place that knows async-std. Replacing it is a change in this file.
+//! The executor: the one place that knows async-std, and what async-std stands on. Replacing it is a
+//! change in this file.
 //! `docs/decisions/0002-async-std.md` says why it is what it is.
 
 use std::{
@@ -8,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Runs a future to its end on this thread, which helps with others meanwhile.
+/// Runs a future to its end on this thread. It runs whatever the executor's threads do.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     async_std::task::block_on(future)
 }
@@ -45,6 +46,45 @@ pub fn spawn<T: Send + 'static>(
     }
 }
 
+/// Threads of the executor that stand in for those that are blocked.
+#[derive(Default)]
+pub(crate) struct StandIns {
+    count: usize,
+    /// A thread that is to go, until it has gone.
+    leaves: Option<async_global_executor::Task<bool>>,
+}
+
+impl StandIns {
+    /// Has so many of them, as far as the executor may have more threads. They are there at once,
+    /// and go one by one. Says how many there are.
+    ///
+    /// Not to be called by a thread of the executor.
+    pub(crate) fn set(&mut self, wanted: usize) -> usize {
+        if self.leaves.as_ref().is_some_and(async_global_executor::Task::is_finished) {
+            (self.leaves, self.count) = (None, self.count.saturating_sub(1));
+        }
+        if wanted > self.count {
+            let more = async_global_executor::spawn_more_threads(wanted - self.count);
+            match async_io::block_on(more) {
+                Ok(more) => self.count += more,
+                Err(error) => tracing::warn!(%error, "the system gives the executor no thread"),
+            }
+        } else if wanted < self.count && self.leaves.is_none() {
+            // Whichever thread takes this up: one that is blocked does not.
+            self.leaves = Some(async_global_executor::stop_thread());
+        }
+        self.count
+    }
+}
+
+impl Drop for StandIns {
+    fn drop(&mut self) {
+        if let Some(leaves) = self.leaves.take() {
+            leaves.detach();
+        }
+    }
+}
+
 /// How many tasks may run at the same time.
 pub fn processors() -> usize {
     let available = std::thread::available_parallelism().map_or(1, usize::from);
@@ -56,6 +96,27 @@ pub fn processors() -> usize {
 /// Runs work that may block on a thread that is there for that.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
     Task(async_std::task::spawn_blocking(work))
+}
+
+/// The results of all futures, in their order, once the last is ready.
+pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
+    let mut results: Vec<_> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, result) in futures.iter_mut().zip(&mut results) {
+            let polled = future.as_mut().map(|future| future.as_mut().poll(context));
+            if let Some(std::task::Poll::Ready(value)) = polled {
+                (*future, *result) = (None, Some(value));
+            }
+        }
+        if futures.iter().all(Option::is_none) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    results.into_iter().flatten().collect()
 }
 
 /// Waits.
@@ -104,4 +165,38 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
         ready @ std::task::Poll::Ready(_) => ready,
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StandIns, all, block_on, spawn};
+
+    #[test]
+    fn stand_ins_come_as_far_as_they_may_and_go_again() {
+        // The executor begins with the first task.
+        block_on(spawn("first", async {}));
+        let mut stand_ins = StandIns::default();
+        assert_eq!(stand_ins.set(1), 1);
+        let most = stand_ins.set(usize::MAX);
+        assert!(most > 1, "at least four times as many threads as before");
+        assert_eq!(stand_ins.set(usize::MAX), most);
+        // One after the other, each as soon as it has nothing to do.
+        while stand_ins.set(0) > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(stand_ins.set(1), 1);
+    }
+
+    #[test]
+    fn the_results_of_several_futures_are_in_their_order() {
+        let late = |number: u8| async move {
+            for _ in number..3 {
+                super::yield_now().await;
+            }
+            number
+        };
+        assert_eq!(block_on(all([0, 1, 2, 3].map(late))), [0, 1, 2, 3]);
+        let none: [std::future::Ready<u8>; 0] = [];
+        assert!(block_on(all(none)).is_empty());
+    }
 }

@@ -11,3 +11,4 @@ pub mod plugin;
 pub mod processor;
 pub mod run;
 pub mod time;
+mod watchdog;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
@@ -10,7 +10,12 @@ use crate::{
     engine::{self, Report},
     executor,
     flow::{self, Flow},
+    watchdog::Watchdog,
 };
+
+/// Signals that come sooner after the first are the same request: `timeout`, say, sends one to the
+/// process and one to its group.
+const ONE_REQUEST: Duration = Duration::from_millis(250);
 
 /// Ends all flows of a run. Clones end the same run.
 #[derive(Clone, Debug, Default)]
@@ -19,49 +24,91 @@ pub struct Stopper(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     flows: Vec<engine::Handle>,
-    drains: bool,
-    stops: bool,
+    /// The most that was asked for.
+    asked: Option<Ask>,
+    /// When the first signal came.
+    first_signal: Option<Instant>,
+}
+
+/// What is asked of flows, and then of those that are added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ask {
+    Drain,
+    Stop,
+    Halt,
+}
+
+/// What a signal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalled {
+    /// The first: everything drains.
+    Drain,
+    /// Another one so soon that it is the same request.
+    Again,
+    /// Everything ends where it is, and nobody waits for what does not.
+    Halt,
 }
 
 impl Stopper {
     /// Sources bring nothing more; what is under way still arrives.
     pub fn drain(&self) {
-        let mut state = self.lock();
-        state.drains = true;
-        state.flows.iter().for_each(engine::Handle::drain);
+        self.ask(Ask::Drain);
     }
 
     /// Everything ends where it is.
     pub fn stop(&self) {
-        let mut state = self.lock();
-        state.stops = true;
-        state.flows.iter().for_each(engine::Handle::stop);
+        self.ask(Ask::Stop);
     }
 
-    /// What a signal means: the first drains, the second stops. Says whether it was the first.
-    pub fn signal(&self) -> bool {
-        let is_first = !self.lock().drains;
-        if is_first {
-            self.drain();
-        } else {
-            self.stop();
+    /// A signal came at this moment: the first drains, a later one ends everything.
+    pub fn signal(&self, now: Instant) -> Signalled {
+        let signalled = {
+            let mut state = self.lock();
+            match state.first_signal {
+                None => {
+                    state.first_signal = Some(now);
+                    Signalled::Drain
+                }
+                Some(first) if now.saturating_duration_since(first) <= ONE_REQUEST => {
+                    Signalled::Again
+                }
+                Some(_) => Signalled::Halt,
+            }
+        };
+        match signalled {
+            Signalled::Drain => self.ask(Ask::Drain),
+            Signalled::Again => {}
+            Signalled::Halt => self.ask(Ask::Halt),
         }
-        is_first
+        signalled
+    }
+
+    fn ask(&self, ask: Ask) {
+        let mut state = self.lock();
+        state.asked = state.asked.max(Some(ask));
+        state.flows.iter().for_each(|flow| ask.of(flow));
     }
 
     fn add(&self, flow: engine::Handle) {
         let mut state = self.lock();
-        if state.drains {
-            flow.drain();
-        }
-        if state.stops {
-            flow.stop();
+        if let Some(ask) = state.asked {
+            ask.of(&flow);
         }
         state.flows.push(flow);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ask {
+    fn of(self, flow: &engine::Handle) {
+        match self {
+            Self::Drain => flow.drain(),
+            Self::Stop => flow.stop(),
+            Self::Halt => flow.halt(),
+        }
     }
 }
 
@@ -75,24 +122,41 @@ pub fn run(
     stopper: &Stopper,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {
+    let watchdog = Watchdog::start();
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        let parts = FlowParts { components, flow, stopper };
-        planned.push(engine::Flow::plan(flow, &parts)?);
+        let calls = watchdog.flow(flow.name());
+        let parts = FlowParts { components, flow, stopper, calls: &calls };
+        planned.push(engine::Flow::plan(flow, &parts, calls.clone())?);
     }
-    let running: Vec<_> = planned
-        .into_iter()
-        .map(|flow| {
-            let running = flow.start();
-            stopper.add(running.handle());
-            executor::spawn(running.name().to_owned(), running.ended(deadline))
-        })
-        .collect();
-    Ok(executor::block_on(async {
-        let mut reports = Vec::with_capacity(running.len());
-        for flow in running {
-            reports.push(flow.await);
-        }
-        reports
-    }))
+    let running = planned.into_iter().map(|flow| {
+        let running = flow.start();
+        stopper.add(running.handle());
+        running.ended(deadline)
+    });
+    // On this thread, and on none of the executor's: plugins may hold all of those.
+    Ok(executor::block_on(executor::all(running)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Signalled, Stopper};
+
+    #[test]
+    fn signals_that_come_at_once_are_one_request_and_a_later_one_ends_everything() {
+        let (stopper, first) = (Stopper::default(), Instant::now());
+        let signals = [0, 0, 1, 250, 251, 1_000].map(|ms| first + Duration::from_millis(ms));
+        let [drain, again, halt] = [Signalled::Drain, Signalled::Again, Signalled::Halt];
+        let expected = [drain, again, again, again, halt, halt];
+        assert_eq!(signals.map(|at| stopper.signal(at)), expected);
+    }
+
+    #[test]
+    fn the_first_signal_drains_although_a_component_has_asked_for_that() {
+        let stopper = Stopper::default();
+        stopper.drain();
+        assert_eq!(stopper.signal(Instant::now()), Signalled::Drain);
+    }
 }

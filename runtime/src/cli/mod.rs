@@ -9,6 +9,7 @@ pub(crate) mod logging;
 mod plugin;
 mod prepare;
 mod run;
+mod signals;
 mod test;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};

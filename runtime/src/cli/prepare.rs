@@ -9,11 +9,11 @@ use std::{
 
 use clap::Args;
 #[cfg(not(feature = "link-static"))]
-use tremor_runtime::plugin::Describer;
+use tremor_runtime::plugin::{Describer, ErrorKind};
 use tremor_runtime::{
     components::Components,
     flow::{self, Draft, Flow},
-    plugin::{Error, ErrorKind, Policy, SearchPath},
+    plugin::{Error, Policy, SearchPath},
 };
 
 use super::{Failure, Prepared};

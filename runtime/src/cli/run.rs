@@ -1,23 +1,19 @@
 //! `tremor run`.
 
-use std::{io, thread, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    iterator::Signals,
-};
 use tremor_runtime::{
-    engine::Report,
+    engine::{HeldUp, Report},
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared};
+use super::{Failure, Prepared, signals};
 
 /// Runs flows to their end and says what became of their events.
 pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>, Failure> {
     let mut failure = Failure::default();
     let stopper = Stopper::default();
-    if let Err(error) = stop_on_signals(stopper.clone()) {
+    if let Err(error) = signals::listen(stopper.clone()) {
         failure.flow(&format_args!("error: cannot listen for signals: {error}"));
         return Err(failure);
     }
@@ -29,24 +25,6 @@ pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>,
     });
     reports.iter().for_each(|report| summarise(report, &mut failure));
     failure.or(reports)
-}
-
-/// The first SIGINT or SIGTERM drains, the second stops.
-fn stop_on_signals(stopper: Stopper) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in &mut signals {
-            if stopper.signal() {
-                tracing::info!(
-                    signal,
-                    "everything under way drains; a second signal stops at once"
-                );
-            } else {
-                tracing::warn!(signal, "everything stops where it is");
-            }
-        }
-    })?;
-    Ok(())
 }
 
 fn summarise(report: &Report, failure: &mut Failure) {
@@ -69,9 +47,15 @@ fn summarise(report: &Report, failure: &mut Failure) {
             "error: flow `{flow}` failed: connector `{}`: {}",
             reason.component, reason.error
         ));
-    } else if report.cut_off {
+    }
+    if report.cut_off {
+        let mut held_up = String::new();
+        for HeldUp { component, doing } in &report.held_up {
+            // Writing to a string cannot fail.
+            let _ = write!(held_up, "\n  `{component}`: {doing}");
+        }
         failure.flow(&format_args!(
-            "error: flow `{flow}` was stopped before everything had been delivered\n  help: \
+            "error: flow `{flow}` was stopped before everything had been delivered{held_up}\n  help: \
              `--drain-timeout` says how long it may take"
         ));
     }

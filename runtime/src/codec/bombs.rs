@@ -135,7 +135,8 @@ fn duplicate_keys_at_every_level_leave_the_last_values() {
 
 #[test]
 fn parameters_of_one_name_stay_in_order_however_many_there_are() {
-    let names = (0..1_000).map(|n| format!(" p{}=\"{n}\"", n % 334)).collect::<String>();
+    let names: Vec<String> = (0..1_000).map(|n| format!(" p{}=\"{n}\"", n % 334)).collect();
+    let names = names.concat();
     let decoded =
         decode("syslog", format!("<1>1 - - - - - [e{names}]").as_bytes()).expect("syslog");
     let decoded: serde_json::Value = serde_json::from_str(&decoded).expect("JSON");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{CodecRequirement, Postprocessor, Preprocessor};
+use tremor_pdk::{CodecRequirement, Postprocessor, Preprocessor, dynamic::BoxFuture};
 
 use super::{
     CONNECTOR, Components, artefact_kind,
@@ -17,6 +17,7 @@ use crate::{
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices},
     processor,
     run::Stopper,
+    watchdog::{Call, Calls, WatchedCodec},
 };
 
 /// The components of one flow.
@@ -25,11 +26,13 @@ pub(crate) struct FlowParts<'r> {
     pub(crate) components: &'r Components,
     pub(crate) flow: &'r Flow,
     pub(crate) stopper: &'r Stopper,
+    /// Where the calls to its plugins are recorded.
+    pub(crate) calls: &'r Arc<Calls>,
 }
 
 impl Parts for FlowParts<'_> {
     fn connector(&self, connector: &flow::Connector) -> Result<ConnectorType, flow::Diagnostic> {
-        let Self { components, flow, stopper } = *self;
+        let Self { components, flow, calls, .. } = *self;
         let kind = &connector.component.name;
         let codec = self.codec(connector)?;
         let has_codec = codec.is_some();
@@ -44,14 +47,15 @@ impl Parts for FlowParts<'_> {
         let name = connector.name.value.clone();
         let config = connector.component.config.value().clone();
         let folder = self.folder();
-        let stopper = stopper.clone();
+        let services = self.services(&name);
+        // Either side is called while the connector is.
+        let [watched, source, sink] = [(); 3].map(|()| calls.watch(&name, None));
         let make = move |connection: &Arc<Connection>| {
-            let (connection, stopper) = (Some(connection.clone()), stopper.clone());
-            let services = Services { connection, stopper };
+            let services = Services { connection: Some(connection.clone()), ..services.clone() };
             let host = HostContext::new(&*name, &*folder, services);
-            let made = factory.create(&name, &config, host)?;
+            let made = watched.call(Call::New, || factory.create(&name, &config, host))?;
             agree(made.codec_requirement(), has_codec)?;
-            Ok(made)
+            Ok(watched.connector(made, &source, &sink))
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
     }
@@ -63,10 +67,14 @@ impl Parts for FlowParts<'_> {
         Ok(match self.components.codec_of(self.flow, connector)? {
             None => None,
             Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
-            Some(Chosen::Plugin(component)) => Some(Box::new(PluginCodec {
-                factory: self.component(Kind::Codec, component)?,
-                config: component.config.value().clone(),
-            })),
+            Some(Chosen::Plugin(component)) => {
+                let factory = self.component(Kind::Codec, component)?;
+                let codec = PluginCodec { factory, config: component.config.value().clone() };
+                let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
+                let part = format!("codec `{}`", component.name.value);
+                let watch = move || calls.watch(&connector, Some(&part));
+                Some(Box::new(WatchedCodec { codec, watch }))
+            }
         })
     }
 
@@ -85,11 +93,12 @@ impl Parts for FlowParts<'_> {
         let factory = self.component(Kind::Operator, component)?;
         let ports = factory.operator_ports(config).map_err(|error| wrong(error.to_string()))?;
         let (pipeline, config) = (pipeline.to_owned(), config.clone());
-        let (folder, stopper) = (self.folder(), self.stopper.clone());
+        let (folder, services) = (self.folder(), self.services(&pipeline));
+        let watched = self.calls.watch(&pipeline, Some(&format!("operator `{name}`")));
         let make = move || {
-            let services = Services { connection: None, stopper: stopper.clone() };
-            let host = HostContext::new(&*pipeline, &*folder, services);
-            factory.operator(&pipeline, &config, host)
+            let host = HostContext::new(&*pipeline, &*folder, services.clone());
+            let make = || factory.operator(&pipeline, &config, host);
+            watched.call(Call::New, make).map(|made| watched.operator(made))
         };
         let operator = make().map_err(|error| wrong(error.to_string()))?;
         Ok(OperatorInstance { operator, ports, make: Some(Box::new(make)) })
@@ -102,6 +111,7 @@ impl Parts for FlowParts<'_> {
 
     fn preprocessor(
         &self,
+        connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic> {
         let (name, config) = (&*component.name.value, component.config.value());
@@ -109,13 +119,16 @@ impl Parts for FlowParts<'_> {
             processor::preprocessor(name, config)
         } else {
             let factory = self.component(Kind::Preprocessor, component)?;
-            factory.preprocessor(config).map_err(|error| error.to_string())
+            let watched = self.calls.watch(connector, Some(&format!("preprocessor `{name}`")));
+            let made = watched.call(Call::New, || factory.preprocessor(config));
+            made.map(|made| watched.preprocessor(made)).map_err(|error| error.to_string())
         };
         made.map_err(|error| self.flow.error(component.config.at(), error))
     }
 
     fn postprocessor(
         &self,
+        connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
         let (name, config) = (&*component.name.value, component.config.value());
@@ -123,13 +136,25 @@ impl Parts for FlowParts<'_> {
             processor::postprocessor(name, config)
         } else {
             let factory = self.component(Kind::Postprocessor, component)?;
-            factory.postprocessor(config).map_err(|error| error.to_string())
+            let watched = self.calls.watch(connector, Some(&format!("postprocessor `{name}`")));
+            let made = watched.call(Call::New, || factory.postprocessor(config));
+            made.map(|made| watched.postprocessor(made)).map_err(|error| error.to_string())
         };
         made.map_err(|error| self.flow.error(component.config.at(), error))
     }
 }
 
 impl FlowParts<'_> {
+    /// What an instance of this component may ask for.
+    fn services(&self, component: &str) -> Services {
+        Services {
+            connection: None,
+            stopper: self.stopper.clone(),
+            calls: self.calls.clone(),
+            component: component.into(),
+        }
+    }
+
     fn folder(&self) -> String {
         self.flow.folder().to_string_lossy().into_owned()
     }
@@ -169,10 +194,13 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> tremor_pdk::Result<(
 }
 
 /// What an instance may ask of its flow.
+#[derive(Clone)]
 struct Services {
     /// None for components without one.
     connection: Option<Arc<Connection>>,
     stopper: Stopper,
+    calls: Arc<Calls>,
+    component: Arc<str>,
 }
 
 impl HostServices for Services {
@@ -189,5 +217,10 @@ impl HostServices for Services {
         } else {
             self.stopper.stop();
         }
+    }
+
+    fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        let part = format!("task `{name}`");
+        Box::pin(self.calls.watch(&self.component, Some(&part)).task(task))
     }
 }

@@ -21,6 +21,7 @@ use super::{
     source::SourceSide,
     spin,
     stage::{Stage, Step},
+    standing::Standing,
     stats::{Books, Kind, Stats},
     worker::Worker,
 };
@@ -111,15 +112,21 @@ pub(crate) fn tasks(
             }),
             None => None,
         };
-        let sink = match sink {
-            Some((id, router)) => Some(SinkSide {
-                queue: queues.receiver(id),
+        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
+        let gauge = queue.as_ref().map(Receiver::gauge);
+        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
+        control.add(standing.clone());
+        let sink = match sink.zip(queue) {
+            Some(((id, router), queue)) => Some(SinkSide {
+                queue,
                 router,
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 pending: std::collections::VecDeque::new(),
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
+                undrained: false,
+                standing: standing.clone(),
             }),
             None => None,
         };
@@ -134,6 +141,8 @@ pub(crate) fn tasks(
             sink_seen: false,
             is_down: false,
             settling: None,
+            standing,
+            retires: None,
         });
     }
     for (id, router) in routers {
@@ -399,7 +408,7 @@ pub(super) fn preprocessors<S>(
     spec: &flow::Connector,
     is_raw: bool,
 ) -> Result<Chain<S>, flow::Diagnostic> {
-    let make = |component| parts.preprocessor(component);
+    let make = |component| parts.preprocessor(&spec.name.value, component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
         preprocessors.push(Box::new(processor::Join::default()));
@@ -414,7 +423,7 @@ pub(super) fn framing(
 ) -> Result<Framing, flow::Diagnostic> {
     let mut framing = Framing::default();
     for component in spec.postprocessors.iter().filter(|_| is_raw) {
-        framing.push(&component.name.value, parts.postprocessor(component)?);
+        framing.push(&component.name.value, parts.postprocessor(&spec.name.value, component)?);
     }
     Ok(framing)
 }

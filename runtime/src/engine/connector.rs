@@ -1,10 +1,7 @@
 //! One connector: made, connected, run, reconnected, restarted, stopped.
 
 use std::{
-    future::poll_fn,
-    pin::Pin,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -17,11 +14,14 @@ use super::{
     backoff::{Attempts, RestartBudget},
     connection::{Connection, End},
     control::{Control, Phase},
+    ending::{Ending, retire},
     fault::{Fault, is_about_the_peer, is_final, within},
     notices::Notices,
     settling::Settling,
+    sides::{Step, next_end, sides},
     sink::SinkSide,
     source::SourceSide,
+    standing::Standing,
 };
 use crate::executor;
 
@@ -51,6 +51,9 @@ pub(crate) struct ConnectorTask {
     pub(crate) is_down: bool,
     /// Its source, once that brings nothing more, for as long as it has acknowledgements to hear.
     pub(crate) settling: Option<executor::Task<Result<(), Error>>>,
+    pub(crate) standing: Arc<Standing>,
+    /// The end of its source, where that could not end by itself.
+    pub(crate) retires: Option<executor::Task<()>>,
 }
 
 /// How one connection ended.
@@ -71,12 +74,38 @@ impl ConnectorTask {
             Ok(()) => self.enter("stopped"),
             Err(error) => self.fail(error),
         }
-        if let Some(sink) = self.sink.take() {
-            sink.abandon();
-        }
+        self.leave().await;
         // What the sink had fails back to its sources: this one's may be among them.
         if let Err(error) = self.settled().await {
             self.fail(error);
+        }
+    }
+
+    /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
+    /// delivered fails.
+    async fn leave(&mut self) {
+        if let Some(mut sink) = self.sink.take() {
+            executor::first(self.control.reached(Phase::Stopped), sink.router.close()).await;
+            sink.abandon();
+        }
+        if let Some(source) = self.source.take() {
+            retire(source, self.control.clone()).await;
+        }
+        if let Some(task) = self.retires.take() {
+            task.await;
+        }
+    }
+
+    /// Until when the connector is needed.
+    fn ending(&mut self) -> Ending<'_> {
+        Ending {
+            name: &self.name,
+            control: &self.control,
+            stopped: self.control.reached(Phase::Stopped),
+            drains: self.control.reached(Phase::Draining),
+            source: &mut self.source,
+            sink: &mut self.sink,
+            retires: &mut self.retires,
         }
     }
 
@@ -88,6 +117,7 @@ impl ConnectorTask {
     }
 
     fn enter(&self, state: &'static str) {
+        self.standing.enter(state);
         tracing::debug!(component = %self.name, state, "connector");
     }
 
@@ -104,11 +134,14 @@ impl ConnectorTask {
             }
             let error = within(&mut budget, fault.error)?;
             let wait = self.reconnect.wait();
+            self.standing.note(&error);
+            self.enter("restarting");
             if self.goes_down("restarts") {
                 tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
             }
-            if ends_within(wait, &self.control, self.ends_with()).await {
-                return Err(error);
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
+                let is_cut_off = self.control.has_reached(Phase::Stopped);
+                return if is_cut_off { Err(error) } else { Ok(()) };
             }
         }
     }
@@ -131,14 +164,18 @@ impl ConnectorTask {
             let has_lasted = since.elapsed() > self.reconnect.policy().max;
             let was_good = has_lasted || connection.has_passed_events();
             let Some(wait) = self.goes_on(outcome, was_good, budget)? else { break };
-            connector.on_connection_lost().await?;
-            if ends_within(wait, &self.control, self.ends_with()).await {
+            let Some(told) = self.ending().or(connector.on_connection_lost()).await else { break };
+            told?;
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
                 break;
             }
         }
-        // It is there no longer than its connector, unless the flow was stopped.
+        // Others do not wait for how it stops.
+        self.leave().await;
+        // A source that still waits does so in a flow that was stopped, and ends at once.
         self.settled().await.map_err(Fault::final_)?;
-        in_time("on_stop", connector.on_stop()).await.map_err(Fault::final_)
+        let stopped = in_time("on_stop", connector.on_stop(), &self.control, Phase::Halted);
+        stopped.await.map_err(Fault::final_)
     }
 
     /// How long to wait before the next connection of the same instance; `None` where there is to be
@@ -157,9 +194,9 @@ impl ConnectorTask {
         }
         let (state, error) = match outcome {
             Outcome::Over => return Ok(None),
-            Outcome::Lost(_) if self.control.has_reached(self.ends_with()) => return Ok(None),
             Outcome::Lost(error) => {
-                if !was_good {
+                // Where no other attempt is wanted, it does not matter how many there may be.
+                if !was_good && !self.control.has_reached(self.ends_with()) {
                     self.attempt_failed(&error)?;
                 }
                 ("lost", error)
@@ -172,6 +209,7 @@ impl ConnectorTask {
             Outcome::Failed(error) => ("failed", within(budget, error).map_err(Fault::final_)?),
         };
         let wait = self.reconnect.wait();
+        self.standing.note(&error);
         if self.goes_down(state) {
             tracing::warn!(component = %self.name, %error, ?wait, "connection {state}");
         }
@@ -182,30 +220,22 @@ impl ConnectorTask {
     async fn connect(&mut self, connector: &mut dyn DynConnector) -> Result<bool, Fault> {
         let mut attempt = 1;
         loop {
-            let mut ends = self.control.reached(self.ends_with());
-            let mut connect = connector.connect(attempt);
-            let connected = poll_fn(|context| {
-                if let Poll::Ready(result) = connect.as_mut().poll(context) {
-                    return Poll::Ready(Some(result));
-                }
-                ends.poll(context).map(|()| None)
-            });
-            let error = match connected.await {
+            let error = match self.ending().or(connector.connect(attempt)).await {
                 None => return Ok(false),
                 Some(Ok(true)) => break,
                 Some(Ok(false)) => Error::connection_refused("not connected yet"),
                 Some(Err(error)) if !is_about_the_peer(error.kind()) => return Err(error.into()),
                 Some(Err(error)) => error,
             };
-            drop((connect, ends));
             self.attempt_failed(&error)?;
             let wait = self.reconnect.wait();
+            self.standing.note(&error);
             if !self.is_down && self.goes_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
             } else {
                 tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
             }
-            if ends_within(wait, &self.control, self.ends_with()).await {
+            if self.ending().or(executor::sleep(wait)).await.is_none() {
                 return Ok(false);
             }
             attempt += 1;
@@ -262,19 +292,9 @@ impl ConnectorTask {
         connection: &Arc<Connection>,
         started: &mut bool,
     ) -> Result<Outcome, Fault> {
-        connector.on_connection_established().await?;
-        let source = match &self.source {
-            Some(_) => Some(connector.create_source().await?.ok_or_else(|| cannot_be("source"))?),
-            None => None,
-        };
-        let sink = match &self.sink {
-            Some(_) => Some(connector.create_sink().await?.ok_or_else(|| cannot_be("sink"))?),
-            None => None,
-        };
-        if !*started {
-            connector.on_start().await?;
-            *started = true;
-        }
+        let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
+        let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
+        let (source, sink) = sides?;
         self.enter("running");
         if sink.is_some() && !std::mem::replace(&mut self.sink_seen, true) {
             self.control.sink_ready();
@@ -314,7 +334,9 @@ impl ConnectorTask {
             match step {
                 Step::Settled(Ok(())) => {
                     self.enter("draining");
-                    if let Err(error) = in_time("on_drain", connector.on_drain()).await {
+                    let drain = connector.on_drain();
+                    let drained = in_time("on_drain", drain, &self.control, Phase::Stopped);
+                    if let Err(error) = drained.await {
                         connection.break_off();
                         ends.push(End::Failed(error));
                     }
@@ -402,61 +424,22 @@ impl ConnectorTask {
     }
 }
 
-/// What a connection waits for once its source brings nothing more.
-enum Step {
-    Settled(Result<(), Error>),
-    SinkEnded(Box<SinkSide>, End),
-}
-
-/// The end of either, which is not there any more then; `None` once neither is.
-async fn next_end(
-    settling: &mut Option<executor::Task<Result<(), Error>>>,
-    sink: &mut Option<executor::Task<(SinkSide, End)>>,
-) -> Option<Step> {
-    poll_fn(|context| {
-        if let Some(task) = settling
-            && let Poll::Ready(result) = Pin::new(task).poll(context)
-        {
-            *settling = None;
-            return Poll::Ready(Some(Step::Settled(result)));
-        }
-        if let Some(task) = sink
-            && let Poll::Ready((side, end)) = Pin::new(task).poll(context)
-        {
-            *sink = None;
-            return Poll::Ready(Some(Step::SinkEnded(Box::new(side), end)));
-        }
-        if settling.is_none() && sink.is_none() { Poll::Ready(None) } else { Poll::Pending }
-    })
-    .await
-}
-
-fn cannot_be(side: &str) -> Error {
-    Error::unsupported(format_args!(
-        "this connector has no {side}, but the flow links it as one; link it the other way around, \
-         or use another type"
-    ))
-}
-
-/// Waits; whether the flow reached `phase` meanwhile.
-async fn ends_within(wait: Duration, control: &Control, phase: Phase) -> bool {
-    let ends = async {
-        control.reached(phase).await;
-        true
-    };
-    let is_over = async {
-        executor::sleep(wait).await;
-        false
-    };
-    executor::first(ends, is_over).await
-}
-
-/// Gives a connector a bounded time to do what the end of a flow waits for.
-async fn in_time(what: &str, call: BoxFuture<'_, Result<(), Error>>) -> Result<(), Error> {
-    executor::first(call, async {
+/// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in
+/// `phase` waits for it no more.
+async fn in_time(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    control: &Control,
+    phase: Phase,
+) -> Result<(), Error> {
+    let limit = async {
         executor::sleep(LAST_CALL).await;
         let seconds = LAST_CALL.as_secs();
         Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
-    })
-    .await
+    };
+    let over = async {
+        control.reached(phase).await;
+        Ok(())
+    };
+    executor::first(executor::first(call, limit), over).await
 }

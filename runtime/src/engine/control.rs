@@ -2,13 +2,20 @@
 
 use std::{
     pin::Pin,
-    sync::atomic::{AtomicU8, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
     task::{Context, Poll},
 };
 
 use tremor_pdk::Error;
 
-use super::watch::{Waiter, Watch};
+use super::{
+    standing::{HeldUp, Standing},
+    watch::{Waiter, Watch},
+};
+use crate::watchdog::Calls;
 
 /// The life of a flow. It only ever goes forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,6 +27,8 @@ pub(crate) enum Phase {
     Draining,
     /// Everything ends where it is.
     Stopped,
+    /// Nobody waits for what does not.
+    Halted,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +37,8 @@ struct State {
     /// Sinks that have not been connected yet: sources wait for them.
     sinks_awaited: usize,
     failure: Option<Failure>,
+    connectors: Vec<Arc<Standing>>,
+    held_up: Vec<HeldUp>,
 }
 
 /// Why a flow failed.
@@ -45,12 +56,24 @@ pub(crate) struct Control {
     /// A copy of the state's phase, to look at without a lock once a batch.
     phase: AtomicU8,
     state: Watch<State>,
+    /// The calls to its plugins.
+    calls: Arc<Calls>,
 }
 
 impl Control {
     pub(crate) fn new(sinks: usize) -> Self {
         let state = State { sinks_awaited: sinks, ..State::default() };
-        Self { phase: AtomicU8::new(0), state: Watch::new(state) }
+        Self { phase: AtomicU8::new(0), state: Watch::new(state), calls: Arc::default() }
+    }
+
+    /// The same of a flow whose calls to plugins are recorded there.
+    pub(crate) fn with_calls(self, calls: Arc<Calls>) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Another connector of the flow.
+    pub(crate) fn add(&self, connector: Arc<Standing>) {
+        self.state.update(|state| state.connectors.push(connector));
     }
 
     /// Whether the flow is in `phase` or a later one.
@@ -64,6 +87,38 @@ impl Control {
             state.phase = state.phase.max(phase);
             self.phase.store(state.phase as u8, Ordering::Relaxed);
         });
+    }
+
+    /// Goes forward to a phase in which nothing is waited for, and keeps who held up a flow that was
+    /// draining.
+    pub(crate) fn cut_off(&self, phase: Phase) {
+        if self.state.read(|state| state.phase == Phase::Draining) {
+            let held_up = self.find_held_up();
+            self.state.update(|state| state.held_up = held_up);
+        }
+        self.advance(phase);
+    }
+
+    /// Who held up the flow when it was cut off.
+    pub(crate) fn held_up(&self) -> Vec<HeldUp> {
+        self.state.read(|state| state.held_up.clone())
+    }
+
+    fn find_held_up(&self) -> Vec<HeldUp> {
+        let connectors = self.state.read(|state| state.connectors.clone());
+        // A call says more than the state of the connector that makes it.
+        let calls = self.calls.unanswered().into_iter();
+        let calls = calls.map(|(component, doing)| HeldUp { component: component.into(), doing });
+        let mut found: Vec<HeldUp> = calls.collect();
+        for connector in connectors.iter().filter_map(|it| it.held_up()) {
+            if found.iter().all(|known| known.component != connector.component) {
+                found.push(connector);
+            }
+        }
+        if found.is_empty() {
+            found.extend(connectors.iter().filter_map(|it| it.doing()));
+        }
+        found
     }
 
     /// A component has failed for good: the flow drains what it can. The first failure is kept.

@@ -246,9 +246,9 @@ impl Intake {
         Ok(())
     }
 
-    /// How many pulls the source has not heard of.
-    pub(crate) fn outstanding(&self) -> usize {
-        self.heard.iter().filter(|heard| !**heard).count()
+    /// Whether there are pulls that the source has not heard of.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        !self.heard.is_empty()
     }
 
     /// The connection is over, and what has not ended by now ends without its source: that is told

@@ -29,6 +29,7 @@ mod connector;
 mod control;
 mod dead_letter;
 mod delivery;
+mod ending;
 mod fault;
 #[doc(hidden)]
 pub mod hand_over;
@@ -45,11 +46,13 @@ mod router;
 mod routes;
 mod seat;
 mod settling;
+mod sides;
 mod simulation;
 mod sink;
 mod source;
 mod spin;
 mod stage;
+mod standing;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -70,16 +73,19 @@ pub(crate) use self::{
 };
 pub use self::{
     control::Failure,
+    standing::HeldUp,
     stats::{Component, ComponentCounts, Counts, Kind},
 };
 use self::{
     control::{Control, Phase},
     stats::Books,
 };
-use crate::{executor, flow};
+use crate::{executor, flow, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.
 const GRACE: Duration = Duration::from_secs(2);
+/// The same where nobody wants to wait any more.
+const LAST_MOMENT: Duration = Duration::from_millis(40);
 
 /// A flow that is ready to run.
 pub(crate) struct Planned {
@@ -111,18 +117,25 @@ pub struct Report {
     pub elapsed: Duration,
     /// What failed it, if anything did.
     pub failure: Option<Failure>,
-    /// Whether it was still at work when its time to drain was over.
+    /// Whether it was still at work when its time to drain was over, or when it was told to stop.
     pub cut_off: bool,
+    /// Who was, where its time to drain was over.
+    pub held_up: Vec<HeldUp>,
 }
 
 impl Flow {
-    /// Plans a checked flow and loads what it needs from `parts`.
+    /// Plans a checked flow and loads what it needs from `parts`, whose calls to plugins are
+    /// recorded in `calls`.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
-    pub(crate) fn plan(flow: &flow::Flow, parts: &dyn Parts) -> Result<Planned, flow::Error> {
+    pub(crate) fn plan(
+        flow: &flow::Flow,
+        parts: &dyn Parts,
+        calls: Arc<Calls>,
+    ) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
-        let control = Arc::new(Control::new(sinks));
+        let control = Arc::new(Control::new(sinks).with_calls(calls));
         let mut books = Books::default();
         let tasks = build::tasks(flow, parts, &control, &mut books)?;
         Ok(Planned { name: flow.name().to_owned(), control, books, tasks })
@@ -146,11 +159,6 @@ impl Planned {
 }
 
 impl Flow {
-    /// The flow's name.
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// A handle to end the flow with.
     pub(crate) fn handle(&self) -> Handle {
         Handle(self.control.clone())
@@ -160,27 +168,38 @@ impl Flow {
     /// for that.
     pub(crate) async fn ended(self, deadline: Duration) -> Report {
         let control = self.control.clone();
-        let watchdog = async move {
+        let watchdog = async {
             control.reached(Phase::Draining).await;
-            executor::sleep(deadline).await;
-            control.advance(Phase::Stopped);
-            // Tasks notice by themselves, but not those that wait for a plugin that hangs.
-            executor::sleep(GRACE).await;
+            executor::first(executor::sleep(deadline), control.reached(Phase::Stopped)).await;
+            control.cut_off(Phase::Stopped);
+            // Tasks notice by themselves, but not those whose thread a plugin holds.
+            executor::first(executor::sleep(GRACE), control.reached(Phase::Halted)).await;
+            if control.has_reached(Phase::Halted) {
+                executor::sleep(LAST_MOMENT).await;
+            }
+            true
         };
         let tasks = async {
             for task in self.tasks {
                 task.await;
             }
+            false
         };
-        executor::first(tasks, watchdog).await;
+        let is_left_behind = executor::first(tasks, watchdog).await;
         let components = self.books.components();
+        let counts = Counts::of(&components);
+        let held_up = control.held_up();
+        for HeldUp { component, doing } in &held_up {
+            tracing::warn!(flow = %self.name, %component, doing, "held up the end of its flow");
+        }
         Report {
             flow: self.name,
-            counts: Counts::of(&components),
+            counts: if is_left_behind { counts.with_the_rest_failed(&components) } else { counts },
             components,
             elapsed: self.started.elapsed(),
-            failure: self.control.failure(),
-            cut_off: self.control.has_reached(Phase::Stopped),
+            failure: control.failure(),
+            cut_off: control.has_reached(Phase::Stopped),
+            held_up,
         }
     }
 }
@@ -197,6 +216,11 @@ impl Handle {
 
     /// Everything ends where it is.
     pub(crate) fn stop(&self) {
-        self.0.advance(Phase::Stopped);
+        self.0.cut_off(Phase::Stopped);
+    }
+
+    /// Everything ends where it is, and what does not is left behind.
+    pub(crate) fn halt(&self) {
+        self.0.cut_off(Phase::Halted);
     }
 }

@@ -54,21 +54,23 @@ pub(crate) trait Parts {
     /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
     fn is_stateless(&self, operator: &flow::Component) -> bool;
 
-    /// A preprocessor.
+    /// A preprocessor of a connector.
     ///
     /// # Errors
     /// What is wrong with it, at its place in the flow.
     fn preprocessor(
         &self,
+        connector: &str,
         component: &flow::Component,
     ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
 
-    /// A postprocessor.
+    /// A postprocessor of a connector.
     ///
     /// # Errors
     /// What is wrong with it, at its place in the flow.
     fn postprocessor(
         &self,
+        connector: &str,
         component: &flow::Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic>;
 }

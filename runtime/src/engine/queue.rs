@@ -207,6 +207,22 @@ pub(crate) struct Receiver {
     woken: Vec<Option<Waker>>,
 }
 
+/// Tells how much is in a queue.
+pub(crate) struct Gauge(Arc<Shared>);
+
+impl Gauge {
+    /// The events that wait in it.
+    pub(crate) fn events(&self) -> usize {
+        self.0.lock().events
+    }
+}
+
+impl std::fmt::Debug for Gauge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Gauge").field(&self.events()).finish()
+    }
+}
+
 /// A queue.
 pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
     let state = State {
@@ -402,6 +418,21 @@ impl Receiver {
     /// Where to run whoever has this end, so that senders may run it.
     pub(crate) fn seat(&self) -> Arc<Seat> {
         self.shared.seat.clone()
+    }
+
+    /// Ready once nobody can put anything in, and nothing is in it.
+    pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.senders == 0 && state.batches.is_empty() {
+            return Poll::Ready(());
+        }
+        state.receiver = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Tells how much is in the queue, from anywhere.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge(self.shared.clone())
     }
 
     /// Says whether batches are taken out from now on.

@@ -30,7 +30,7 @@ impl Settling {
         let Self { lane, ledger, control } = self;
         let Some(ledger) = ledger else { return Ok(()) };
         let mut stopped = control.reached(Phase::Stopped);
-        while lane.intake().await.outstanding() > 0 {
+        while lane.intake().await.has_outstanding() {
             let ended = poll_fn(|context| match ledger.poll_ended(context) {
                 Poll::Ready(ended) => Poll::Ready(Some(ended)),
                 Poll::Pending => stopped.poll(context).map(|()| None),

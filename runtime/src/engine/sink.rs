@@ -20,6 +20,7 @@ use super::{
     queue::{Form, Queued, Receiver},
     retry::{self, Retries},
     router::Router,
+    standing::Standing,
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
@@ -39,9 +40,13 @@ pub(crate) struct SinkSide {
     pub(crate) pending: VecDeque<Queued>,
     /// When that is tried again.
     pub(crate) retries: Retries,
+    /// The sink was told that nothing follows, and has not said that this is well.
+    pub(crate) undrained: bool,
+    pub(crate) standing: Arc<Standing>,
 }
 
 /// What a sink waits for.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box takes memory")]
 enum Step {
     Received(Option<Queued>),
     /// What is pending is to be tried again.
@@ -75,6 +80,15 @@ impl SinkSide {
         self.router.stats.lost(self.queue.close());
     }
 
+    /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
+    pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
+        if self.pending.is_empty() && !self.undrained {
+            self.queue.poll_ended(context)
+        } else {
+            Poll::Pending
+        }
+    }
+
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
         self.queue.attend(true);
@@ -98,9 +112,11 @@ impl SinkSide {
                     return end;
                 }
             }
+            self.standing.set_in_hand(self.pending.iter().map(Queued::events).sum());
             let result = match self.next(&mut interrupt, tick.as_mut()).await {
                 Step::Received(Some(queued)) => {
                     self.router.stats.taken(queued.events());
+                    self.standing.set_in_hand(queued.events());
                     self.pending.push_back(queued);
                     Ok(())
                 }
@@ -108,13 +124,16 @@ impl SinkSide {
                     if !std::mem::replace(&mut has_drained, true) {
                         self.router.close().await;
                     }
-                    match sink.on_signal(Signal::Drain).await {
-                        Ok(()) => {
+                    self.undrained = true;
+                    match tell(&mut *sink, Signal::Drain, &mut interrupt).await {
+                        None => return End::Interrupted,
+                        Some(Ok(())) => {
+                            self.undrained = false;
                             self.retries.progress();
                             return End::Finished;
                         }
-                        Err(error) if retry::is_for_now(&error) => self.retries.again(error),
-                        error => error,
+                        Some(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
+                        Some(error) => error,
                     }
                 }
                 Step::Retry => {
@@ -127,12 +146,13 @@ impl SinkSide {
                 }
                 Step::Tick => {
                     tick.set(executor::sleep(TICK));
-                    match sink.on_signal(Signal::Tick).await {
-                        Err(error) if retry::is_for_now(&error) => {
+                    match tell(&mut *sink, Signal::Tick, &mut interrupt).await {
+                        None => return End::Interrupted,
+                        Some(Err(error)) if retry::is_for_now(&error) => {
                             self.retries.stuck_by(&error);
                             Ok(())
                         }
-                        result => result,
+                        Some(result) => result,
                     }
                 }
                 Step::Interrupted => return End::Interrupted,
@@ -297,4 +317,18 @@ impl SinkSide {
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
     }
+}
+
+/// Tells a sink something, and waits for its answer; none where it is to end before that.
+async fn tell(
+    sink: &mut dyn DynSink,
+    signal: Signal,
+    interrupt: &mut Interrupt<'_>,
+) -> Option<Result<(), Error>> {
+    let mut answer = sink.on_signal(signal);
+    poll_fn(|context| match answer.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => interrupt.poll(context).map(|()| None),
+    })
+    .await
 }

@@ -127,6 +127,18 @@ impl Counts {
         }
         sum
     }
+
+    /// These, where calls that hang keep events for good: what has come in or was made, and is not
+    /// known to have ended, has failed.
+    pub(crate) fn with_the_rest_failed(mut self, components: &[Component]) -> Self {
+        let (mut came, mut ended) = (self.events_in, self.discarded + self.failed);
+        for Component { kind, counts, .. } in components {
+            came += counts.created;
+            ended += counts.merged + if *kind == Kind::Sink { counts.delivered } else { 0 };
+        }
+        self.failed += came.saturating_sub(ended);
+        self
+    }
 }
 
 impl std::ops::AddAssign for Counts {

@@ -67,6 +67,7 @@ impl<T> Turns<T> {
     /// Lets a turn pass that nobody has taken.
     pub(crate) fn pass(&self, number: u64) {
         let mut state = self.lock();
+        state.waiting.retain(|(waiting, _)| *waiting != number);
         if state.next == number {
             self.advance(state);
         } else {
@@ -172,6 +173,14 @@ mod tests {
         assert!(poll(pin!(turns.turn(3))).is_pending());
         turns.pass(0);
         assert!(poll(pin!(turns.turn(3))).is_ready());
+    }
+
+    #[test]
+    fn who_waits_for_a_turn_and_lets_it_pass_leaves_no_waker() {
+        let turns = Turns::new(());
+        assert!(poll(pin!(turns.turn(1))).is_pending());
+        turns.pass(1);
+        assert!(turns.lock().waiting.is_empty());
     }
 
     #[test]

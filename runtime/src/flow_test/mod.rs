@@ -26,6 +26,7 @@ mod output;
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use serde::Deserialize;
@@ -142,8 +143,8 @@ impl FlowTest {
     }
 
     fn outputs(&self, flow: &Flow, components: &Components) -> Result<Vec<output::Output>, Error> {
-        let stopper = Stopper::default();
-        let parts = FlowParts { components, flow, stopper: &stopper };
+        let (stopper, calls) = (Stopper::default(), Arc::default());
+        let parts = FlowParts { components, flow, stopper: &stopper, calls: &calls };
         let expected = self.expected();
         let form = |name: &str| output::form(&expected, name);
         let is_encoded = |name: &str| match form(name) {

@@ -19,6 +19,7 @@ use tracing::Level;
 use tremor_pdk::{
     Error,
     abi::host::{self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job},
+    dynamic::BoxFuture,
 };
 
 use super::{
@@ -34,6 +35,11 @@ pub trait HostServices: Send + Sync + 'static {
     fn connection_lost(&self);
     /// The run is to end; `graceful`: once everything under way has drained.
     fn request_stop(&self, graceful: bool, reason: &str);
+    /// A task that the component starts is to be run: what is returned is.
+    fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        let _ = name;
+        task
+    }
 }
 
 /// What one component instance sees of the host.
@@ -175,6 +181,7 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
                 write_log(&component, abi::LogLevel::ERROR, &format!("task {report}: {error}"));
             }
         };
+        let future = context.services.task(&name, Box::pin(future));
         executor::spawn(task, future).detach();
     };
     // SAFETY: a live handle's context.

@@ -67,7 +67,7 @@ fn what_is_over_a_rate_overflows_and_what_has_none_is_a_dead_letter() {
 {"c":2,"n":4}
 "#;
     let scene = scene(operators, &["out", "overflow", "err"], events);
-    scene.run().expect(0, &["4 events in, 4 out, 1 dead-lettered"]);
+    scene.run().expect(0, &["4 events in, 3 out, 1 dead-lettered"]);
     assert_eq!(scene.read("out"), "{\"n\":1}\n{\"n\":3}\n");
     assert_eq!(scene.read("overflow"), "{\"c\":1,\"r\":1,\"n\":2}\n");
     assert!(scene.read("err").contains("has no rate to be limited by: expected one at `r`"));

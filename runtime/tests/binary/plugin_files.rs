@@ -143,3 +143,47 @@ fn a_plugin_that_a_group_could_change_is_warned_of_once_and_refused_by_who_is_st
         scene.tremor(&strict).expect(0, &[]);
     }
 }
+
+/// Compiles a library that is no plugin, in the folder of the scene.
+fn compiled(scene: &Scene, name: &str, code: &str) -> PathBuf {
+    let (source, path) =
+        (scene.path().join(format!("{name}.c")), scene.path().join(format!("{name}.so")));
+    fs::write(&source, code).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).arg(&path).arg(&source).arg("-ldl");
+    assert!(compiler.status().expect("Rust needs a C compiler's linker as well").success());
+    path
+}
+
+#[test]
+fn what_was_checked_is_opened_even_where_another_file_gets_its_name_in_between() {
+    let (scene, _, file) = with_plugin();
+    let ran = scene.path().join("ran");
+    let other = format!(
+        "#include <stdio.h>
+        __attribute__((constructor)) static void start(void) {{ fopen(\"{}\", \"w\"); }}",
+        ran.display()
+    );
+    let other = compiled(&scene, "other", &other);
+    // In front of the system's own: it renames another file before it opens a plugin.
+    let shim = format!(
+        "#define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stdio.h>
+        #include <string.h>
+        void *dlopen(const char *name, int mode) {{
+            void *(*opens)(const char *, int) = dlsym(RTLD_NEXT, \"dlopen\");
+            if (name && (strstr(name, \"librelay\") || strstr(name, \"/fd/\")))
+                rename(\"{}\", \"{}\");
+            return opens(name, mode);
+        }}",
+        other.display(),
+        file.display()
+    );
+    let shim = compiled(&scene, "shim", &shim);
+    let mut command = scene.command(&["plugin-describe", "own/librelay.so"]);
+    let run = Run::of(&finish(command.env("LD_PRELOAD", shim).spawn().unwrap()));
+    assert!(!other.exists(), "it was renamed");
+    assert!(!ran.exists(), "nothing of it ran");
+    assert!(run.stdout.contains("connector relay"), "{}{}", run.stdout, run.stderr);
+}

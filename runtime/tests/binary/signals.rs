@@ -3,9 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Command, Stdio},
+    time::Duration,
 };
 
-use crate::tremor::Scene;
+use crate::{running::Running, tremor::Scene};
 
 #[test]
 fn a_signal_drains_while_events_flow() {
@@ -53,30 +54,246 @@ links: [input -> output]";
     assert!(stderr.contains("1 events in, 1 out"), "{stderr}");
 }
 
+/// A connector that misbehaves as its configuration says, and a flow around it.
+struct Bad {
+    config: &'static str,
+    /// The flow, in which the connector has no name yet.
+    around: &'static str,
+}
+
+/// A sink that a metronome feeds.
+fn sink(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+links: [ticks -> BAD]";
+    Bad { config, around }
+}
+
+/// A sink that gets one event.
+fn sink_of_one(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 3600000 } }
+links: [ticks -> BAD]";
+    Bad { config, around }
+}
+
+/// A source.
+fn source(config: &'static str) -> Bad {
+    Bad { config, around: "\n  nowhere: { type: 'null' }\nlinks: [BAD -> nowhere]" }
+}
+
+/// Both.
+fn both(config: &'static str) -> Bad {
+    let around = "
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  nowhere: { type: 'null' }
+links: [ticks -> BAD, BAD -> nowhere]";
+    Bad { config, around }
+}
+
+/// Both, and it feeds itself.
+fn itself(config: &'static str) -> Bad {
+    Bad { config, around: "\nlinks: [BAD -> BAD]" }
+}
+
+/// A source whose events an operator holds back.
+fn source_of_few(config: &'static str) -> Bad {
+    let around = "
+  nowhere: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: batch, config: { max_events: 100 } }] }
+links: [BAD -> main, main -> nowhere]";
+    Bad { config, around }
+}
+
+impl Bad {
+    fn flow(&self, name: &str) -> String {
+        let Self { config, around } = self;
+        let config = format!("{{ type: hostile, config: {{ {config} }} }}");
+        format!("connectors:\n  {name}: {config}{}", around.replace("BAD", name))
+    }
+
+    /// What it logs when it misbehaves.
+    fn says(&self, name: &str) -> String {
+        let fault = self.config.split([',', ' ']).nth(1).unwrap();
+        let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+        let fault: String = fault.split('_').map(capital).collect();
+        format!("hostile: {fault} component=\"{name}\"")
+    }
+}
+
+/// Runs flows in one process, `flow_0` with the connector `bad_0` and so on, until each of these
+/// misbehaves.
+fn run(flows: &[Bad], drain_timeout: &str) -> Running {
+    let mut scene = Scene::new("links: []");
+    let mut arguments = vec!["--drain-timeout".to_owned(), drain_timeout.to_owned()];
+    let mut says = Vec::new();
+    for (number, flow) in flows.iter().enumerate() {
+        let (file, name) = (format!("flow_{number}.yaml"), format!("bad_{number}"));
+        scene = scene.write(&file, flow.flow(&name).as_bytes());
+        says.push(flow.says(&name));
+        arguments.push(file);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    // So that there are threads enough for those that block theirs, on any machine.
+    let mut running =
+        Running::of(scene, &arguments, |command| command.env("ASYNC_STD_THREAD_COUNT", "4"));
+    // Before that, there may be nothing that does not drain.
+    running.until_all(says);
+    running
+}
+
+/// A signal that comes sooner is the same request as the last.
+fn later() {
+    std::thread::sleep(Duration::from_millis(251));
+}
+
+/// The number of events that the summary of a flow tells of, before this word: 0 unless it is there.
+fn count(summary: &str, word: &str) -> u64 {
+    let words: Vec<&str> = summary.split([' ', ',']).filter(|word| *word != "events").collect();
+    let at = words.iter().position(|known| *known == word);
+    at.map_or(0, |at| words[at - 1].parse().unwrap())
+}
+
 #[test]
-fn a_second_signal_stops_at_once_what_does_not_drain() {
+fn a_second_signal_ends_the_process_whatever_hangs() {
+    let flows = [
+        sink("fault: deliver_hang"),
+        sink("fault: deliver_block"),
+        sink("fault: signal_hang"),
+        sink("fault: connect_hang, lost: first"),
+        sink("fault: established_hang, lost: first"),
+        sink("fault: sink_hang, lost: first"),
+        sink("fault: lost_hang, lost: first"),
+        sink("fault: constructor_block"),
+        source("fault: constructor_block"),
+        source("fault: pull_block"),
+    ];
+    let mut running = run(&flows, "1000");
+    running.signal(&["INT"]);
+    running.until("everything under way drains");
+    later();
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(1, &[]);
+    for number in 0..flows.len() {
+        let name = format!("flow `flow_{number}`");
+        let error = format!(
+            "error: {name} was stopped before everything had been delivered\n  \
+             `bad_{number}`: "
+        );
+        run.expect(1, &[&error]);
+        let summary = run.stderr.lines().find(|line| line.starts_with(&name)).unwrap();
+        let [came_in, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
+        assert_eq!(out + failed, came_in, "all are accounted for: {summary}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_a_process_that_hangs_before_its_flows_run() {
     let text = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
-  bad: { type: hostile, config: { fault: deliver_hang } }
-links: [ticks -> bad]";
-    let scene = Scene::new(text);
-    let mut command = scene.command(&["run", "flow.yaml", "--drain-timeout", "1000"]);
-    let mut child = command.env("TREMOR_LOG", "debug").spawn().unwrap();
-    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut until = |part: &str| log.find(|line| line.as_ref().unwrap().contains(part)).unwrap();
-    let signal = |child: &std::process::Child| {
-        Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    };
-    // Before that, there may be nothing that does not drain.
-    until("a delivery hangs").unwrap();
-    signal(&child);
-    until("everything under way drains").unwrap();
-    signal(&child);
-    let summary = until("events in").unwrap();
-    let mut counts = summary.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
-    let (came_in, went_out) = (counts.next().unwrap(), counts.next().unwrap());
-    assert_eq!(went_out, "0", "{summary}");
-    assert!(summary.contains(&format!(", {came_in} failed")), "all are accounted for: {summary}");
-    until("was stopped before everything had been delivered").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(1));
+  nowhere: { type: 'null' }
+pipelines:
+  main: { operators: [{ type: mischief, config: { blocks: true } }] }
+links: [ticks -> main, main -> nowhere]";
+    let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
+    running.until("call=operator `mischief`: new ");
+    running.signal(&["TERM"]);
+    running.until("everything under way drains");
+    later();
+    running.signal(&["TERM"]);
+    running.end().expect(1, &["everything stops where it is"]);
+}
+
+#[test]
+fn two_signals_at_once_are_one_request() {
+    let mut running = run(&[sink("fault: deliver_wait")], "1000");
+    // As `timeout` does, to the process and to its group; but two of one kind may become one.
+    running.signal(&["TERM", "INT"]);
+    running.until("the same request as the last signal");
+    std::fs::write(running.scene.path().join("release"), "").unwrap();
+    let run = running.end();
+    run.expect(0, &["0 dead-lettered, "]);
+    let summary = run.stderr.lines().find(|line| line.contains("events in")).unwrap();
+    let [came_in, out] = ["in", "out"].map(|word| count(summary, word));
+    assert!(came_in > 0 && came_in == out, "{summary}");
+}
+
+#[test]
+fn a_signal_ends_at_once_what_has_nothing_under_way() {
+    let flows = [
+        sink("fault: connect_refused"),
+        sink("fault: connect_hang"),
+        sink("fault: established_hang"),
+        sink("fault: sink_hang"),
+        sink("fault: start_hang"),
+        both("fault: connect_refused"),
+        both("fault: source_hang"),
+        itself("fault: connect_refused"),
+        source("fault: connect_refused"),
+        source("fault: connect_hang"),
+        source("fault: established_hang"),
+        source("fault: source_hang"),
+        source("fault: start_hang"),
+        source("fault: pull_hang"),
+    ];
+    let running = run(&flows, "1000");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(0, &[]);
+    assert_eq!(run.stderr.matches("0 events in, 0 out").count(), flows.len(), "{}", run.stderr);
+}
+
+#[test]
+fn a_signal_ends_at_once_a_sink_that_is_lost_and_has_delivered_everything() {
+    let flows = [
+        sink_of_one("fault: connect_refused, lost: later"),
+        sink_of_one("fault: connect_hang, lost: later"),
+        sink_of_one("fault: sink_hang, lost: later"),
+    ];
+    let running = run(&flows, "1000");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(0, &[]);
+    assert_eq!(run.stderr.matches("1 events in, 1 out").count(), flows.len(), "{}", run.stderr);
+}
+
+#[test]
+fn what_operators_hold_back_goes_out_although_the_source_is_lost() {
+    let running = run(&[source_of_few("fault: connect_refused, lost: later")], "1000");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    run.expect(0, &["10 events in, 10 out, 0 dead-lettered, "]);
+    assert!(!run.stderr.contains(" failed"), "{}", run.stderr);
+}
+
+#[test]
+fn what_is_cut_off_names_the_connectors_that_held_it_up() {
+    let (flows, doing): (Vec<_>, Vec<_>) = [
+        (sink("fault: deliver_hang"), "delivering "),
+        (sink("fault: deliver_block"), "`deliver` has blocked its thread for "),
+        (sink("fault: connect_refused, lost: first"), "connecting for "),
+        (sink("fault: sink_hang, lost: first"), "`create_sink` has not been answered for "),
+        (source("fault: pull_block"), "`pull` has blocked its thread for "),
+        (sink("fault: constructor_block"), "`new` has blocked its thread for "),
+    ]
+    .into_iter()
+    .unzip();
+    let mut running = run(&flows, "0");
+    // So that they are seen to block.
+    (0..3).for_each(|_| _ = running.until("a call blocks its thread"));
+    running.signal(&["TERM"]);
+    let run = running.end();
+    for (number, doing) in doing.iter().enumerate() {
+        let error = format!(
+            "error: flow `flow_{number}` was stopped before everything had been delivered\n  \
+             `bad_{number}`: {doing}"
+        );
+        let log = format!(
+            "held up the end of its flow flow=flow_{number} component=bad_{number} doing=\"{doing}"
+        );
+        run.expect(1, &[&error, &log]);
+    }
+    run.expect(1, &["the last attempt failed: not connected yet"]);
 }

@@ -37,6 +37,8 @@ pub(super) struct Pulls {
     pub(super) fragments: bool,
     /// Whether it cannot take acknowledgements.
     pub(super) deaf: bool,
+    /// Whether it has ended, or was given up while it waited.
+    pub(super) ended: Arc<AtomicBool>,
 }
 
 impl Pulls {
@@ -48,6 +50,7 @@ impl Pulls {
             until: None,
             fragments: false,
             deaf: false,
+            ended: Arc::default(),
         }
     }
 
@@ -55,7 +58,7 @@ impl Pulls {
     pub(super) fn numbers(pulls: usize) -> Self {
         let three = |pull: usize| (3 * pull..3 * pull + 3).map(|number| number.to_string());
         let left = (0..pulls).map(|pull| three(pull).collect()).collect();
-        Self { left, heard: Heard::default(), until: None, fragments: false, deaf: false }
+        Self { left, ..Self::of(&[]) }
     }
 }
 
@@ -63,7 +66,11 @@ impl DynSource for Pulls {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         let Some(messages) = self.left.pop_front() else {
             let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));
-            return if waits { Poll::Pending } else { Poll::Ready(Ok(Pull::Finished)) };
+            if waits {
+                return Poll::Pending;
+            }
+            self.ended.store(true, Ordering::Relaxed);
+            return Poll::Ready(Ok(Pull::Finished));
         };
         for message in &messages {
             if self.fragments {
@@ -75,7 +82,11 @@ impl DynSource for Pulls {
         Poll::Ready(Ok(Pull::Events))
     }
 
-    fn give_up(&mut self, _batch: &mut Batch) {}
+    fn give_up(&mut self, _batch: &mut Batch) {
+        if self.left.is_empty() && self.until.is_some() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
 
     fn is_transactional(&self) -> bool {
         true

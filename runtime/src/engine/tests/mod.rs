@@ -44,6 +44,7 @@ use super::{
     sink::SinkSide,
     source::SourceSide,
     stage::{Stage, Step},
+    standing::Standing,
     stats::{Books, Component, Counts, Kind, Stats},
     worker::Worker,
 };
@@ -168,6 +169,8 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         control: Arc::new(Control::new(0)),
         pending: std::collections::VecDeque::new(),
         retries: Retries::new(AT_ONCE, notices()),
+        undrained: false,
+        standing: Arc::new(Standing::new(name.into(), None)),
     }
 }
 

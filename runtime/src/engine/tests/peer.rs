@@ -23,6 +23,7 @@ use crate::engine::{
     notices::Notices,
     sink::SinkSide,
     source::SourceSide,
+    standing::Standing,
 };
 
 /// What a peer does with one connection.
@@ -95,6 +96,8 @@ impl Peer {
             sink_seen: false,
             is_down: false,
             settling: None,
+            standing: Arc::new(Standing::new("peer".into(), None)),
+            retires: None,
         }
     }
 }

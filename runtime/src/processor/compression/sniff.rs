@@ -108,13 +108,11 @@ impl Decode for Sniffing {
 
     fn end(&mut self, out: &mut Room) -> Result<(), Error> {
         let start = std::mem::take(&mut self.start);
-        match self.found.take() {
-            Some(mut found) => found.end(out),
-            None => {
-                out.append(&start);
-                Ok(())
-            }
+        if let Some(mut found) = self.found.take() {
+            return found.end(out);
         }
+        out.append(&start);
+        Ok(())
     }
 }
 

@@ -21,6 +21,8 @@ pub enum Fault {
     ConstructorError,
     /// The constructor panics.
     ConstructorPanic,
+    /// The constructor never returns.
+    ConstructorBlock,
     /// `validate` returns an error of kind configuration.
     ValidateError,
     /// `validate` panics.
@@ -35,12 +37,24 @@ pub enum Fault {
     ConnectError,
     /// `connect` panics.
     ConnectPanic,
+    /// `connect` is never ready.
+    ConnectHang,
+    /// `on_connection_established` is never ready.
+    EstablishedHang,
+    /// `on_connection_lost` is never ready.
+    LostHang,
     /// `create_source` panics.
     SourcePanic,
+    /// `create_source` is never ready.
+    SourceHang,
     /// `create_sink` panics.
     SinkPanic,
+    /// `create_sink` is never ready.
+    SinkHang,
     /// `on_start` panics.
     StartPanic,
+    /// `on_start` is never ready.
+    StartHang,
     /// A pull returns an error of kind internal.
     PullError,
     /// A pull returns an error of kind connection lost.
@@ -49,6 +63,8 @@ pub enum Fault {
     PullPanic,
     /// A pull is never ready.
     PullHang,
+    /// A pull never returns.
+    PullBlock,
     /// A pull brings an event that points outside of its batch.
     ForgedBatch,
     /// A delivery returns an error of kind internal.
@@ -70,10 +86,16 @@ pub enum Fault {
     DeliverPanic,
     /// A delivery is never ready.
     DeliverHang,
+    /// A delivery is done once there is a file `release` in the folder of the flow.
+    DeliverWait,
+    /// A delivery never returns.
+    DeliverBlock,
     /// A delivery is answered with events that it did not have.
     DeliverLie,
     /// A signal to the sink panics.
     SignalPanic,
+    /// A signal to the sink is never ready.
+    SignalHang,
     /// `on_drain` panics.
     DrainPanic,
     /// `on_stop` returns an error.
@@ -86,6 +108,17 @@ pub enum Fault {
     DropPanic,
     /// A task on the host's executor panics, started by the constructor.
     TaskPanic,
+}
+
+/// What becomes of the first connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
+#[schemars(crate = "tremor_pdk::schemars")]
+pub enum Lost {
+    /// It is lost with the first delivery, which fails.
+    First,
+    /// It is lost after the first delivery, which is done, or the first pull.
+    Later,
 }
 
 /// Which fault, when, and what happens otherwise.
@@ -104,6 +137,10 @@ pub struct Config {
     /// How often the fault happens in this process, over all instances; always, if it is not set.
     #[serde(default)]
     pub times: Option<u32>,
+    /// The first connection is lost in this way. Of connecting and of what follows it, only the
+    /// second goes wrong.
+    #[serde(default)]
+    pub lost: Option<Lost>,
     /// How many events the source sends before it is finished: `0`, `1`, ….
     #[serde(default = "ten")]
     pub count: u64,

@@ -14,7 +14,7 @@ use std::{
 
 use tremor_pdk::prelude::*;
 
-use config::{Config, Fault, hang};
+use config::{Config, Fault, Lost, hang};
 
 /// The connector.
 pub struct Hostile {
@@ -22,12 +22,39 @@ pub struct Hostile {
     host: Host,
     /// Whether its source is finished.
     is_finished: Arc<AtomicBool>,
+    connections: u32,
+}
+
+impl Hostile {
+    /// What goes wrong with the connection at hand.
+    fn fault(&self) -> Config {
+        let is_early = self.config.lost.is_some() && self.connections < 2;
+        let fault = if is_early { Fault::None } else { self.config.fault };
+        Config { fault, ..self.config.clone() }
+    }
+
+    /// What becomes of it.
+    fn lost(&self) -> Option<Lost> {
+        self.config.lost.filter(|_| self.connections == 1)
+    }
 }
 
 /// Fails in the way that the switch says, if it is the one that is set.
 macro_rules! fault {
     ($config:expr, panic: $fault:ident) => {
         assert!(!$config.happens(Fault::$fault), "hostile: {:?}", Fault::$fault)
+    };
+    ($config:expr, hang: $fault:ident, $host:expr) => {
+        if $config.happens(Fault::$fault) {
+            tremor_pdk::debug!($host, "hostile: {:?}", Fault::$fault);
+            pending::<()>().await;
+        }
+    };
+    ($config:expr, block: $fault:ident, $host:expr) => {
+        if $config.happens(Fault::$fault) {
+            tremor_pdk::debug!($host, "hostile: {:?}", Fault::$fault);
+            hang();
+        }
     };
     ($config:expr, $kind:ident: $fault:ident) => {
         if $config.happens(Fault::$fault) {
@@ -47,10 +74,11 @@ impl Connector for Hostile {
     fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
         fault!(config, configuration: ConstructorError);
         fault!(config, panic: ConstructorPanic);
+        fault!(config, block: ConstructorBlock, host);
         if config.happens(Fault::TaskPanic) {
             host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
         }
-        Ok(Self { config, host, is_finished: Arc::default() })
+        Ok(Self { config, host, is_finished: Arc::default(), connections: 0 })
     }
 
     fn validate(config: &Config) -> Result<()> {
@@ -65,29 +93,51 @@ impl Connector for Hostile {
         Ok(())
     }
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        fault!(self.config, authentication: ConnectError);
-        fault!(self.config, panic: ConnectPanic);
-        Ok(!self.config.happens(Fault::ConnectRefused))
+    async fn connect(&mut self, attempt: u64) -> Result<bool> {
+        self.connections += u32::from(attempt == 1);
+        let config = self.fault();
+        fault!(config, authentication: ConnectError);
+        fault!(config, panic: ConnectPanic);
+        fault!(config, hang: ConnectHang, self.host);
+        let refused = config.happens(Fault::ConnectRefused);
+        if refused {
+            tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::ConnectRefused);
+        }
+        Ok(!refused)
     }
 
     async fn create_source(&mut self) -> Result<Option<HostileSource>> {
-        fault!(self.config, panic: SourcePanic);
+        let config = self.fault();
+        fault!(config, panic: SourcePanic);
+        fault!(config, hang: SourceHang, self.host);
         let (config, host) = (self.config.clone(), self.host.clone());
-        let is_finished = self.is_finished.clone();
-        Ok(Some(HostileSource { config, host, sent: 0, is_finished }))
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
+        Ok(Some(HostileSource { config, host, sent: 0, is_finished, lost }))
     }
 
     async fn create_sink(&mut self) -> Result<Option<HostileSink>> {
-        fault!(self.config, panic: SinkPanic);
+        let config = self.fault();
+        fault!(config, panic: SinkPanic);
+        fault!(config, hang: SinkHang, self.host);
         let (config, host) = (self.config.clone(), self.host.clone());
-        let is_finished = self.is_finished.clone();
-        Ok(Some(HostileSink { host, config, taken: 0, is_finished }))
+        let (is_finished, lost) = (self.is_finished.clone(), self.lost());
+        Ok(Some(HostileSink { host, config, taken: 0, is_finished, lost }))
     }
 
     async fn on_start(&mut self) -> Result<()> {
         tremor_pdk::debug!(self.host, "starting with {:?}", self.config.fault);
         fault!(self.config, panic: StartPanic);
+        fault!(self.config, hang: StartHang, self.host);
+        Ok(())
+    }
+
+    async fn on_connection_established(&mut self) -> Result<()> {
+        fault!(self.fault(), hang: EstablishedHang, self.host);
+        Ok(())
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        fault!(self.config, hang: LostHang, self.host);
         Ok(())
     }
 
@@ -112,6 +162,7 @@ pub struct HostileSource {
     host: Host,
     sent: u64,
     is_finished: Arc<AtomicBool>,
+    lost: Option<Lost>,
 }
 
 impl Source for HostileSource {
@@ -125,9 +176,8 @@ impl Source for HostileSource {
                 fault!(self.config, internal: PullError);
                 fault!(self.config, connection_lost: PullLost);
                 fault!(self.config, panic: PullPanic);
-                if self.config.happens(Fault::PullHang) {
-                    pending::<()>().await;
-                }
+                fault!(self.config, hang: PullHang, self.host);
+                fault!(self.config, block: PullBlock, self.host);
             }
             batch.push_message(0, self.sent.to_string().as_bytes());
             self.sent += 1;
@@ -135,6 +185,9 @@ impl Source for HostileSource {
                 forge(batch);
                 return Ok(Pull::Events);
             }
+        }
+        if self.lost == Some(Lost::Later) {
+            self.host.connection_lost();
         }
         if !batch.is_empty() {
             return Ok(Pull::Events);
@@ -160,8 +213,8 @@ impl Source for HostileSource {
 
 impl HostileSource {
     fn faults_in_pulls(&self) -> bool {
-        use Fault::{PullError, PullHang, PullLost, PullPanic};
-        [PullError, PullLost, PullPanic, PullHang].contains(&self.config.fault)
+        use Fault::{PullBlock, PullError, PullHang, PullLost, PullPanic};
+        [PullError, PullLost, PullPanic, PullHang, PullBlock].contains(&self.config.fault)
     }
 }
 
@@ -185,10 +238,16 @@ pub struct HostileSink {
     config: Config,
     taken: u64,
     is_finished: Arc<AtomicBool>,
+    lost: Option<Lost>,
 }
 
 impl Sink for HostileSink {
     async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+        match self.lost {
+            Some(Lost::First) => return Err(Error::connection_lost("hostile: Lost")),
+            Some(Lost::Later) => self.host.connection_lost(),
+            None => {}
+        }
         let mut delivery = Delivery::done();
         if self.taken >= self.config.after {
             fault!(self.config, internal: DeliverError);
@@ -202,9 +261,13 @@ impl Sink for HostileSink {
             fault!(self.config, timeout: DeliverTimeout);
             fault!(self.config, full: DeliverFull);
             fault!(self.config, panic: DeliverPanic);
-            if self.config.happens(Fault::DeliverHang) {
-                tremor_pdk::debug!(self.host, "a delivery hangs");
-                pending::<()>().await;
+            fault!(self.config, hang: DeliverHang, self.host);
+            fault!(self.config, block: DeliverBlock, self.host);
+            if self.config.happens(Fault::DeliverWait) {
+                tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::DeliverWait);
+                while !self.host.resolve("release").exists() {
+                    self.host.sleep(Duration::from_millis(1)).await;
+                }
             }
             if batch.len() > 1 && self.config.happens(Fault::DeliverPart) {
                 delivery.retry(1..batch.len(), Error::full("hostile: DeliverPart"));
@@ -223,6 +286,7 @@ impl Sink for HostileSink {
 
     async fn on_signal(&mut self, _signal: Signal) -> Result<()> {
         fault!(self.config, panic: SignalPanic);
+        fault!(self.config, hang: SignalHang, self.host);
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! Components other than connectors that go wrong: where the event that they are given says so.
 //!
-//! All of them know these words: `panic`, `error`, `forge`.
+//! All of them know these words: `panic`, `error`, `forge`, `block`.
+
+use std::{thread, time::Duration};
 
 use tremor_pdk::{abi::ByteBuffer, prelude::*};
 
@@ -13,6 +15,16 @@ pub struct Config {
     /// `panic` panics when it is asked for ports.
     #[serde(default)]
     ports: Vec<String>,
+    /// Whether the operator's constructor never returns.
+    #[serde(default)]
+    blocks: bool,
+}
+
+/// Never returns.
+fn block() -> ! {
+    loop {
+        thread::sleep(Duration::from_secs(3_600));
+    }
 }
 
 fn obey(word: Option<&str>) -> Result<bool> {
@@ -20,6 +32,7 @@ fn obey(word: Option<&str>) -> Result<bool> {
         Some("panic") => panic!("told to"),
         Some("error") => Err(Error::bad_data("told to")),
         Some("forge") => Ok(true),
+        Some("block") => block(),
         _ => Ok(false),
     }
 }
@@ -51,6 +64,9 @@ impl OperatorPlugin for Operate {
     type Config = Config;
 
     fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        if config.blocks {
+            block();
+        }
         Ok(Self { ports: config.ports, held: None, holds: Holds::default(), forgotten: 0 })
     }
 

@@ -24,7 +24,7 @@ const HOMES: [Home; 2] = [
         ],
     },
     Home {
-        crates: &["async_std", "async_io"],
+        crates: &["async_std", "async_io", "async_global_executor"],
         paths: &["runtime/src/executor/", "runtime/src/executor.rs"],
     },
 ];

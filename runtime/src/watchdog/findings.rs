@@ -1,0 +1,101 @@
+//! What the watchdog has to say.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use super::{
+    lasted,
+    record::{Call, Record},
+};
+
+/// What has become of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It has held a thread for so long.
+    Holds(Duration),
+    /// It has not been answered for so long.
+    Unanswered(Duration),
+    /// It was reported, and is over after so long.
+    Over(Duration),
+}
+
+/// Something to report.
+pub(super) struct Finding {
+    pub(super) flow: Box<str>,
+    pub(super) record: Arc<Record>,
+    pub(super) call: Call,
+    pub(super) verdict: Verdict,
+}
+
+/// A call, with the part of the component that it is made to.
+struct Named<'f>(&'f Record, Call);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.part {
+            Some(part) => write!(f, "{part}: {}", self.1),
+            None => write!(f, "{}", self.1),
+        }
+    }
+}
+
+impl Finding {
+    pub(super) fn log(&self) {
+        let Self { flow, record, call, verdict } = self;
+        let (component, call) = (&record.component, Named(record, *call));
+        match verdict {
+            Verdict::Holds(lasts) => tracing::warn!(
+                %flow, %component, %call, ?lasts,
+                "a call blocks its thread, which another one stands in for while there may be more; \
+                 the plugin should leave to `Host::blocking` what blocks"
+            ),
+            Verdict::Unanswered(lasts) => tracing::warn!(
+                %flow, %component, %call, ?lasts,
+                "a call has not been answered, and the component waits for that; look at what the \
+                 plugin talks to"
+            ),
+            Verdict::Over(lasted) => {
+                tracing::info!(%flow, %component, %call, ?lasted, "the call is over");
+            }
+        }
+    }
+}
+
+/// There are not as many threads as there should be.
+pub(super) fn log_crowded(wanted: usize, had: usize) {
+    tracing::warn!(
+        blocked = wanted,
+        replaced = had,
+        "more calls of plugins block threads than the executor has threads to stand in for them: \
+         other flows may stand still. It has at most four times as many as there are processors, \
+         or as ASYNC_STD_THREAD_COUNT says"
+    );
+}
+
+/// The component, and what call it is in, where that is one that holds others up.
+pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
+    let state = record.state()?;
+    let (held, open) = {
+        let seen = record.seen();
+        (seen.held, seen.open)
+    };
+    let named = Named(record, state.call);
+    let doing = if held > 0 && state.inside {
+        format!("`{named}` has blocked its thread for {}", Seconds(held))
+    } else if state.call == Call::Deliver {
+        format!("delivering {} events for {}", record.events(), Seconds(open))
+    } else if state.call.is_to_be_answered() {
+        format!("`{named}` has not been answered for {}", Seconds(open))
+    } else {
+        return None;
+    };
+    Some((record.component.clone(), doing))
+}
+
+/// So many looks, for people.
+struct Seconds(u32);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} s", lasted(self.0).as_secs_f64())
+    }
+}

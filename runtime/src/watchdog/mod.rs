@@ -1,0 +1,140 @@
+//! Watches the calls into plugins: which of them holds a thread, and which is never answered.
+//!
+//! Every component of a plugin has a [`Record`](record::Record), and what calls it says so there
+//! ([`watched`]): that is two stores a poll. A thread of the watchdog looks at all of them
+//! [from time to time](PERIOD). A thread that is held by a call is replaced, so that whatever else
+//! runs in the process goes on; what lasts longer is reported.
+
+mod findings;
+mod record;
+mod sampler;
+mod watched;
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+pub(crate) use self::{
+    record::Call,
+    watched::{Watched, WatchedCodec},
+};
+use self::{record::Record, sampler::Sampler};
+use crate::executor::StandIns;
+
+/// How often the watchdog looks. All its times are so many looks: a process that was stopped, or
+/// starved, has not been looked at, and nothing of it is late.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// When the watchdog does something, in looks in a row after the first that found the same call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// The thread that the call holds is replaced.
+    pub(crate) replaced: u32,
+    /// That it holds a thread is reported.
+    pub(crate) held: u32,
+    /// That it has not been answered is reported.
+    pub(crate) unanswered: u32,
+}
+
+impl Default for Limits {
+    /// 100 ms, a second, and half a minute.
+    fn default() -> Self {
+        Self { replaced: 2, held: 20, unanswered: 600 }
+    }
+}
+
+/// What so many looks in a row after the first say of how long something lasts.
+fn lasted(looks: u32) -> Duration {
+    PERIOD * looks
+}
+
+/// The records of one flow.
+#[derive(Default)]
+pub(crate) struct Calls {
+    flow: Box<str>,
+    records: Mutex<Vec<Arc<Record>>>,
+}
+
+impl Calls {
+    /// A record for a component, or for `part` of it. It is watched for as long as somebody else
+    /// has it.
+    pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
+        let record = Arc::new(Record::new(component, part));
+        self.lock().push(record.clone());
+        Watched::new(record)
+    }
+
+    /// The calls that hold up whoever waits for the flow now: a component each, and what it is
+    /// doing.
+    pub(crate) fn unanswered(&self) -> Vec<(Box<str>, String)> {
+        self.lock().iter().filter_map(|record| findings::doing(record)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Record>>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls").field("flow", &self.flow).finish_non_exhaustive()
+    }
+}
+
+/// The calls of all flows of a run.
+type Flows = Mutex<Vec<Arc<Calls>>>;
+
+/// Looks after the flows of a run, as long as it lives.
+pub(crate) struct Watchdog {
+    flows: Arc<Flows>,
+    /// Dropped, it ends the thread.
+    _ends: mpsc::Sender<()>,
+}
+
+impl Watchdog {
+    /// Starts to look.
+    pub(crate) fn start() -> Self {
+        let flows = Arc::<Flows>::default();
+        let sampler = Sampler::new(flows.clone(), Limits::default());
+        let (ends, ended) = mpsc::channel();
+        let thread = thread::Builder::new().name("watchdog".to_owned());
+        if let Err(error) = thread.spawn(move || look(sampler, &ended)) {
+            tracing::warn!(
+                %error,
+                "no thread to watch the calls of plugins from: one that hangs is not reported, and \
+                 may stop other flows"
+            );
+        }
+        Self { flows, _ends: ends }
+    }
+
+    /// The records of another flow.
+    pub(crate) fn flow(&self, name: &str) -> Arc<Calls> {
+        let calls = Arc::new(Calls { flow: name.into(), records: Mutex::default() });
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner).push(calls.clone());
+        calls
+    }
+}
+
+/// What the thread does until the run has ended.
+fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
+    let mut stand_ins = StandIns::default();
+    let mut has_said = false;
+    while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+        let (wanted, findings) = sampler.look();
+        // First of all: to log may block as well.
+        let had = stand_ins.set(wanted);
+        findings.iter().for_each(findings::Finding::log);
+        if had < wanted && !std::mem::replace(&mut has_said, true) {
+            findings::log_crowded(wanted, had);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

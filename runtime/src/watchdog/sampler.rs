@@ -1,0 +1,109 @@
+//! What the watchdog makes of what it sees: how many threads to replace, and what to report.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, PoisonError},
+};
+
+use super::{
+    Flows, Limits,
+    findings::{Finding, Verdict},
+    lasted,
+    record::{Seen, State},
+};
+
+/// Reports within so many looks, at most: ten a minute.
+const REPORTS: usize = 10;
+const WINDOW: u64 = 1_200;
+/// How long a thread stands in at least, in looks: what blocks once may soon block again.
+const STAYS: u32 = 200;
+
+/// Looks at the records of all flows of a run.
+pub(super) struct Sampler {
+    flows: Arc<Flows>,
+    limits: Limits,
+    /// How often it has looked,
+    looks: u64,
+    /// and when it last reported something.
+    reports: VecDeque<u64>,
+    /// Threads that stand in,
+    wanted: usize,
+    /// and for how many looks fewer would have done.
+    calm: u32,
+}
+
+impl Sampler {
+    pub(super) fn new(flows: Arc<Flows>, limits: Limits) -> Self {
+        Self { flows, limits, looks: 0, reports: VecDeque::new(), wanted: 0, calm: 0 }
+    }
+
+    /// Looks once: how many threads are to stand in for those that calls hold, and what is to be
+    /// reported.
+    pub(super) fn look(&mut self) -> (usize, Vec<Finding>) {
+        self.looks += 1;
+        let (mut held, mut findings) = (0, Vec::new());
+        let flows = self.flows.clone();
+        for calls in &*flows.lock().unwrap_or_else(PoisonError::into_inner) {
+            // A record that nobody else has is that of a task that has ended.
+            calls.lock().retain(|record| {
+                let mut seen = record.seen();
+                let over = record.look(&mut seen);
+                held += usize::from(seen.held >= self.limits.replaced);
+                let over = over.map(|(call, looks)| (call, Verdict::Over(lasted(looks))));
+                let found = over.or_else(|| {
+                    let state = record.state()?;
+                    Some((state.call, self.judge(&mut seen, state)?))
+                });
+                drop(seen);
+                findings.extend(found.map(|(call, verdict)| Finding {
+                    flow: calls.flow.clone(),
+                    record: record.clone(),
+                    call,
+                    verdict,
+                }));
+                Arc::strong_count(record) > 1
+            });
+        }
+        (self.stand_ins(held), findings)
+    }
+
+    /// What is to be said of a call that goes on, once.
+    fn judge(&mut self, seen: &mut Seen, state: State) -> Option<Verdict> {
+        let verdict = if seen.held >= self.limits.held {
+            Verdict::Holds(lasted(seen.held))
+        } else if seen.open >= self.limits.unanswered && state.call.is_to_be_answered() {
+            Verdict::Unanswered(lasted(seen.open))
+        } else {
+            return None;
+        };
+        if seen.reported || !self.may_report() {
+            return None;
+        }
+        seen.reported = true;
+        Some(verdict)
+    }
+
+    /// Whether there is room for another report. What finds none is reported as soon as there is,
+    /// if it still goes on.
+    fn may_report(&mut self) -> bool {
+        while self.reports.front().is_some_and(|first| self.looks - first >= WINDOW) {
+            self.reports.pop_front();
+        }
+        let has_room = self.reports.len() < REPORTS;
+        if has_room {
+            self.reports.push_back(self.looks);
+        }
+        has_room
+    }
+
+    /// How many threads are to stand in while so many are held: they stay for a while.
+    fn stand_ins(&mut self, held: usize) -> usize {
+        self.calm = if held < self.wanted { self.calm + 1 } else { 0 };
+        if held > self.wanted {
+            self.wanted = held;
+        } else if self.calm > STAYS {
+            (self.wanted, self.calm) = (self.wanted - 1, 0);
+        }
+        self.wanted
+    }
+}

@@ -1,0 +1,242 @@
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+use tremor_pdk::{
+    Batch, CodecRequirement, Delivery, Pull, Result, Signal,
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+};
+
+use super::{
+    Call, Calls, Limits,
+    findings::{Finding, Verdict},
+    lasted,
+    sampler::Sampler,
+};
+
+/// A connector whose deliveries and signals are never answered, and whose pulls wait.
+struct Hangs;
+
+impl DynConnector for Hangs {
+    fn codec_requirement(&self) -> CodecRequirement {
+        CodecRequirement::Structured
+    }
+
+    fn connect(&mut self, _: u64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Ok(true) })
+    }
+
+    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
+        Box::pin(async { Ok(Some(Box::new(Self) as Box<dyn DynSource>)) })
+    }
+
+    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
+        Box::pin(async { Ok(Some(Box::new(Self) as Box<dyn DynSink>)) })
+    }
+
+    fn on_start(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn on_pause(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+
+    fn on_resume(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+
+    fn on_drain(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+
+    fn on_stop(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+
+    fn on_connection_lost(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+
+    fn on_connection_established(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.on_start()
+    }
+}
+
+impl DynSource for Hangs {
+    fn poll_pull(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Pull>> {
+        Poll::Pending
+    }
+
+    fn give_up(&mut self, _: &mut Batch) {}
+
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
+    fn ack(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl DynSink for Hangs {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
+        Poll::Pending
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A sampler, and the calls of the flow that it looks at.
+fn watched() -> (Sampler, Arc<Calls>) {
+    let calls = Arc::<Calls>::default();
+    let flows = Arc::new(Mutex::new(vec![calls.clone()]));
+    (Sampler::new(flows, Limits::default()), calls)
+}
+
+/// A connector `output`, wrapped.
+fn connector(calls: &Calls) -> Box<dyn DynConnector> {
+    let [connector, source, sink] = [(); 3].map(|()| calls.watch("output", None));
+    connector.connector(Box::new(Hangs), &source, &sink)
+}
+
+fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn made<T>(mut future: BoxFuture<'_, Result<Option<T>>>) -> T {
+    match poll(&mut future) {
+        Poll::Ready(made) => made.unwrap().unwrap(),
+        Poll::Pending => panic!("it is made at once"),
+    }
+}
+
+/// Looks so often: what was found, each with the number of the look.
+fn look(sampler: &mut Sampler, times: u32) -> Vec<(u32, String, Call, Verdict)> {
+    let found = |look, finding: Finding| {
+        (look, finding.record.component.to_string(), finding.call, finding.verdict)
+    };
+    let looks = 1..=times;
+    looks.flat_map(|at| sampler.look().1.into_iter().map(move |one| found(at, one))).collect()
+}
+
+fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
+    let mut batch = Batch::new();
+    (0..events).for_each(|_| batch.push_message(0, b"event"));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(sink.poll_deliver(&mut context, &mut batch).is_pending());
+}
+
+#[test]
+fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
+    let (mut sampler, calls) = watched();
+    let mut sink = made(connector(&calls).create_sink());
+    deliver(&mut sink, 240);
+    let unanswered = Limits::default().unanswered;
+    let reported = (unanswered + 1, "output".to_owned(), Call::Deliver);
+    let reported = (reported.0, reported.1, reported.2, Verdict::Unanswered(lasted(unanswered)));
+    assert_eq!(look(&mut sampler, 2 * unanswered), [reported]);
+    let doing = calls.unanswered();
+    assert_eq!(doing, [("output".into(), "delivering 240 events for 60.0 s".to_owned())]);
+    drop(sink);
+    let over = Verdict::Over(lasted(2 * unanswered - 1));
+    assert_eq!(look(&mut sampler, 2), [(1, "output".to_owned(), Call::Deliver, over)]);
+    assert_eq!(calls.unanswered(), []);
+}
+
+#[test]
+fn calls_for_the_life_of_a_connector_are_reported_as_deliveries_are() {
+    let (mut sampler, calls) = watched();
+    let mut connector = connector(&calls);
+    let mut sink = made(connector.create_sink());
+    let mut call = connector.on_start();
+    assert!(poll(&mut call).is_pending());
+    let mut signal = sink.on_signal(Signal::Tick);
+    assert!(poll(&mut signal).is_pending());
+    let found = look(&mut sampler, 700);
+    let calls: Vec<_> = found.iter().map(|(_, _, call, _)| *call).collect();
+    assert_eq!(calls, [Call::Start, Call::Signal]);
+}
+
+#[test]
+fn a_pull_may_wait_for_ever_and_a_task_may_run_for_ever() {
+    let (mut sampler, calls) = watched();
+    let mut source = made(connector(&calls).create_source());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(source.poll_pull(&mut context, &mut Batch::new()).is_pending());
+    let task = calls.watch("output", Some("task `reader`"));
+    let mut task: BoxFuture<'_, ()> = Box::pin(task.task(Box::pin(std::future::pending())));
+    assert!(poll(&mut task).is_pending());
+    assert_eq!(look(&mut sampler, 1_000), []);
+    assert_eq!(calls.unanswered(), []);
+}
+
+#[test]
+fn a_thread_that_a_call_holds_is_replaced_after_two_looks_and_reported_after_a_second() {
+    let (mut sampler, calls) = watched();
+    let [first, second] = ["first", "second"].map(|name| calls.watch(name, None));
+    let stand_ins = |sampler: &mut Sampler, looks: u32| -> Vec<usize> {
+        (0..looks).map(|_| sampler.look().0).collect()
+    };
+    first.call(Call::Pull, || {
+        assert_eq!(stand_ins(&mut sampler, 3), [0, 0, 1]);
+        second.call(Call::Deliver, || {
+            assert_eq!(stand_ins(&mut sampler, 3), [1, 1, 2]);
+            let held = Limits::default().held;
+            let holds =
+                |at, name: &str, call| (at, name.to_owned(), call, Verdict::Holds(lasted(held)));
+            assert_eq!(
+                look(&mut sampler, 100),
+                [holds(held - 5, "first", Call::Pull), holds(held - 2, "second", Call::Deliver)]
+            );
+            let [(_, doing), _] = &calls.unanswered()[..] else { panic!("there are two") };
+            assert_eq!(doing, "`pull` has blocked its thread for 5.2 s");
+        });
+    });
+    // What blocks once may soon block again.
+    assert_eq!(stand_ins(&mut sampler, 200), [2; 200]);
+    assert_eq!(stand_ins(&mut sampler, 401), [vec![1; 201], vec![0; 200]].concat());
+}
+
+#[test]
+fn at_most_ten_calls_a_minute_are_reported_and_the_others_later() {
+    let (mut sampler, calls) = watched();
+    let sinks: Vec<_> = (0..25)
+        .map(|_| {
+            let mut sink = made(connector(&calls).create_sink());
+            deliver(&mut sink, 1);
+            sink
+        })
+        .collect();
+    let looks = |found: Vec<(u32, String, Call, Verdict)>| -> Vec<u32> {
+        found.into_iter().map(|(look, ..)| look).collect()
+    };
+    let expected = [vec![601; 10], vec![601 + 1_200; 10], vec![601 + 2_400; 5]].concat();
+    assert_eq!(looks(look(&mut sampler, 5_000)), expected);
+    drop(sinks);
+}
+
+#[test]
+fn the_record_of_a_task_goes_with_the_task() {
+    let (mut sampler, calls) = watched();
+    let task = calls.watch("output", Some("task `once`")).task(Box::pin(async {}));
+    sampler.look();
+    assert_eq!(calls.lock().len(), 1);
+    let mut task: BoxFuture<'_, ()> = Box::pin(task);
+    assert!(poll(&mut task).is_ready());
+    drop(task);
+    sampler.look();
+    assert_eq!(calls.lock().len(), 0);
+}

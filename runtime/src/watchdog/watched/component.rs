@@ -1,0 +1,129 @@
+//! Operators, processors and codecs.
+
+use tremor_pdk::{
+    Batch, Operator, Output, Postprocessor, Preprocessor, Result,
+    abi::batch::{Pool, Rejected},
+};
+
+use super::{Call, Dropped, Watched};
+use crate::codec::{BatchDecoder, BatchEncoder, MakeCodec};
+
+/// A component of a plugin with its record.
+struct Component<T> {
+    inner: Dropped<T>,
+    record: Watched,
+}
+
+impl Watched {
+    fn component<T>(&self, inner: T) -> Component<T> {
+        Component { inner: Dropped::new(inner, self), record: self.clone() }
+    }
+
+    /// An operator whose calls are recorded.
+    pub(crate) fn operator(&self, operator: Box<dyn Operator>) -> Box<dyn Operator> {
+        Box::new(self.component(operator))
+    }
+
+    /// A preprocessor whose calls are recorded.
+    pub(crate) fn preprocessor(&self, inner: Box<dyn Preprocessor>) -> Box<dyn Preprocessor> {
+        Box::new(self.component(inner))
+    }
+
+    /// A postprocessor whose calls are recorded.
+    pub(crate) fn postprocessor(&self, inner: Box<dyn Postprocessor>) -> Box<dyn Postprocessor> {
+        Box::new(self.component(inner))
+    }
+}
+
+impl Operator for Component<Box<dyn Operator>> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Process, || self.inner.inner.process(batch, output))
+    }
+
+    fn due(&self) -> Option<u64> {
+        self.record.call(Call::Due, || self.inner.inner.due())
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Drain, || self.inner.inner.on_drain(batch, output))
+    }
+
+    fn held(&self) -> usize {
+        self.record.call(Call::Held, || self.inner.inner.held())
+    }
+}
+
+impl Preprocessor for Component<Box<dyn Preprocessor>> {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Process, || self.inner.inner.process(batch, output))
+    }
+
+    fn has_more(&self) -> bool {
+        self.record.call(Call::HasMore, || self.inner.inner.has_more())
+    }
+
+    fn holds(&self, stream: u64) -> bool {
+        self.record.call(Call::Holds, || self.inner.inner.holds(stream))
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        self.record.call(Call::Streams, || self.inner.inner.streams())
+    }
+}
+
+impl Postprocessor for Component<Box<dyn Postprocessor>> {
+    fn suffix(&self) -> Option<&[u8]> {
+        // What it said when it was made.
+        self.inner.inner.suffix()
+    }
+
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Process, || self.inner.inner.process(batch, output))
+    }
+}
+
+/// A codec of a plugin whose instances' calls are recorded. Each instance has a record of its own,
+/// which `watch` makes: they may work at the same time.
+pub(crate) struct WatchedCodec<C, W> {
+    pub(crate) codec: C,
+    pub(crate) watch: W,
+}
+
+impl<C: MakeCodec, W: Fn() -> Watched> MakeCodec for WatchedCodec<C, W> {
+    fn decoder(&self) -> Result<Box<dyn BatchDecoder>> {
+        let record = (self.watch)();
+        let made = record.call(Call::New, || self.codec.decoder())?;
+        Ok(Box::new(record.component(made)))
+    }
+
+    fn encoder(&self) -> Result<Box<dyn BatchEncoder>> {
+        let record = (self.watch)();
+        let made = record.call(Call::New, || self.codec.encoder())?;
+        Ok(Box::new(record.component(made)))
+    }
+
+    fn is_best_on_one_core(&self) -> bool {
+        self.codec.is_best_on_one_core()
+    }
+}
+
+impl BatchDecoder for Component<Box<dyn BatchDecoder>> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+        self.record.call(Call::Decode, || self.inner.inner.decode_batch(batch))
+    }
+}
+
+impl BatchEncoder for Component<Box<dyn BatchEncoder>> {
+    fn encode_batch(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Pool,
+        suffix: &[u8],
+    ) -> (Batch, Vec<Rejected>) {
+        self.record.call(Call::Encode, || self.inner.inner.encode_batch(batch, pool, suffix))
+    }
+}

@@ -1,0 +1,137 @@
+//! Connectors, sources and sinks.
+
+use std::task::{Context, Poll};
+
+use tremor_pdk::{
+    Batch, CodecRequirement, Delivery, Pull, Result, Signal,
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+};
+
+use super::{Call, Dropped, Watched};
+
+impl Watched {
+    /// A connector whose calls are recorded, as are those of its sides.
+    pub(crate) fn connector(
+        &self,
+        connector: Box<dyn DynConnector>,
+        source: &Self,
+        sink: &Self,
+    ) -> Box<dyn DynConnector> {
+        let (source, sink) = (source.clone(), sink.clone());
+        let inner = Dropped::new(connector, self);
+        Box::new(Connector { inner, record: self.clone(), source, sink })
+    }
+}
+
+struct Connector {
+    inner: Dropped<Box<dyn DynConnector>>,
+    record: Watched,
+    source: Watched,
+    sink: Watched,
+}
+
+macro_rules! forward {
+    ($($method:ident => $call:ident,)*) => {
+        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
+            Box::pin(self.record.wait(Call::$call, || self.inner.inner.$method()))
+        })*
+    };
+}
+
+impl DynConnector for Connector {
+    fn codec_requirement(&self) -> CodecRequirement {
+        self.inner.inner.codec_requirement()
+    }
+
+    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.record.wait(Call::Connect, || self.inner.inner.connect(attempt)))
+    }
+
+    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
+        let made = self.record.wait(Call::CreateSource, || self.inner.inner.create_source());
+        let record = self.source.clone();
+        Box::pin(async move {
+            Ok(made.await?.map(|source| {
+                let inner = Dropped::new(source, &record);
+                Box::new(Source { inner, record }) as Box<dyn DynSource>
+            }))
+        })
+    }
+
+    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
+        let made = self.record.wait(Call::CreateSink, || self.inner.inner.create_sink());
+        let record = self.sink.clone();
+        Box::pin(async move {
+            Ok(made.await?.map(|sink| {
+                let inner = Dropped::new(sink, &record);
+                Box::new(Sink { inner, record }) as Box<dyn DynSink>
+            }))
+        })
+    }
+
+    forward! {
+        on_start => Start,
+        on_pause => Pause,
+        on_resume => Resume,
+        on_drain => Drain,
+        on_stop => Stop,
+        on_connection_lost => ConnectionLost,
+        on_connection_established => ConnectionEstablished,
+    }
+}
+
+struct Source {
+    inner: Dropped<Box<dyn DynSource>>,
+    record: Watched,
+}
+
+impl DynSource for Source {
+    fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        let inside = self.record.0.poll(Call::Pull);
+        let polled = self.inner.inner.poll_pull(context, batch);
+        inside.leave(polled.is_ready());
+        polled
+    }
+
+    fn give_up(&mut self, batch: &mut Batch) {
+        self.record.call(Call::Pull, || self.inner.inner.give_up(batch));
+    }
+
+    fn is_transactional(&self) -> bool {
+        self.inner.inner.is_transactional()
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.record.call(Call::Acknowledge, || self.inner.inner.ack(pull))
+    }
+
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        self.record.call(Call::Fail, || self.inner.inner.fail(pull))
+    }
+
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
+        self.record.call(Call::CircuitBreaker, || self.inner.inner.on_circuit_breaker(open))
+    }
+}
+
+struct Sink {
+    inner: Dropped<Box<dyn DynSink>>,
+    record: Watched,
+}
+
+impl DynSink for Sink {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut Batch,
+    ) -> Poll<Result<Delivery>> {
+        let inside = self.record.0.poll_deliver(batch.len());
+        let polled = self.inner.inner.poll_deliver(context, batch);
+        inside.leave(polled.is_ready());
+        polled
+    }
+
+    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Signal, || self.inner.inner.on_signal(signal)))
+    }
+}

@@ -1,0 +1,115 @@
+//! A run of the binary while it goes on: its log, its signals, its end.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command},
+    sync::mpsc::{self, Receiver, TryRecvError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::tremor::{Run, Scene};
+
+/// No test waits for anything for longer than this.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// A process that runs. It is killed when this is dropped.
+pub(crate) struct Running {
+    pub(crate) scene: Scene,
+    child: Child,
+    log: Receiver<String>,
+    /// What was read of the log so far.
+    read: String,
+    events: Receiver<String>,
+}
+
+/// The lines that come out of a pipe, read to its end whether or not anybody takes them.
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    receiver
+}
+
+impl Running {
+    /// Starts `tremor run` with these arguments, logging everything from `debug` on, and with what
+    /// else is `set`.
+    pub(crate) fn of(
+        scene: Scene,
+        arguments: &[&str],
+        set: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
+        let mut command = scene.command(&["run"]);
+        command.args(arguments).env("TREMOR_LOG", "debug");
+        let mut child = set(&mut command).spawn().unwrap();
+        let log = lines(child.stderr.take().unwrap());
+        let events = lines(child.stdout.take().unwrap());
+        Self { scene, child, log, read: String::new(), events }
+    }
+
+    /// Waits for a line of the log, and the errors and the summary at its end, with `part` in it.
+    #[track_caller]
+    pub(crate) fn until(&mut self, part: &str) -> String {
+        self.find(|line| line.contains(part))
+            .unwrap_or_else(|| panic!("no `{part}`: {}", self.read))
+    }
+
+    /// Reads until a line is found, or the log or the limit ends.
+    fn find(&mut self, mut is_found: impl FnMut(&str) -> bool) -> Option<String> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            let line = self.log.recv_timeout(end.saturating_duration_since(Instant::now())).ok()?;
+            self.read.extend([&line, "\n"]);
+            if is_found(&line) {
+                return Some(line);
+            }
+        }
+    }
+
+    /// Waits for lines with each of these, in any order.
+    #[track_caller]
+    pub(crate) fn until_all(&mut self, mut parts: Vec<String>) {
+        self.find(|line| {
+            parts.retain(|part| !line.contains(part));
+            parts.is_empty()
+        });
+        assert!(parts.is_empty(), "no {parts:?}: {}", self.read);
+    }
+
+    /// Waits for an event on stdout.
+    #[track_caller]
+    pub(crate) fn event(&self) -> String {
+        self.events.recv_timeout(LIMIT).expect("an event comes")
+    }
+
+    /// Sends these signals, one right after the other.
+    pub(crate) fn signal(&self, names: &[&str]) {
+        let pid = self.child.id();
+        let kill = |name: &&str| format!("kill -{name} {pid}; ");
+        let script: String = names.iter().map(kill).collect();
+        assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    }
+
+    /// Waits for the end, and gives what came out.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> Run {
+        // Its end closes its pipes.
+        self.find(|_| false);
+        let has_ended = self.log.try_recv() == Err(TryRecvError::Disconnected);
+        assert!(has_ended, "it goes on: {}", self.read);
+        let status = self.child.wait().unwrap().code();
+        let stdout = self.events.iter().map(|line| line + "\n").collect();
+        Run { stdout, stderr: std::mem::take(&mut self.read), status }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
