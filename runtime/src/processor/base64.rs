@@ -83,7 +83,8 @@ impl Decode {
         let engine = &self.engine;
         output.reject_all(batch.cut(|cutter| {
             let most = decoded_len_estimate(cutter.payload().len());
-            let decoded = cutter.emit_filled(most, |message, out| engine.decode_slice(message, out));
+            let decoded =
+                cutter.emit_filled(most, |message, out| engine.decode_slice(message, out));
             if let Err(error) = decoded {
                 let error = match error {
                     DecodeSliceError::DecodeError(error) => error.to_string(),

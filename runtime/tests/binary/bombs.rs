@@ -282,7 +282,7 @@ fn messages_without_end_are_events_or_errors_in_parts() {
     };
     let empty = |count: usize, last: &[u8]| [&vec![0; 4 * count][..], &prefixed(last)].concat();
     // An array that an event may have, and one of extensions that is no event.
-    let nil = [&[0xdd, 0, 6, 0x1a, 0x80][..], &[0xc0; 400_000]].concat();
+    let nil = [&[0xdd, 0, 6, 0x1a, 0x80][..], &[0xc0].repeat(400_000)].concat();
     let extensions = [&[0xdd, 0, 2, 0xbf, 0x20][..], &[0xc7, 0, 5].repeat(180_000)].concat();
     let text = [&[0xa0 | u8::try_from(GOOD.len()).unwrap()][..], GOOD.as_bytes()].concat();
     run([
