@@ -281,3 +281,24 @@ fn what_a_step_has_more_of_comes_in_further_pieces_and_keeps_its_pull_open() {
     assert_eq!(found, ["a", "b", "c"]);
     assert_eq!((scene.open(), scene.failed()), (vec![], vec![]));
 }
+
+#[test]
+fn a_pull_that_becomes_many_pieces_is_open_until_the_last_and_another_stream_waits_for_its_turn() {
+    let mut scene = Scene::new(&[("gzip", json!({})), ("lines", json!({}))]);
+    let line = "x".repeat(1 << 20) + "\n";
+    let mut gzip = Vec::new();
+    let mut encoder = flate2::write::GzEncoder::new(&mut gzip, flate2::Compression::best());
+    (0..12).for_each(|_| std::io::Write::write_all(&mut encoder, line.as_bytes()).unwrap());
+    encoder.finish().unwrap();
+    let other = stored(&["other\n"]);
+    let mut pieces = scene.pull_only(&[(1, &gzip), (2, &other)]).into_iter().peekable();
+    let mut lengths = Vec::new();
+    while let Some(piece) = pieces.next() {
+        assert!(piece.batch.weight() < 3 * Batch::WEIGHT_AT_MOST, "{:?}", piece.batch);
+        lengths.extend(deliver(piece).iter().map(String::len));
+        // All shares are made by now: those of pieces that are not delivered keep it open.
+        assert_eq!(scene.open().is_empty(), pieces.peek().is_none());
+    }
+    assert_eq!(lengths, [[1 << 20; 12].as_slice(), &[5]].concat());
+    assert_eq!(scene.failed(), [] as [u64; 0]);
+}
