@@ -85,7 +85,9 @@ impl ConnectorTask {
     /// delivered fails.
     async fn leave(&mut self) {
         if let Some(mut sink) = self.sink.take() {
-            executor::first(self.control.reached(Phase::Stopped), sink.router.close()).await;
+            if !self.control.has_reached(Phase::Stopped) {
+                sink.router.close().await;
+            }
             sink.abandon();
         }
         if let Some(source) = self.source.take() {
@@ -205,6 +207,10 @@ impl ConnectorTask {
             Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
             Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
                 return Err(error.into());
+            }
+            // There is nothing left to connect for.
+            Outcome::Failed(error) if self.source.is_none() && self.sink.is_none() => {
+                return Err(Fault::final_(error));
             }
             Outcome::Failed(error) => ("failed", within(budget, error).map_err(Fault::final_)?),
         };

@@ -91,9 +91,8 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        self.queue.attend(true);
         let end = self.serve(sink, connection).await;
-        self.queue.attend(false);
+        self.queue.rest();
         end
     }
 
