@@ -1,4 +1,4 @@
-//! What is checked of a library before it is loaded, from its metadata alone.
+//! What is checked of a library before it is opened: who could change it, and its metadata.
 
 use tremor_pdk::abi::{module::ArtefactKind, version::AbiVersion};
 

@@ -282,21 +282,21 @@ mod tests {
     use super::Schema;
 
     #[test]
-    fn a_schema_that_takes_for_ever_is_given_up() {
-        // Each level asks the next one twice, and the last one says no.
+    fn a_schema_that_takes_too_long_is_given_up() {
+        // Each level asks the next one twice.
         let level = |next: usize| {
             let next = json!({ "$ref": format!("#/$defs/{next}") });
-            json!({ "anyOf": [next.clone(), next] })
+            json!({ "allOf": [next.clone(), next] })
         };
-        let mut levels: Vec<Value> = (1..60).map(level).collect();
-        levels.push(json!(false));
+        let mut levels: Vec<Value> = (1..22).map(level).collect();
+        levels.push(json!({ "type": "object" }));
         let levels = levels.into_iter().enumerate().map(|(at, level)| (at.to_string(), level));
         let levels: serde_json::Map<_, _> = levels.collect();
         let schema = json!({ "$ref": "#/$defs/0", "$defs": levels });
         let schema = Schema::new(schema).map_err(|_| "no schema").unwrap();
-        let schema = Schema { limit: Duration::from_millis(20), ..schema };
+        let schema = Schema { limit: Duration::from_millis(1), ..schema };
         let why = schema.errors(&json!({})).unwrap_err();
-        assert_eq!(why, "its schema takes longer than 20ms");
+        assert_eq!(why, "its schema takes longer than 1ms");
     }
 
     #[test]
