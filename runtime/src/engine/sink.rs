@@ -128,7 +128,7 @@ impl SinkSide {
                         None => return End::Interrupted,
                         Some(Ok(())) => {
                             self.undrained = false;
-                            self.retries.progress();
+                            self.progress();
                             return End::Finished;
                         }
                         Some(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
@@ -220,10 +220,10 @@ impl SinkSide {
                     connection.event_passed();
                 }
                 match self.account(item, delivery).await {
-                    None => self.retries.progress(),
+                    None => self.progress(),
                     // It takes the rest in its own time, for as long as it takes any.
                     Some((rest, _)) if rest.batch.len() < all => {
-                        self.retries.progress();
+                        self.progress();
                         self.pending.push_front(rest.into());
                     }
                     Some((rest, error)) => self.again(rest, error).await,
@@ -231,7 +231,7 @@ impl SinkSide {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::BAD_DATA => {
-                self.retries.progress();
+                self.progress();
                 self.reject_all(item, &error).await;
                 Ok(())
             }
@@ -246,8 +246,17 @@ impl SinkSide {
         }
     }
 
+    /// Something went through.
+    fn progress(&mut self) {
+        if self.retries.progress() {
+            self.standing.enter("running");
+        }
+    }
+
     /// The peer has taken nothing of this. It is delivered again later, or to nobody any more.
     async fn again(&mut self, item: InFlight, error: Error) {
+        self.standing.enter("waiting to deliver");
+        self.standing.note(&error);
         match self.retries.again(error) {
             Ok(()) => self.pending.push_front(item.into()),
             Err(error) => self.reject_all(item, &error).await,
