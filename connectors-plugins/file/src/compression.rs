@@ -19,8 +19,12 @@ use liblzma::{
 };
 use tremor_pdk::prelude::*;
 
-/// What xz data may make its reader use, in bytes: what the highest preset needs, twice.
-const XZ_MEMORY: u64 = 128 << 20;
+/// The largest window that a file may ask for, as an exponent of two: 64 MiB, which is what the
+/// highest preset of xz has.
+const WINDOW: u32 = 26;
+
+/// What xz data may make its reader use, in bytes: the window, and a little more.
+const XZ_MEMORY: u64 = (1 << WINDOW) + (1 << 20);
 
 /// How the file is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -78,8 +82,11 @@ impl Format {
     fn decoder(self, compressed: BufReader<Counted>) -> io::Result<Box<dyn Read + Send>> {
         Ok(match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(compressed)),
-            // The library's own limit on the window holds: 128 MiB.
-            Self::Zstd => Box::new(zstd::Decoder::with_buffer(compressed)?),
+            Self::Zstd => {
+                let mut decoder = zstd::Decoder::with_buffer(compressed)?;
+                decoder.window_log_max(WINDOW)?;
+                Box::new(decoder)
+            }
             Self::Xz => {
                 let stream = Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)?;
                 Box::new(XzDecoder::new_stream(compressed, stream))

@@ -1,7 +1,7 @@
 //! `base64`, [RFC 4648](https://www.rfc-editor.org/rfc/rfc4648): every message by itself.
 
 use base64::{
-    Engine, alphabet,
+    DecodeSliceError, Engine, alphabet, decoded_len_estimate, encoded_len,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 use schemars::JsonSchema;
@@ -66,7 +66,6 @@ impl Alphabet {
 pub(super) struct Decode {
     engine: GeneralPurpose,
     join: Join,
-    out: Vec<u8>,
 }
 
 impl PreprocessorPlugin for Decode {
@@ -75,18 +74,23 @@ impl PreprocessorPlugin for Decode {
 
     fn new(config: DecodeConfig) -> Result<Self> {
         let engine = config.alphabet.engine(true);
-        Ok(Self { engine, join: Join::default(), out: Vec::new() })
+        Ok(Self { engine, join: Join::default() })
     }
 }
 
 impl Decode {
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) {
-        let Self { engine, out, .. } = self;
+        let engine = &self.engine;
         output.reject_all(batch.cut(|cutter| {
-            out.clear();
-            match engine.decode_vec(cutter.payload(), out) {
-                Ok(()) => cutter.emit_joined(out, 0..0),
-                Err(error) => cutter.refuse(Error::bad_data(format_args!("no base64: {error}"))),
+            let most = decoded_len_estimate(cutter.payload().len());
+            let decoded =
+                cutter.emit_filled(most, |message, out| engine.decode_slice(message, out));
+            if let Err(error) = decoded {
+                let error = match error {
+                    DecodeSliceError::DecodeError(error) => error.to_string(),
+                    DecodeSliceError::OutputSliceTooSmall => error.to_string(),
+                };
+                cutter.refuse(Error::bad_data(format_args!("no base64: {error}")));
             }
         }));
     }
@@ -115,7 +119,7 @@ impl Preprocessor for Decode {
 /// The postprocessor.
 pub(super) struct Encode {
     engine: GeneralPurpose,
-    out: String,
+    padding: bool,
 }
 
 impl PostprocessorPlugin for Encode {
@@ -123,18 +127,22 @@ impl PostprocessorPlugin for Encode {
     type Config = EncodeConfig;
 
     fn new(config: EncodeConfig) -> Result<Self> {
-        Ok(Self { engine: config.alphabet.engine(config.padding), out: String::new() })
+        let EncodeConfig { alphabet, padding } = config;
+        Ok(Self { engine: alphabet.engine(padding), padding })
     }
 }
 
 impl Postprocessor for Encode {
-    fn process(&mut self, batch: &mut Batch, _output: &mut Output) -> Result<()> {
-        let Self { engine, out } = self;
-        batch.cut(|cutter| {
-            out.clear();
-            engine.encode_string(cutter.payload(), out);
-            cutter.emit_joined(out.as_bytes(), 0..0);
-        });
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.reject_all(batch.cut(|cutter| {
+            let length = cutter.payload().len();
+            // None for what no memory could hold.
+            let most = encoded_len(length, self.padding).unwrap_or(0);
+            let fill = |message: &[u8], out: &mut [u8]| self.engine.encode_slice(message, out);
+            if let Err(error) = cutter.emit_filled(most, fill) {
+                cutter.refuse(Error::internal(format_args!("base64 of {length} bytes: {error}")));
+            }
+        }));
         Ok(())
     }
 }

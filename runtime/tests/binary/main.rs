@@ -7,6 +7,7 @@ mod support;
 
 mod bad_input;
 mod bench;
+mod bombs;
 mod commands;
 mod components;
 mod connections;

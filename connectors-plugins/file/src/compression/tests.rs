@@ -191,6 +191,21 @@ fn memory_is_bounded_whatever_a_file_decompresses_to() {
 }
 
 #[test]
+fn a_file_may_ask_for_a_window_of_64_mib_and_for_no_larger_one() {
+    for (log, is_read) in [(26, true), (27, false)] {
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(log).unwrap();
+        io::Write::write_all(&mut encoder, b"text").unwrap();
+        // Before the end, so that the size of all is not known, and the window as it was set.
+        io::Write::flush(&mut encoder).unwrap();
+        let (text, error) = read("in.zst", &encoder.finish().unwrap(), 100);
+        assert_eq!(text == "text", is_read, "{log}: {error:?}");
+        let error = error.map(|error| error.to_string()).unwrap_or_default();
+        assert_eq!(error.contains("requires too much memory"), !is_read, "{error}");
+    }
+}
+
+#[test]
 fn the_position_is_that_in_the_file() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     let bytes = member(Format::Gzip, "text");

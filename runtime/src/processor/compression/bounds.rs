@@ -77,13 +77,13 @@ fn many_streams_of_a_few_bytes_take_no_more_than_the_limit_and_the_others_go_on(
         // Enough for a decompressor to be made, and not the whole of the data.
         let bytes = frame(name, &json!(null), &[[b'x'; 1_000]]).0.concat();
         let start = &bytes[..bytes.len() - 5];
-        let decompress = &mut *pre(name, &json!({ "max_memory": 2 << 20 }));
+        let decompress = &mut *pre(name, &json!({ "max_memory": 1 }));
         let mut lost = Vec::new();
         for stream in 0..200 {
             lost.extend(process_all(decompress, fragment(stream, start)).1);
         }
         assert!((2..199).contains(&lost.len()), "{name}: {} are lost", lost.len());
-        assert!(lost[0].contains("raise `max_memory`, which is 2097152"), "{}", lost[0]);
+        assert!(lost[0].contains("raise `max_memory`"), "{}", lost[0]);
         // The first one has its place still.
         let (_, rejected) = process_all(decompress, fragment(0, &bytes[bytes.len() - 5..]));
         assert_eq!(rejected, [] as [String; 0], "{name}");

@@ -46,8 +46,8 @@ impl Budget {
         }
         Err(Error::bad_data(format_args!(
             "with it, the streams that are being decompressed take {} bytes of memory: if they may, \
-             raise `max_memory`, which is {}",
-            self.taken, self.most
+             raise `max_memory`",
+            self.taken
         )))
     }
 

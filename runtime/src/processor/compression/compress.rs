@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{Batch, Error, Output, Postprocessor, PostprocessorPlugin, Result};
 
-use super::{Encode, decompress::SnappyFormat, gzip, lz4, snappy, xz, zstd};
+use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
 use crate::processor::NoConfig;
 
 /// Compresses every message by itself.
@@ -109,11 +109,13 @@ impl Compress {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) {
         let Self { encode, out } = self;
         output.reject_all(batch.cut(|cutter| {
-            out.clear();
             match encode.message(cutter.payload(), out) {
                 Ok(()) => cutter.emit_joined(out, 0..0),
                 Err(error) => cutter.refuse(error),
             }
+            // Of a large message nothing is kept for the next.
+            out.clear();
+            out.shrink_to(KEPT);
         }));
     }
 }

@@ -30,8 +30,8 @@ pub(in crate::processor) struct Config {
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
-    /// The most that the decompressors of all streams may take, in bytes: windows, dictionaries. It
-    /// grows with what is read of them.
+    /// The largest window or dictionary that a stream may ask for, in bytes, and about the most that
+    /// those of all streams may take; that grows with what is read of them.
     #[serde(default = "max_memory")]
     #[schemars(range(min = 1))]
     max_memory: usize,
@@ -75,6 +75,9 @@ const fn max_bytes() -> usize {
 const fn max_memory() -> usize {
     64 << 20
 }
+
+/// What a decompressor takes at most besides its window, in bytes.
+const BESIDE: usize = 2 << 20;
 
 /// A format as flows name it.
 pub(in crate::processor) trait Format: Send + 'static {
@@ -178,7 +181,7 @@ impl<F: Format> PreprocessorPlugin for Decompress<F> {
             make,
             message: None,
             streams: HashMap::new(),
-            budget: Budget::new(memory),
+            budget: Budget::new(memory.saturating_add(BESIDE)),
             room: Room::default(),
             rest: Rest::default(),
             format: PhantomData,

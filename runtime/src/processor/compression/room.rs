@@ -8,7 +8,7 @@ use tremor_pdk::Error;
 const STEP: usize = 32 << 10;
 
 /// Capacity that is kept for what comes next, in bytes.
-const KEPT: usize = 1 << 20;
+pub(super) const KEPT: usize = 1 << 20;
 
 /// A buffer that is full at some point. There may be a little more in it then.
 #[derive(Default)]

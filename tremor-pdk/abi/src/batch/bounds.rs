@@ -60,8 +60,12 @@ impl Batch {
     /// Gives up what the batch holds besides what its events refer to, where that is most of it and
     /// much.
     pub fn shed(&mut self) {
-        let used = |batch: &Self| batch.events.iter().map(|event| batch.weight_of(event)).sum();
-        if self.is_heavy() && self.weight() / 2 > used(self) {
+        if !self.is_heavy() {
+            return;
+        }
+        let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
+        // What is copied must have offsets of 32 bits.
+        if self.weight() / 2 > used && used < MOST_COPIED {
             let (old, limit) = (std::mem::take(self), self.limit);
             self.append(old);
             self.limit = limit;
@@ -96,6 +100,9 @@ impl Batch {
         own
     }
 }
+
+/// More than this is not copied to save memory, in bytes.
+const MOST_COPIED: usize = 1 << 30;
 
 /// A range of a batch's bytes; none beyond 4 GiB.
 pub(super) fn span(start: usize, len: usize) -> Option<Span> {

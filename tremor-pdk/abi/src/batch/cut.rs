@@ -54,10 +54,35 @@ impl Cutter<'_> {
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
-    /// Emits a message that is [`Cutter::payload`] followed by `tail`.
-    pub fn emit_followed(&mut self, tail: &[u8]) {
+    /// Emits a message of at most `most` bytes that `fill` makes of [`Cutter::payload`], where it
+    /// is to lie; `fill` says how many there are.
+    ///
+    /// # Errors
+    /// Those of `fill`; nothing is emitted then.
+    pub fn emit_filled<E>(
+        &mut self,
+        most: usize,
+        fill: impl FnOnce(&[u8], &mut [u8]) -> Result<usize, E>,
+    ) -> Result<(), E> {
         let start = self.bytes.len();
-        self.bytes.extend_from_copy_within(self.template.payload.range());
+        self.bytes.resize(start + most, 0);
+        let (old, new) = self.bytes.split_at_mut(start);
+        let filled = fill(old.get(self.template.payload.range()).unwrap_or_default(), new);
+        let count = filled.as_ref().map_or(0, |count| (*count).min(most));
+        self.bytes.truncate(start + count);
+        filled.map(|_| self.push(start, count, EventFlags(0)))
+    }
+
+    /// Emits a message that is [`Cutter::payload`] followed by `tail`. The last one in the buffer is
+    /// not copied for that.
+    pub fn emit_followed(&mut self, tail: &[u8]) {
+        let payload = self.template.payload.range();
+        if payload.end == self.bytes.len() {
+            self.bytes.extend_from_copy_slice(tail);
+            return self.push(payload.start, payload.len() + tail.len(), EventFlags(0));
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_copy_within(payload);
         self.bytes.extend_from_copy_slice(tail);
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }

@@ -1,0 +1,317 @@
+//! What a little input may cost: bombs of at most 1 MB through the whole binary, which takes no more
+//! than 256 MiB for any of them and brings what comes after it.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use base64::prelude::{BASE64_STANDARD, Engine};
+use serde_json::Value;
+
+use crate::tremor::Scene;
+
+/// The most memory that the process may have taken, in bytes.
+const MOST: u64 = 256 << 20;
+
+/// The longest input, in bytes.
+const INPUT: usize = 1_000_000;
+
+/// What the last event of every input has in it, and what comes before that has not.
+const GOOD: &str = "a good event";
+
+/// How long a run may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+struct Bomb {
+    what: &'static str,
+    preprocessors: &'static str,
+    codec: String,
+    postprocessors: &'static str,
+    input: Vec<u8>,
+    /// Whether some of it goes to `err`.
+    has_letters: bool,
+}
+
+impl Default for Bomb {
+    fn default() -> Self {
+        Self {
+            what: "",
+            preprocessors: "lines",
+            codec: String::new(),
+            postprocessors: "lines",
+            input: Vec::new(),
+            has_letters: false,
+        }
+    }
+}
+
+impl Bomb {
+    /// Runs it; the most memory that the process took.
+    fn run(&self) -> u64 {
+        let Self { what, preprocessors, codec, postprocessors, input, has_letters } = self;
+        assert!(input.len() <= INPUT, "{what}: {} bytes", input.len());
+        // Without letters there is one sink, for which the source encodes.
+        let err = if *has_letters { ", input/err -> dead" } else { "" };
+        let dead = if *has_letters {
+            "\n  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }"
+        } else {
+            ""
+        };
+        // The metronome keeps the process after the last event.
+        let scene = Scene::new(&format!(
+            "
+connectors:
+  input: {{ type: file, preprocessors: [{preprocessors}], codec: {codec}, config: {{ path: in, mode: read }} }}
+  output: {{ type: stdio, codec: json, postprocessors: [{postprocessors}] }}
+  alive: {{ type: metronome, config: {{ interval_ms: 3600000 }} }}
+  nothing: {{ type: 'null' }}{dead}
+links: [input -> output, alive -> nothing{err}]"
+        ))
+        .write("in", input);
+        let started = std::time::Instant::now();
+        let mut child = scene.command(&["run", "flow.yaml"]).stderr(Stdio::null()).spawn().unwrap();
+        let watchdog = watch(child.id());
+        let length = read_up_to_the_good_one(&mut child, postprocessors);
+        drop(watchdog);
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak = peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10;
+        let length = length.unwrap_or_else(|| panic!("{what}: the good event never came"));
+        eprintln!(
+            "{what}: {} bytes became {length}, and took {} MiB, {:?}",
+            input.len(),
+            peak >> 20,
+            started.elapsed()
+        );
+        if *has_letters {
+            for line in scene.read("dead").lines().filter(|line| line.ends_with('}')).take(10) {
+                let letter: Value = serde_json::from_str(line).unwrap();
+                assert!(letter["original"].to_string().len() <= 6 * (4 << 10) + 2, "{what}");
+            }
+        }
+        peak
+    }
+}
+
+/// Kills a process that has not come to its end in time; until what is returned is dropped.
+fn watch(process: u32) -> mpsc::Sender<()> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        if receiver.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+            let _ = Command::new("kill").args(["-9", &process.to_string()]).status();
+        }
+    });
+    sender
+}
+
+/// Reads until the last event comes; says how many bytes there were.
+fn read_up_to_the_good_one(child: &mut Child, postprocessors: &str) -> Option<usize> {
+    let sought = match postprocessors.matches("base64").count() {
+        0 => GOOD.to_owned(),
+        times => (0..times).fold(format!("{GOOD:?}"), |text, _| BASE64_STANDARD.encode(text)),
+    };
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut buffer, mut kept, mut total) = (vec![0; 1 << 20], 0, 0);
+    loop {
+        let count = stdout.read(&mut buffer[kept..]).unwrap();
+        if count == 0 {
+            return None;
+        }
+        total += count;
+        let end = kept + count;
+        if memchr::memmem::find(&buffer[..end], sought.as_bytes()).is_some() {
+            return Some(total);
+        }
+        kept = end.min(sought.len());
+        buffer.copy_within(end - kept..end, 0);
+    }
+}
+
+/// Compresses copies of a text, and what comes after them.
+fn compressed(format: &str, text: &[u8], copies: usize, last: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let write = |encoder: &mut dyn Write| {
+        (0..copies).for_each(|_| encoder.write_all(text).unwrap());
+        encoder.write_all(last).unwrap();
+    };
+    match format {
+        "gzip" => {
+            let mut encoder = flate2::write::GzEncoder::new(&mut out, flate2::Compression::best());
+            write(&mut encoder);
+            encoder.finish().unwrap();
+        }
+        "zstd" => {
+            let mut encoder = zstd::Encoder::new(&mut out, 9).unwrap();
+            // The largest window that is taken.
+            encoder.window_log(26).unwrap();
+            write(&mut encoder);
+            encoder.finish().unwrap();
+        }
+        "xz" => {
+            let mut encoder = liblzma::write::XzEncoder::new(&mut out, 9);
+            write(&mut encoder);
+            encoder.finish().unwrap();
+        }
+        "lz4" => {
+            let mut info = lz4_flex::frame::FrameInfo::new();
+            info.block_size = lz4_flex::frame::BlockSize::Max4MB;
+            let mut encoder = lz4_flex::frame::FrameEncoder::with_frame_info(info, &mut out);
+            write(&mut encoder);
+            encoder.finish().unwrap();
+        }
+        _ => {
+            let mut encoder = snap::write::FrameEncoder::new(&mut out);
+            write(&mut encoder);
+            encoder.flush().unwrap();
+        }
+    }
+    out
+}
+
+const MIB: usize = 1 << 20;
+
+const FORMATS: [&str; 5] = ["gzip", "zstd", "xz", "lz4", "snappy"];
+
+/// A line of this length.
+fn line(text: &[u8], length: usize) -> Vec<u8> {
+    [&text.repeat(length / text.len())[..], b"\n"].concat()
+}
+
+/// Text as JSON has it.
+fn good() -> Vec<u8> {
+    format!("{GOOD:?}\n").into_bytes()
+}
+
+/// No bomb takes more than it may, and after each the good event arrives.
+fn run(bombs: impl IntoIterator<Item = Bomb>) {
+    for bomb in bombs {
+        let peak = bomb.run();
+        assert!(peak < MOST, "{}: {} MiB", bomb.what, peak >> 20);
+    }
+}
+
+fn bomb(what: &'static str, preprocessors: &'static str, codec: &str) -> Bomb {
+    Bomb { what, preprocessors, codec: codec.to_owned(), ..Bomb::default() }
+}
+
+#[test]
+fn a_stream_of_any_ratio_flows_through_in_pieces_and_one_line_of_it_is_rejected() {
+    let last = [b"\n", &good()[..]].concat();
+    let zeros = vec![b'x'; MIB];
+    run(FORMATS.map(|format| {
+        let (preprocessors, mebibytes) = match format {
+            "gzip" => ("gzip, lines", 20),
+            // As much as their windows have.
+            "zstd" => ("zstd, lines", 70),
+            "xz" => ("decompress, lines", 70),
+            "lz4" => ("lz4, lines", 20),
+            _ => ("snappy, lines", 15),
+        };
+        let input = compressed(format, &zeros, mebibytes, &last);
+        Bomb { input, has_letters: true, ..bomb(format, preprocessors, "json") }
+    }));
+    let inner = compressed("xz", &zeros, 70, &last);
+    let input = compressed("xz", &inner, 1, b"");
+    run([Bomb { input, has_letters: true, ..bomb("xz twice", "xz, xz, lines", "json") }]);
+}
+
+#[test]
+fn a_message_that_becomes_too_much_is_rejected_and_the_next_one_arrives() {
+    let zeros = vec![b'x'; MIB];
+    let encoded = |format, copies| {
+        let message = compressed(format, &zeros, copies, GOOD.as_bytes());
+        BASE64_STANDARD.encode(message) + "\n"
+    };
+    let copies = |format| if format == "snappy" { 5 } else { 20 };
+    let mut input: String = FORMATS.map(|format| encoded(format, copies(format))).concat();
+    input += &encoded("gzip", 0);
+    let what = "base64 of all formats";
+    let input = input.into_bytes();
+    run([Bomb { input, has_letters: true, ..bomb(what, "lines, base64, decompress", "string") }]);
+}
+
+#[test]
+fn values_that_are_many_times_their_text_are_decoded_in_parts_or_rejected() {
+    // A line as long as it may be.
+    let longest = 4 * MIB - 1;
+    let gzip = |lines: &[Vec<u8>], last: &[u8]| compressed("gzip", &lines.concat(), 1, last);
+    let json = [
+        format!("[{}0]\n", "[],".repeat(longest / 3 - 1)).into_bytes(),
+        format!("[{}\"\\n\"]\n", "0,".repeat(800_000)).into_bytes(),
+        "[[[0]]]\n".repeat(40_000).into_bytes(),
+        format!("{{\"{}\":1}}\n", "k".repeat(longest - 6)).into_bytes(),
+        format!("{{\"{}\":1}}\n", "k".repeat(60_000)).repeat(100).into_bytes(),
+    ];
+    let control = [line(b"\x01", longest), line(b"\x01", 1_000).repeat(2_000)];
+    let header = "{ csv: { headers: [".to_owned() + &"h".repeat(4_000) + "] } }";
+    let text = format!("{GOOD}\n").into_bytes();
+    run([
+        Bomb {
+            input: gzip(&json, &good()),
+            has_letters: true,
+            ..bomb("arrays, escapes, short lines, long keys", "gzip, lines", "json")
+        },
+        Bomb {
+            input: gzip(&control, &text),
+            ..bomb("control characters", "gzip, lines", "string")
+        },
+        Bomb {
+            input: gzip(&[line(b",", longest)], &text),
+            has_letters: true,
+            ..bomb("commas", "gzip, lines", "csv")
+        },
+        Bomb {
+            input: [&b"x\n".repeat(5_000)[..], &text].concat(),
+            ..bomb("a long header", "lines", &header)
+        },
+    ]);
+}
+
+#[test]
+fn messages_without_end_are_events_or_errors_in_parts() {
+    let prefixed = |message: &[u8]| {
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        [&length[..], message].concat()
+    };
+    let empty = |count: usize, last: &[u8]| [&vec![0; 4 * count][..], &prefixed(last)].concat();
+    // An array that an event may have, and one of extensions that is no event.
+    let nil = [&[0xdd, 0, 6, 0x1a, 0x80][..], &[0xc0].repeat(400_000)].concat();
+    let extensions = [&[0xdd, 0, 2, 0xbf, 0x20][..], &[0xc7, 0, 5].repeat(180_000)].concat();
+    let text = [&[0xa0 | u8::try_from(GOOD.len()).unwrap()][..], GOOD.as_bytes()].concat();
+    run([
+        Bomb {
+            input: empty(100_000, GOOD.as_bytes()),
+            ..bomb("empty messages", "length-prefixed", "string")
+        },
+        Bomb {
+            input: empty(60_000, good().trim_ascii()),
+            has_letters: true,
+            ..bomb("empty messages that are no JSON", "length-prefixed", "json")
+        },
+        Bomb {
+            input: [&b"\n".repeat(60_000)[..], &good()].concat(),
+            has_letters: true,
+            ..bomb("empty lines that are no JSON", "lines", "json")
+        },
+        Bomb {
+            input: [prefixed(&nil), prefixed(&extensions), prefixed(&text)].concat(),
+            has_letters: true,
+            ..bomb("nil and extensions", "length-prefixed", "msgpack")
+        },
+    ]);
+}
+
+#[test]
+fn what_is_written_of_little_is_bounded_as_well() {
+    let text = format!("{GOOD}\n").into_bytes();
+    let input = compressed("gzip", &line(b"\x01", 4 * MIB - 1), 1, &text);
+    let postprocessors = "base64, base64, lines";
+    run([Bomb { postprocessors, input, ..bomb("base64 twice", "gzip, lines", "string") }]);
+}
