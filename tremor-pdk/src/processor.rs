@@ -30,8 +30,8 @@ pub trait Preprocessor: Send + 'static {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
 
     /// Whether [`process`](Preprocessor::process) is to be called again, with an empty batch, before any
-    /// other input: a preprocessor that makes much of little stops once a batch is large, and keeps the
-    /// rest of its input for that call.
+    /// other input: a preprocessor that makes much of little stops once a batch is heavy, and keeps the
+    /// rest of its input for that call. [`Rest::cut`](crate::abi::batch::Rest::cut) does both.
     fn has_more(&self) -> bool {
         false
     }

@@ -51,7 +51,8 @@ pub trait RawOperator: Send + 'static {
 /// Bytes to values and back.
 #[sabi_trait]
 pub trait RawCodec: Send + 'static {
-    /// Decodes the raw events of a batch in place; what it fails on it rejects.
+    /// Decodes the raw events of a batch in place; what it fails on it rejects. Once the batch is
+    /// heavy ([`Batch::is_heavy`]), it may leave the events behind as they are: they come again.
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
     /// Encodes the events of `batch` into `encoded`, which is empty: as many events, in the same
