@@ -7,14 +7,14 @@ use std::{
 
 use tremor_pdk::{
     Error, ErrorKind,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    dynamic::{DynConnector, DynSink, DynSource},
 };
 
 use super::{
     backoff::{Attempts, RestartBudget},
     connection::{Connection, End},
     control::{Control, Phase},
-    ending::{Ending, retire},
+    ending::{Ending, in_time, retire},
     fault::{Fault, is_about_the_peer, is_final, within},
     notices::Notices,
     settling::Settling,
@@ -24,9 +24,6 @@ use super::{
     standing::Standing,
 };
 use crate::executor;
-
-/// How long a connector may take for what the end of its flow waits for.
-const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// The longest wait before another attempt to connect, unless the flow says otherwise.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(10);
@@ -85,7 +82,9 @@ impl ConnectorTask {
     /// delivered fails.
     async fn leave(&mut self) {
         if let Some(mut sink) = self.sink.take() {
-            executor::first(self.control.reached(Phase::Stopped), sink.router.close()).await;
+            if !self.control.has_reached(Phase::Stopped) {
+                sink.router.close().await;
+            }
             sink.abandon();
         }
         if let Some(source) = self.source.take() {
@@ -205,6 +204,10 @@ impl ConnectorTask {
             Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
             Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
                 return Err(error.into());
+            }
+            // There is nothing left to connect for.
+            Outcome::Failed(error) if self.source.is_none() && self.sink.is_none() => {
+                return Err(Fault::final_(error));
             }
             Outcome::Failed(error) => ("failed", within(budget, error).map_err(Fault::final_)?),
         };
@@ -422,24 +425,4 @@ impl ConnectorTask {
         }
         outcome
     }
-}
-
-/// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in
-/// `phase` waits for it no more.
-async fn in_time(
-    what: &str,
-    call: BoxFuture<'_, Result<(), Error>>,
-    control: &Control,
-    phase: Phase,
-) -> Result<(), Error> {
-    let limit = async {
-        executor::sleep(LAST_CALL).await;
-        let seconds = LAST_CALL.as_secs();
-        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
-    };
-    let over = async {
-        control.reached(phase).await;
-        Ok(())
-    };
-    executor::first(executor::first(call, limit), over).await
 }

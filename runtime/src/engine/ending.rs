@@ -4,7 +4,10 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
+
+use tremor_pdk::{Error, dynamic::BoxFuture};
 
 use super::{
     control::{Control, Phase, Reached},
@@ -12,6 +15,9 @@ use super::{
     source::SourceSide,
 };
 use crate::executor;
+
+/// How long a connector may take for what the end of its flow waits for.
+const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// What decides it, while neither side of the connector runs.
 pub(crate) struct Ending<'t> {
@@ -58,5 +64,29 @@ impl Ending<'_> {
 /// Ends a source that is not connected: its operators emit what they hold back, and the queues that
 /// nobody else feeds end.
 pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
-    executor::first(control.reached(Phase::Stopped), source.worker.router.close()).await;
+    // Once it has begun it is not cut short: what it has in hand would be lost. Where the flow is
+    // stopped, nobody takes anything, and so it does not wait.
+    if !control.has_reached(Phase::Stopped) {
+        source.worker.router.close().await;
+    }
+}
+
+/// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in
+/// `phase` waits for it no more.
+pub(crate) async fn in_time(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    control: &Control,
+    phase: Phase,
+) -> Result<(), Error> {
+    let limit = async {
+        executor::sleep(LAST_CALL).await;
+        let seconds = LAST_CALL.as_secs();
+        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
+    };
+    let over = async {
+        control.reached(phase).await;
+        Ok(())
+    };
+    executor::first(executor::first(call, limit), over).await
 }

@@ -223,11 +223,12 @@ impl Intake {
         }
     }
 
-    /// Tells the source how pulls ended.
+    /// Tells the source how pulls ended, of all of them.
     ///
     /// # Errors
-    /// The source's.
+    /// The source's first.
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
+        let mut told = Ok(());
         for Ended { pull, failed } in ended {
             let first = self.pulls - self.heard.len() as u64 + 1;
             let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
@@ -237,13 +238,10 @@ impl Intake {
             while self.heard.front() == Some(&true) {
                 self.heard.pop_front();
             }
-            if failed {
-                self.source.fail(pull)?;
-            } else {
-                self.source.ack(pull)?;
-            }
+            let heard = if failed { self.source.fail(pull) } else { self.source.ack(pull) };
+            told = told.and(heard);
         }
-        Ok(())
+        told
     }
 
     /// Whether there are pulls that the source has not heard of.
@@ -258,12 +256,13 @@ impl Intake {
     /// The source's.
     pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
         let first = self.pulls - self.heard.len() as u64 + 1;
+        let mut told = Ok(());
         for (pull, heard) in (first..).zip(self.heard.drain(..)) {
             if !heard {
-                self.source.fail(pull)?;
+                told = told.and(self.source.fail(pull));
             }
         }
-        Ok(())
+        told
     }
 
     /// One clock read a batch.

@@ -98,8 +98,6 @@ struct State {
     bytes: usize,
     senders: usize,
     receiver_gone: bool,
-    /// Whether the receiver takes batches out now.
-    is_attended: bool,
     receiver: Option<Waker>,
     waiting: Wakers,
 }
@@ -231,7 +229,6 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         bytes: 0,
         senders: 1,
         receiver_gone: false,
-        is_attended: true,
         receiver: None,
         waiting: Wakers::default(),
     };
@@ -249,8 +246,9 @@ impl Sender {
     }
 
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
-    /// Once the sender's own `connection` is broken, it does not wait for a receiver that takes
-    /// nothing now: that may be the other side of the same connection, and wait for this one.
+    /// Once the sender's own `connection` is broken, it does not wait: what makes room may be the other
+    /// side of the same connection, or be fed by that, and wait for this one. The next connection
+    /// begins when there is [room](Sender::room).
     pub(crate) async fn send(
         &mut self,
         batch: Queued,
@@ -314,7 +312,7 @@ impl Sender {
         }
         let bytes = batch.as_ref().map_or(0, |(_, bytes)| *bytes);
         let has_room = state.has_room(self.shared.bounds, bytes);
-        if !has_room && (state.is_attended || !is_broken) {
+        if !has_room && !is_broken {
             state.waiting.wait(&mut self.place, context.waker());
             return Poll::Pending;
         }
@@ -435,16 +433,9 @@ impl Receiver {
         Gauge(self.shared.clone())
     }
 
-    /// Says whether batches are taken out from now on.
-    pub(crate) fn attend(&mut self, attended: bool) {
-        if !attended {
-            self.working = None;
-        }
-        let mut state = self.shared.lock();
-        state.is_attended = attended;
-        state.waiting.take(&mut self.woken);
-        drop(state);
-        wakers::wake(&mut self.woken);
+    /// Nothing is taken out for now: no processor is needed for that.
+    pub(crate) fn rest(&mut self) {
+        self.working = None;
     }
 
     #[cfg(test)]

@@ -47,15 +47,15 @@ impl Retries {
         self.next = None;
     }
 
-    /// Something went through: all counts begin again.
-    pub(crate) fn progress(&mut self) {
+    /// Something went through: all counts begin again. Whether nothing did before.
+    pub(crate) fn progress(&mut self) -> bool {
         self.attempts.restart();
-        if let Some(since) = self.stuck.take()
-            && self.notices.admits("delivering")
-        {
+        let Some(since) = self.stuck.take() else { return false };
+        if self.notices.admits("delivering") {
             let component = self.notices.component();
             tracing::info!(%component, waited = ?since.elapsed(), "delivers again");
         }
+        true
     }
 
     /// The peer cannot take what there is. It gets it again after a while.

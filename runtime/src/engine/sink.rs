@@ -91,9 +91,8 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        self.queue.attend(true);
         let end = self.serve(sink, connection).await;
-        self.queue.attend(false);
+        self.queue.rest();
         end
     }
 
@@ -129,7 +128,7 @@ impl SinkSide {
                         None => return End::Interrupted,
                         Some(Ok(())) => {
                             self.undrained = false;
-                            self.retries.progress();
+                            self.progress();
                             return End::Finished;
                         }
                         Some(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
@@ -221,10 +220,10 @@ impl SinkSide {
                     connection.event_passed();
                 }
                 match self.account(item, delivery).await {
-                    None => self.retries.progress(),
+                    None => self.progress(),
                     // It takes the rest in its own time, for as long as it takes any.
                     Some((rest, _)) if rest.batch.len() < all => {
-                        self.retries.progress();
+                        self.progress();
                         self.pending.push_front(rest.into());
                     }
                     Some((rest, error)) => self.again(rest, error).await,
@@ -232,7 +231,7 @@ impl SinkSide {
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::BAD_DATA => {
-                self.retries.progress();
+                self.progress();
                 self.reject_all(item, &error).await;
                 Ok(())
             }
@@ -247,8 +246,17 @@ impl SinkSide {
         }
     }
 
+    /// Something went through.
+    fn progress(&mut self) {
+        if self.retries.progress() {
+            self.standing.enter("running");
+        }
+    }
+
     /// The peer has taken nothing of this. It is delivered again later, or to nobody any more.
     async fn again(&mut self, item: InFlight, error: Error) {
+        self.standing.enter("waiting to deliver");
+        self.standing.note(&error);
         match self.retries.again(error) {
             Ok(()) => self.pending.push_front(item.into()),
             Err(error) => self.reject_all(item, &error).await,

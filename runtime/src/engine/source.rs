@@ -251,25 +251,28 @@ impl Session<'_> {
     async fn take_through(&mut self, pulled: Pulled, ticket: Ticket) -> Result<bool, Error> {
         let Self { around, worker, pulled_at, .. } = self;
         let mut taken = pin!(worker.take_through(pulled, ticket, *pulled_at));
+        // What the source cannot be told does not keep what it has brought from its way.
+        let mut told = Ok(());
         loop {
             let ended = poll_fn(|context| match taken.as_mut().poll(context) {
                 Poll::Ready(woke) => Poll::Ready(Err(woke)),
                 Poll::Pending => around.others.poll_ended(context).map(Ok),
             });
             match ended.await {
-                Ok(ended) => around.lane.intake().await.acknowledge(ended)?,
-                Err(woke) => return Ok(woke),
+                Ok(ended) => told = told.and(around.lane.intake().await.acknowledge(ended)),
+                Err(woke) => return told.map(|()| woke),
             }
         }
     }
 
     /// Takes everything that was pulled through, as far as it does not wait for more.
     async fn take_rest_through(&mut self) -> Result<(), Error> {
+        let mut told = Ok(());
         loop {
             let next = self.around.lane.intake().await.next(&self.around.way);
-            let Some((pulled, ticket)) = next else { return Ok(()) };
+            let Some((pulled, ticket)) = next else { return told };
             self.pulled_at = Instant::now();
-            self.take_through(pulled, ticket).await?;
+            told = told.and(self.take_through(pulled, ticket).await.map(drop));
         }
     }
 
@@ -296,7 +299,7 @@ impl Session<'_> {
     /// All streams end: what preprocessors hold goes out, or is rejected.
     async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
         self.helpers_end().await;
-        self.take_rest_through().await?;
+        let told = self.take_rest_through().await;
         {
             let mut intake = self.around.lane.intake().await;
             match how {
@@ -304,11 +307,11 @@ impl Session<'_> {
                 StreamEnd::Aborted => intake.abort(),
             }
         }
-        self.take_rest_through().await?;
+        let told = told.and(self.take_rest_through().await);
         if how == StreamEnd::Complete {
             self.around.lane.intake().await.settle_held();
         }
-        Ok(())
+        told
     }
 
     /// The connection is over, and its streams with it: nothing that has begun in it goes on in the

@@ -81,6 +81,8 @@ impl Step {
     /// be; otherwise everything that comes fails.
     fn restart(&mut self, name: &str, error: &Error) {
         self.held.fail();
+        // What it has said of the batch in hand holds no more.
+        self.output.begin(0);
         let Some(make) = &self.make else { return };
         if !self.budget.take(Instant::now()) {
             tracing::error!(component = name, %error, "operator has failed for good");
@@ -209,29 +211,32 @@ impl Stage {
             step.restart(name, error);
         }
         let balance = step.balance(count, &item.batch, stats);
-        match error {
+        let is_tracked = came.is_tracked() || !step.held.is_empty();
+        let lost = balance.had.saturating_sub(balance.out + balance.kept);
+        let failure = match error {
             // What a call that failed has left neither in its batch nor anywhere else is lost with it.
-            Some(error) if balance.out + balance.kept < balance.had => {
-                let lost = balance.had - balance.out - balance.kept;
+            Some(error) if lost > 0 => {
                 stats.failed(lost);
-                drop(came.clone());
-                if !has_panicked {
-                    tracing::error!(component = %name, %error, events = lost, "operator");
-                }
+                Some(error.context(format_args!("{lost} events are lost with a call that failed")))
             }
-            error => {
-                if let Some(broken) = step.broken(&balance, &came) {
-                    let broken = error.map_or(broken.clone(), |error| error.context(&broken));
-                    // Nothing of it can be believed, and so nothing goes out.
-                    stats.failed(balance.had.saturating_sub(balance.kept));
-                    step.output.clear();
-                    item.batch.retain(|_, _| false);
-                    fail(name, &broken, &came, around.control);
-                    drop(came.clone());
-                }
+            error => step.broken(&balance, &came).map(|broken| {
+                // Nothing of it can be believed, and so nothing goes out.
+                stats.failed(balance.had.saturating_sub(balance.kept));
+                step.output.clear();
+                item.batch.retain(|_, _| false);
+                error.map_or(broken.clone(), |error| error.context(&broken))
+            }),
+        };
+        item.token = step.held.account(Some(came), &mut step.output);
+        if let Some(error) = failure {
+            // It may have lost what it held as well.
+            step.held.fail();
+            drop(item.token.clone());
+            // One that has panicked is made anew as often as may be, and gets these events again.
+            if !has_panicked || step.make.is_none() {
+                fail(name, &error, is_tracked, around.control);
             }
         }
-        item.token = step.held.account(Some(came), &mut step.output);
         step.post(name, ports, item, stats, around)
     }
 
@@ -328,8 +333,8 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
 
 /// Says that events have failed for good. A source that wants to know would bring them again and
 /// again: its flow has failed.
-fn fail(name: &str, error: &Error, token: &Token, control: &Control) {
-    if token.is_tracked() {
+fn fail(name: &str, error: &Error, is_tracked: bool, control: &Control) {
+    if is_tracked {
         control.fail(name, error.clone());
     } else {
         tracing::error!(component = name, %error, "events failed");
@@ -360,7 +365,7 @@ impl Letters<'_> {
                 "an event failed{of}; link `{name}/err` to keep such events, or set `err: discard` \
                  to drop them"
             ));
-            return fail(name, &error, &self.token, around.control);
+            return fail(name, &error, self.token.is_tracked(), around.control);
         }
         let copies = count * (ports.err.len() - 1);
         stats.dead_lettered(count);

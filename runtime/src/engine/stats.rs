@@ -118,7 +118,7 @@ impl Counts {
         for Component { kind, counts, .. } in components {
             match kind {
                 Kind::Source => sum.events_in += counts.taken,
-                Kind::Sink => sum.events_out += counts.delivered - counts.letters,
+                Kind::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
                 Kind::Pipeline => {}
             }
             sum.dead_lettered += counts.dead_lettered;

@@ -275,6 +275,7 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
         (sink("fault: deliver_block"), "`deliver` has blocked its thread for "),
         (sink("fault: connect_refused, lost: first"), "connecting for "),
         (sink("fault: sink_hang, lost: first"), "`create_sink` has not been answered for "),
+        (sink("fault: deliver_full"), "waiting to deliver for "),
         (source("fault: pull_block"), "`pull` has blocked its thread for "),
         (sink("fault: constructor_block"), "`new` has blocked its thread for "),
     ]
@@ -296,4 +297,5 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
         run.expect(1, &[&error, &log]);
     }
     run.expect(1, &["the last attempt failed: not connected yet"]);
+    run.expect(1, &["events are not delivered; the last attempt failed: hostile: DeliverFull"]);
 }

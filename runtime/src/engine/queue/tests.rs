@@ -97,15 +97,12 @@ fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
 }
 
 #[test]
-fn who_has_lost_its_connection_does_not_wait_for_a_sink_that_has_lost_it_too() {
+fn who_has_lost_its_connection_does_not_wait_for_what_may_wait_for_it() {
     let context = Context::from_waker(Waker::noop());
-    let (mut sender, mut receiver) = bounded(Bounds { events: 1, bytes: 1 });
+    let (mut sender, _receiver) = bounded(Bounds { events: 1, bytes: 1 });
     assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
     let mut second = batch(1);
-    for (attended, is_broken) in [(true, false), (true, true), (false, false)] {
-        receiver.attend(attended);
-        assert!(sender.poll_send(&context, &mut second, is_broken).is_pending());
-    }
+    assert!(sender.poll_send(&context, &mut second, false).is_pending());
     assert!(sender.poll_send(&context, &mut second, true).is_ready());
 }
 

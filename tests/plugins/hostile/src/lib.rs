@@ -259,6 +259,9 @@ impl Sink for HostileSink {
                 return Err(Error::connection_lost("hostile: DeliverLostLate"));
             }
             fault!(self.config, timeout: DeliverTimeout);
+            if self.config.fault == Fault::DeliverFull {
+                tremor_pdk::debug!(self.host, "hostile: {:?}", Fault::DeliverFull);
+            }
             fault!(self.config, full: DeliverFull);
             fault!(self.config, panic: DeliverPanic);
             fault!(self.config, hang: DeliverHang, self.host);

@@ -76,7 +76,7 @@ impl Connector for Script {
         Ok(Some(Steps {
             connection: connection + 1,
             is_last: connection + 1 >= self.connections,
-            steps: steps.into_iter().rev().collect(),
+            left: steps.into_iter().rev().collect(),
             transactional: self.config.transactional,
             host: self.host.clone(),
             pulls: 0,
@@ -91,7 +91,7 @@ pub struct Steps {
     connection: usize,
     is_last: bool,
     /// The next one is the last.
-    steps: Vec<Step>,
+    left: Vec<Step>,
     transactional: bool,
     host: Host,
     pulls: usize,
@@ -101,7 +101,7 @@ pub struct Steps {
 
 impl Source for Steps {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-        let Some(step) = self.steps.pop() else {
+        let Some(step) = self.left.pop() else {
             if self.is_last {
                 return Ok(Pull::Finished);
             }
@@ -124,7 +124,7 @@ impl Source for Steps {
             Step::Acknowledged(_) | Step::Failed(_) => {}
             Step::PullUntilAcknowledged(pulls) => {
                 if self.acknowledged < pulls {
-                    self.steps.push(again);
+                    self.left.push(again);
                     while !batch.is_full() {
                         batch.push_message(0, b"more");
                     }
@@ -133,7 +133,7 @@ impl Source for Steps {
             Step::Lose => return Err(Error::connection_lost("the script says so")),
             Step::Drain => {
                 self.host.request_stop("the script says so");
-                self.steps.clear();
+                self.left.clear();
                 pending::<()>().await;
             }
         }
@@ -163,7 +163,7 @@ impl Source for Steps {
 impl Steps {
     /// Waits for what the source hears: then this is dropped, and the step comes again.
     async fn wait(&mut self, step: Step) {
-        self.steps.push(step);
+        self.left.push(step);
         pending::<()>().await;
     }
 }

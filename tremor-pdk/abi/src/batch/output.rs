@@ -238,12 +238,10 @@ impl Output {
         usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
     }
 
-    /// Forgets everything.
+    /// Forgets all events and their numbers, but not which batches were held or let go of.
     pub fn clear(&mut self) {
         self.ports.clear();
         self.rejected.clear();
-        self.released.clear();
-        self.holds = 0;
         (self.discarded, self.created, self.merged) = (0, 0, 0);
     }
 
