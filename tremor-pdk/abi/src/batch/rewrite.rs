@@ -46,36 +46,38 @@ impl Batch {
         let most = weigh(bytes.len(), nodes.len()) + Self::WEIGHT_AT_MOST;
         let mut rejected = Vec::new();
         let (mut kept, mut next) = (0, 0);
-        while let Some(&event) = events.get(next) {
+        let list = events.as_mut_slice();
+        while let Some(event) = list.get_mut(next) {
+            let (place, before) = (next, (bytes.len(), nodes.len()));
             next += 1;
-            let mut decoded = event;
-            let before = (bytes.len(), nodes.len());
             if event.kind == PayloadKind::RAW {
                 match decode(bytes, nodes, event.payload) {
                     Ok(root) => {
-                        decoded.original = event.payload;
-                        decoded.payload = Span { start: root, len: 0 };
-                        decoded.kind = PayloadKind::DOCUMENT;
-                        decoded.flags = EventFlags(0);
+                        event.original = event.payload;
+                        event.payload = Span { start: root, len: 0 };
+                        event.kind = PayloadKind::DOCUMENT;
+                        event.flags = EventFlags(0);
                     }
                     Err(error) => {
-                        rejected.push(Rejected { event, error });
+                        rejected.push(Rejected { event: *event, error });
                         continue;
                     }
                 }
             }
             let weight = weigh(bytes.len(), nodes.len());
             let is_heavy = weight > most;
-            if is_heavy {
-                let taken = weight - weigh(before.0, before.1);
-                if let Err(error) = admit(event.payload, taken) {
-                    bytes.truncate(before.0);
-                    nodes.truncate(before.1);
-                    rejected.push(Rejected { event, error });
-                    continue;
-                }
+            if is_heavy
+                && let Err(error) = admit(event.original, weight - weigh(before.0, before.1))
+            {
+                bytes.truncate(before.0);
+                nodes.truncate(before.1);
+                let event = event.with_payload(PayloadKind::RAW, event.original);
+                rejected.push(Rejected { event, error });
+                continue;
             }
-            events[kept] = decoded;
+            if kept < place {
+                list[kept] = list[place];
+            }
             kept += 1;
             if is_heavy {
                 break;
