@@ -105,7 +105,7 @@ fn letters(text: &str) -> String {
 #[test]
 fn another_major_of_the_abi_is_refused_before_the_library_is_opened() {
     let folder = tempfile::tempdir().unwrap();
-    let path = with_other_metadata(folder.path(), "\"abi\":\"1.", "\"abi\":\"2.");
+    let path = with_other_metadata(folder.path(), "\"abi\":\"2.", "\"abi\":\"3.");
     let error = load(&path, Policy::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AbiVersion);
     let text = error.to_string();
