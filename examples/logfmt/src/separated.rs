@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use tremor_pdk::{abi::batch::Cutter, prelude::*};
+use tremor_pdk::{
+    abi::batch::{Cutter, Rest},
+    prelude::*,
+};
 
 /// What ends a record.
 #[derive(Deserialize, JsonSchema)]
@@ -24,6 +27,8 @@ pub struct Split {
     separator: u8,
     /// Records that have begun, by stream.
     begun: HashMap<u64, Vec<u8>>,
+    /// What has come and is not cut yet.
+    rest: Rest,
 }
 
 impl PreprocessorPlugin for Split {
@@ -32,7 +37,8 @@ impl PreprocessorPlugin for Split {
     type Config = Config;
 
     fn new(config: Config) -> Result<Self> {
-        Ok(Self { separator: separator(&config)?, begun: HashMap::new() })
+        let separator = separator(&config)?;
+        Ok(Self { separator, begun: HashMap::new(), rest: Rest::default() })
     }
 
     fn validate(config: &Config) -> Result<()> {
@@ -51,6 +57,10 @@ impl Split {
             cutter.emit_joined(&head, start..start + length);
             head.clear();
             start += length + 1;
+            if cutter.is_heavy() {
+                // Enough for one batch: the rest comes again.
+                return cutter.leave(start);
+            }
         }
         head.extend_from_slice(&cutter.payload()[start..]);
         let ends = cutter.event().is_stream_end();
@@ -70,12 +80,18 @@ impl Split {
 
 impl Preprocessor for Split {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.reject_all(batch.cut(|cutter| self.cut(cutter)));
+        let mut rest = std::mem::take(&mut self.rest);
+        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
+        self.rest = rest;
         Ok(())
     }
 
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
     fn streams(&self) -> Vec<u64> {
-        self.begun.keys().copied().collect()
+        self.begun.keys().copied().chain(self.rest.streams()).collect()
     }
 }
 
