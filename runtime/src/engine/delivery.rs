@@ -165,7 +165,7 @@ impl Ledger {
         if !self.has_ended.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        // Acquire: whoever said so has put it there before.
+        // Acquire: the task that set it has put the pull there before.
         self.has_ended.swap(false, Ordering::AcqRel);
         self.ended.update(std::mem::take)
     }
