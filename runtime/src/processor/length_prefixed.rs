@@ -202,7 +202,7 @@ impl Preprocessor for Split {
 
     fn holds(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_some_and(|state| !matches!(state, State::Lost { .. }))
-            || self.rest.streams().any(|left| left == stream)
+            || self.rest.holds(stream)
     }
 
     fn streams(&self) -> Vec<u64> {

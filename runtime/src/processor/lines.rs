@@ -97,7 +97,7 @@ impl Preprocessor for Split {
     }
 
     fn holds(&self, stream: u64) -> bool {
-        self.partial.contains_key(&stream) || self.rest.streams().any(|left| left == stream)
+        self.partial.contains_key(&stream) || self.rest.holds(stream)
     }
 
     fn streams(&self) -> Vec<u64> {

@@ -309,8 +309,7 @@ impl<F: Format> Preprocessor for Decompress<F> {
 
     fn holds(&self, stream: u64) -> bool {
         let state = self.streams.get(&stream).map(|stream| &stream.state);
-        matches!(state, Some(State::Open(decode)) if !decode.may_end())
-            || self.rest.streams().any(|left| left == stream)
+        matches!(state, Some(State::Open(decode)) if !decode.may_end()) || self.rest.holds(stream)
     }
 
     fn streams(&self) -> Vec<u64> {

@@ -1,7 +1,7 @@
 //! How much a batch holds at most.
 
 use super::{Batch, Event, PayloadKind, event::Span, metadata::Kept, storage::Shared};
-use crate::{document::Node, error::PluginError};
+use crate::{document::Node, error::PluginError, value::Value};
 
 impl Batch {
     /// How much a batch of several events should weigh at most ([`Batch::weight`]), in bytes. A step
@@ -27,11 +27,15 @@ impl Batch {
     /// and queues are bounded by. It takes time linear in the edited values, of which there mostly
     /// are none.
     pub fn weight(&self) -> usize {
+        self.flat_weight() + self.values.iter().map(Value::weight).sum::<usize>()
+    }
+
+    /// The same without edited values.
+    fn flat_weight(&self) -> usize {
         let storage = self.shared.storage();
         storage.bytes.len()
             + storage.nodes.len() * size_of::<Node>()
             + self.events.len() * size_of::<Event>()
-            + self.values.iter().map(crate::value::Value::weight).sum::<usize>()
     }
 
     /// Whether the batch weighs more than one of several events should.
@@ -50,7 +54,7 @@ impl Batch {
             }
             PayloadKind::VALUE => {
                 let value = self.values.get(event.payload.start as usize);
-                original + value.map_or(0, crate::value::Value::weight)
+                original + value.map_or(0, Value::weight)
             }
             _ => original,
         };
@@ -75,7 +79,7 @@ impl Batch {
     /// After [`Batch::decode_with`], or a codec: the events that were not decoded any more since the
     /// batch was heavy by then, as a batch of their own.
     pub fn take_undecoded(&mut self) -> Option<Self> {
-        if !self.is_heavy() {
+        if self.flat_weight() <= Self::WEIGHT_AT_MOST {
             return None;
         }
         let raw = |event: &Event| event.kind == PayloadKind::RAW;

@@ -1,6 +1,8 @@
 //! Events that wait for another batch.
 
-use super::{Batch, Cutter, Rejected};
+use std::collections::{HashMap, hash_map::Entry};
+
+use super::{Batch, Cutter, Event, Rejected};
 
 /// How much of the rest is taken at a time, in bytes.
 const TAKEN: usize = Batch::WEIGHT_AT_MOST / 2;
@@ -10,6 +12,8 @@ const TAKEN: usize = Batch::WEIGHT_AT_MOST / 2;
 pub struct Rest {
     /// The last comes next; each with the number of its events that have been taken.
     batches: Vec<(Batch, usize)>,
+    /// How many events are left of each stream.
+    streams: HashMap<u64, usize>,
 }
 
 impl Rest {
@@ -18,15 +22,20 @@ impl Rest {
         self.batches.is_empty()
     }
 
-    /// The streams that something is left of, in order of their events, some more than once.
+    /// Whether something is left of a stream.
+    pub fn holds(&self, stream: u64) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// The streams that something is left of.
     pub fn streams(&self) -> impl Iterator<Item = u64> {
-        let left = self.batches.iter().rev().flat_map(|(batch, at)| &batch.events()[*at..]);
-        left.map(|event| event.stream)
+        self.streams.keys().copied()
     }
 
     /// Puts events before all others.
     pub fn put(&mut self, batch: Batch) {
         if !batch.is_empty() {
+            self.count(&batch);
             self.batches.push((batch, 0));
         }
     }
@@ -34,28 +43,41 @@ impl Rest {
     /// Puts events after all others.
     pub fn put_last(&mut self, batch: Batch) {
         if !batch.is_empty() {
+            self.count(&batch);
             self.batches.insert(0, (batch, 0));
         }
     }
 
-    /// The events that come next, as many as are no batch that is heavy, or one.
+    fn count(&mut self, batch: &Batch) {
+        for event in batch.events() {
+            *self.streams.entry(event.stream).or_default() += 1;
+        }
+    }
+
+    /// The events that come next: no more than one batch should have, or one event.
     pub fn take(&mut self) -> Option<Batch> {
         let (mut batch, at) = self.batches.pop()?;
-        if at == 0 && !batch.is_heavy() {
-            return Some(batch);
-        }
         let left = &batch.events()[at..];
         let mut weight = 0;
-        let fits = left.iter().take_while(|event| {
+        let fits = |event: &&Event| {
             weight += batch.weight_of(event);
             weight <= TAKEN
-        });
-        let count = fits.count().max(1);
+        };
+        let is_light = at == 0 && !batch.is_heavy();
+        let count = if is_light { left.len() } else { left.iter().take_while(fits).count().max(1) };
+        for event in &left[..count] {
+            if let Entry::Occupied(mut events) = self.streams.entry(event.stream) {
+                *events.get_mut() -= 1;
+                if *events.get() == 0 {
+                    events.remove();
+                }
+            }
+        }
         if at == 0 && count == batch.len() {
             batch.shed();
             return Some(batch);
         }
-        let taken: Vec<_> = left[..count].to_vec();
+        let taken = left[..count].to_vec();
         let next = batch.detached(&taken);
         if at + count < batch.len() {
             self.batches.push((batch, at + count));
@@ -176,10 +198,11 @@ mod tests {
             if rest.is_empty() {
                 break;
             }
-            assert_eq!(rest.streams().next(), Some(0));
+            assert!(rest.holds(0) && !rest.holds(1));
+            assert_eq!(rest.streams().collect::<Vec<_>>(), [0]);
             batch = Batch::new();
         }
-        assert!(found == input && ends == 1);
+        assert!(found == input && ends == 1 && rest.streams().next().is_none());
         assert_eq!(calls, 8);
     }
 
