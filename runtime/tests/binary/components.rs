@@ -23,6 +23,24 @@ fn run(flow: &str, input: &str) -> (Run, Scene) {
 }
 
 #[test]
+fn what_a_codec_of_a_plugin_makes_much_of_goes_on_in_several_batches_in_order() {
+    let flow = "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: logfmt
+    config: { path: in, mode: read, chunk_bytes: 2000000 }
+  output: { type: file, codec: logfmt, postprocessors: [lines], config: { path: out, mode: write } }
+links: [input -> output]";
+    let pairs = (0..30).map(|n| format!("k{n}=v ")).collect::<Vec<_>>().concat();
+    let input = (0..5_000).map(|n| format!("{pairs}n={n}\n")).collect::<Vec<_>>().concat();
+    let (run, scene) = run(flow, &input);
+    // Each has more than 1 kB, and all come at once.
+    run.expect(0, &["5000 events in, 5000 out"]);
+    assert!(scene.read("out") == input);
+}
+
+#[test]
 fn a_plugin_may_bring_a_codec_and_processors() {
     let flow = "connectors:
   input:
