@@ -125,12 +125,23 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     let counts = workers.each_ref().map(|(_, count)| count.clone());
     // Those that made it steady are gone.
     let lane = Arc::new(Lane::new(steady(Pulls::numbers(PULLS + STEADY))));
+    let has_ended = Arc::<AtomicBool>::default();
+    // The second one is the source's own.
+    let mut is_own = false;
     let threads = workers.map(|(mut worker, _)| {
-        let lane = lane.clone();
+        let (lane, has_ended) = (lane.clone(), has_ended.clone());
         // Pulls are of three, always.
         worker.pace = Pace::fixed(3);
+        let is_own = std::mem::replace(&mut is_own, true);
         std::thread::spawn(move || {
-            while block_on(lane.help_once(&mut worker)) {}
+            // A task that finds the intake in use for long pulls nothing: only the source's own
+            // waits for it, and knows so that there is nothing more.
+            while !has_ended.load(Ordering::Relaxed) {
+                let goes_on = block_on(lane.help_once(&mut worker));
+                if is_own && !goes_on && !block_on(lane.intake()).is_steady() {
+                    has_ended.store(true, Ordering::Relaxed);
+                }
+            }
             worker
         })
     });
