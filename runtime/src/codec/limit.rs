@@ -1,9 +1,6 @@
 //! How much a message may become, and what codecs keep for the next.
 
-use tremor_abi::{
-    batch::Batch,
-    document::{Node, Writer},
-};
+use tremor_abi::{batch::Batch, document::Node};
 
 use super::{Error, ErrorKind};
 
@@ -17,15 +14,15 @@ pub(super) const fn nodes(message: usize) -> usize {
     Batch::decoded_at_most(message) / size_of::<Node>()
 }
 
-/// Whether what has been written of a message is no more than it may become.
+/// Whether so many nodes are no more than a message of so many bytes may become.
 #[inline]
-pub(super) fn admit(message: usize, writer: &Writer<'_>) -> Result<(), Error> {
-    if writer.nodes() <= nodes(message) { Ok(()) } else { Err(too_many(message)) }
+pub(super) fn admit(message: usize, count: usize) -> Result<(), Error> {
+    if count <= nodes(message) { Ok(()) } else { Err(too_many(message)) }
 }
 
 /// A message of so many bytes has more values than it may have.
 #[cold]
-pub(super) fn too_many(message: usize) -> Error {
+fn too_many(message: usize) -> Error {
     let most = Batch::decoded_at_most(message);
     Error::new(
         ErrorKind::TooLarge,

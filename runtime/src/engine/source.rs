@@ -59,6 +59,8 @@ struct Session<'s> {
     /// Of those that have ended; a later connection needs them again.
     idle_helpers: Vec<Worker>,
     around: Around<'s>,
+    /// Whether events came without end when the source was last polled.
+    is_steady: bool,
     /// When other tasks last had their turn.
     yielded_at: Instant,
     /// When the source was last polled.
@@ -119,6 +121,7 @@ impl SourceSide {
             helpers,
             idle_helpers: Vec::new(),
             around,
+            is_steady: false,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
@@ -180,7 +183,7 @@ impl Session<'_> {
 
     /// After a pull: another may follow at once.
     async fn let_others_work(&mut self) {
-        if self.around.lane.intake().await.is_steady() {
+        if self.is_steady {
             self.around.lane.offer();
         }
         // Where there are more tasks than processors, one of them may wait for this.
@@ -197,7 +200,7 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
-        let Self { around, pulled_at, yielded_at, .. } = self;
+        let Self { around, is_steady, pulled_at, yielded_at, .. } = self;
         let Around { lane, way, control, connection, others } = around;
         let due = way.due();
         let first = [until, due].into_iter().flatten().min();
@@ -223,6 +226,7 @@ impl Session<'_> {
                         if waited {
                             *yielded_at = *pulled_at;
                         }
+                        *is_steady = intake.is_steady();
                         intake.take(&mut batch);
                         return Poll::Ready((Step::Pulled(result), intake.next(way)));
                     }

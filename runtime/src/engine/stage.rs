@@ -103,6 +103,17 @@ impl Step {
         self.operator.due()
     }
 
+    /// After a call with so many events: whether they go on in their batch, and that is all, as it is
+    /// for most operators that keep nothing.
+    fn has_passed(&self, came: usize, batch: &Batch) -> bool {
+        let has_held = self.held_events > 0 || !self.held.is_empty();
+        batch.len() == came
+            && came > 0
+            && self.output.is_empty()
+            && !has_held
+            && self.operator.held() == 0
+    }
+
     /// After a call with so many events: what became of them and of those that were held, as far as
     /// the operator says.
     fn balance(&mut self, came: usize, batch: &Batch, stats: &Stats) -> Balance {
@@ -179,6 +190,9 @@ impl Stage {
             let count = item.batch.len();
             step.output.begin(step.held.number(&item.token));
             let result = step.operator.process(&mut item.batch, &mut step.output);
+            if result.is_ok() && step.has_passed(count, &item.batch) {
+                continue;
+            }
             let came = std::mem::replace(&mut item.token, Token::untracked());
             let ahead = self.account(position, result, (came, count), &mut item, around);
             if !ahead.is_empty() {

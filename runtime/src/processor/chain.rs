@@ -5,7 +5,7 @@
 //! of the pulls that its own stream's bytes came with, and of the pull that completed it; a stream
 //! that is idle within a message holds up no other.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
 
@@ -58,7 +58,7 @@ pub(crate) enum StreamEnd {
 struct Step<S> {
     preprocessor: Box<dyn Preprocessor>,
     /// Of the pulls that it holds bytes of, by stream.
-    held: HashMap<u64, Vec<S>>,
+    held: BTreeMap<u64, Vec<S>>,
 }
 
 /// What a step has to do next.
@@ -81,7 +81,7 @@ struct Origin<S> {
     /// The one in hand.
     pull: Option<S>,
     /// Earlier ones, by stream.
-    earlier: HashMap<u64, Vec<S>>,
+    earlier: BTreeMap<u64, Vec<S>>,
 }
 
 impl<S> Default for Chain<S> {
@@ -92,7 +92,7 @@ impl<S> Default for Chain<S> {
 
 impl<S> Chain<S> {
     pub(crate) fn new(preprocessors: Vec<Box<dyn Preprocessor>>) -> Self {
-        let step = |preprocessor| Step { preprocessor, held: HashMap::new() };
+        let step = |preprocessor| Step { preprocessor, held: BTreeMap::new() };
         let steps = preprocessors.into_iter().map(step).collect();
         Self { steps, output: Output::new(), ready: Vec::new() }
     }
@@ -106,7 +106,7 @@ impl<S> Chain<S> {
 impl<S: Share> Chain<S> {
     /// Takes in what was pulled: [`Chain::next`] gives what comes of it.
     pub(crate) fn push(&mut self, batch: Batch, share: Option<S>) {
-        let origin = Origin { pull: share, earlier: HashMap::new() };
+        let origin = Origin { pull: share, earlier: BTreeMap::new() };
         self.ready.push(Ready { step: 0, task: Task::Process(batch, origin) });
     }
 
@@ -118,7 +118,7 @@ impl<S: Share> Chain<S> {
 
     /// Nothing is held any more: the shares of what is left were the ends of streams, say.
     pub(crate) fn settle_held(&mut self) {
-        let held = self.steps.iter_mut().flat_map(|step| step.held.drain());
+        let held = self.steps.iter_mut().flat_map(|step| std::mem::take(&mut step.held));
         held.flat_map(|(_, shares)| shares).for_each(S::settle);
     }
 
@@ -147,7 +147,7 @@ impl<S: Share> Chain<S> {
 
     /// Runs one step, and those after it as far as they go at once.
     fn run(&mut self, first: usize, task: Task<S>) -> (Batch, Origin<S>, bool) {
-        let none = || Origin { pull: None, earlier: HashMap::new() };
+        let none = || Origin { pull: None, earlier: BTreeMap::new() };
         let (mut batch, mut origin, mut goes_on) = match task {
             Task::Process(batch, origin) => (batch, origin, false),
             Task::GoOn => (Batch::new(), none(), true),

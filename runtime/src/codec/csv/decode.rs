@@ -20,7 +20,7 @@ pub(in crate::codec) fn decode(
         writer.begin_array();
         while let Some(field) = record.next()? {
             field.write(options, &mut unescaped, writer);
-            limit::admit(message.len(), writer)?;
+            limit::admit(message.len(), writer.nodes())?;
         }
         writer.end_array();
         return Ok(());

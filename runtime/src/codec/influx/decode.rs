@@ -36,7 +36,7 @@ pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Resul
         writer.key(key.unescape(&mut unescaped));
         let value = line.name(b",= ", b",= ", "the value of a tag")?;
         writer.str(value.unescape(&mut unescaped));
-        limit::admit(message.len(), writer)?;
+        limit::admit(message.len(), writer.nodes())?;
     }
     writer.end_object();
     line.expect(b' ')?;
@@ -48,7 +48,7 @@ pub(in crate::codec) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Resul
         line.expect(b'=')?;
         writer.key(key.unescape(&mut unescaped));
         line.field(writer, &mut unescaped)?;
-        limit::admit(message.len(), writer)?;
+        limit::admit(message.len(), writer.nodes())?;
         if !line.take(b',') {
             break;
         }

@@ -11,6 +11,10 @@ use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::Duplicates;
 use crate::codec::limit;
 
+/// The longest message, in bytes, that can have no more nodes than it may: each but the last takes two
+/// bytes of text at least.
+const COUNTED: usize = 2 * (limit::nodes(0) - 1);
+
 /// How JSON is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecodeOptions {
@@ -70,6 +74,9 @@ impl Decoder {
         nodes: &mut Nodes,
     ) -> Result<u32, Error> {
         let message = buffer::range(span, bytes.len())?;
+        if message.len() > COUNTED {
+            limit::admit(message.len(), count::nodes(&bytes[message.clone()]))?;
+        }
         let decoded = if memchr::memchr(b'\\', &bytes[message.clone()]).is_none() {
             if bytes.len() - message.end < INPUT_PADDING {
                 bytes.resize(message.end + INPUT_PADDING, 0);
@@ -153,12 +160,6 @@ impl Decoder {
         len: usize,
         nodes: &mut Nodes,
     ) -> Result<u32, Failure> {
-        // A node takes two bytes of text at least, so that only large messages have to be counted.
-        if len / 2 > limit::nodes(len)
-            && count::nodes(&bytes[start..start + len]) > limit::nodes(len)
-        {
-            return Err(limit::too_many(len).into());
-        }
         let base = bytes.as_ptr().addr();
         let mut tape = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let parsed = fill_tape_padded(&mut bytes[start..], len, &mut self.buffers, &mut tape);

@@ -12,7 +12,6 @@ use tremor_abi::document::Node;
 use super::scan::{Avx2, Baseline, Scan};
 use crate::codec::buffer::Nodes;
 use crate::codec::duplicates::{Duplicates, Filter};
-use crate::codec::limit;
 
 mod text;
 
@@ -60,8 +59,7 @@ impl Reader {
     /// there are at most as many as it has bytes. Behind it, [`BLOCK`](crate::codec::output::BLOCK)
     /// more bytes can be read.
     ///
-    /// `None` if it is not plain, or becomes more than it may; `nodes` is then to be truncated, and
-    /// `duplicates` to be cleared.
+    /// `None` if it is not plain; `nodes` is then to be truncated, and `duplicates` to be cleared.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -158,7 +156,7 @@ impl Reader {
                 now = *outer;
                 self.open.pop();
             }
-            return text.is_at_end().then(|| nodes.commit()).flatten();
+            return text.is_at_end().then(|| nodes.commit());
         }
     }
 }
@@ -179,10 +177,6 @@ struct Slots<'n> {
     root: usize,
     written: usize,
     room: usize,
-    /// How many there may be.
-    most: usize,
-    /// Whether there were more. Those are thrown away, and so nothing is committed.
-    has_too_many: bool,
 }
 
 impl<'n> Slots<'n> {
@@ -194,8 +188,7 @@ impl<'n> Slots<'n> {
         let (root, room) = (nodes.len(), nodes.capacity() - nodes.len());
         // SAFETY: the contents are within the allocation.
         let first = unsafe { nodes.as_mut_ptr().add(root) };
-        let most = limit::nodes(bytes);
-        Self { nodes, first, root, written: 0, room, most, has_too_many: false }
+        Self { nodes, first, root, written: 0, room }
     }
 
     /// The index that the next node will have.
@@ -226,12 +219,6 @@ impl<'n> Slots<'n> {
 
     #[cold]
     fn grow(&mut self) {
-        if self.written > self.most {
-            // Each takes the place of the one before it, until the reader notices.
-            self.has_too_many = true;
-            self.written -= 1;
-            return;
-        }
         // SAFETY: that many nodes, from the first slot on, have been written.
         unsafe { self.nodes.set_len(self.root + self.written) };
         self.nodes.reserve(self.written.max(64));
@@ -242,9 +229,8 @@ impl<'n> Slots<'n> {
 
     /// Makes what was written part of the buffer.
     #[inline]
-    fn commit(self) -> Option<()> {
+    fn commit(self) {
         // SAFETY: that many nodes, from the first slot on, have been written.
         unsafe { self.nodes.set_len(self.root + self.written) };
-        (!self.has_too_many).then_some(())
     }
 }

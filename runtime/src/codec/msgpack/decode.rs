@@ -2,12 +2,19 @@
 
 use tremor_abi::document::{MAX_DEPTH, Node, fingerprint};
 
+use super::count;
 use super::extension::{self, Extension};
 use super::reader::{Head, Reader};
 use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::{Duplicates, Filter};
 use crate::codec::limit;
+
+/// A byte is a node, and the shortest extension takes three for its seven.
+const NODES_A_BYTE: usize = 3;
+
+/// The longest message, in bytes, that can have no more nodes than it may.
+const COUNTED: usize = limit::nodes(0) / NODES_A_BYTE;
 
 /// How MessagePack is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,8 +86,10 @@ impl Decoder {
         nodes: &mut Nodes,
     ) -> Result<u32, Error> {
         let message = buffer::range(span, bytes.len())?;
-        // A byte is a node, and the shortest extension takes three for its seven.
-        let root = buffer::next_index(nodes, message.len() * 3)?;
+        if message.len() > COUNTED {
+            limit::admit(message.len(), count::nodes(&bytes[message.clone()]))?;
+        }
+        let root = buffer::next_index(nodes, message.len() * NODES_A_BYTE)?;
         let before = bytes.len();
         let mut keys = None;
         loop {
@@ -120,7 +129,6 @@ impl Decoder {
         nodes: &mut Nodes,
     ) -> Result<(), Stop> {
         let mut reader = Reader::new(message);
-        let most = nodes.len() + limit::nodes(message.len());
         let mut now = Container { head: 0, left: 1, keys: None };
         self.open.clear();
         loop {
@@ -158,9 +166,6 @@ impl Decoder {
                         if self.open.len() + extension::DEPTH > self.max_depth {
                             return Err(self.too_deep(&start).into());
                         }
-                        if nodes.len() > most {
-                            return Err(limit::too_many(message.len()).into());
-                        }
                         let content = Extension::read(kind, reader.take(len)?);
                         let keys = keys.ok_or(Stop::NeedsKeys)?;
                         nodes.extend_from_copy_slice(&content.nodes(keys as u64, at));
@@ -175,9 +180,6 @@ impl Decoder {
                 let least = len as usize * if keys.is_some() { 2 } else { 1 };
                 if least > reader.left() {
                     return Err(reader.truncated().into());
-                }
-                if nodes.len() + least > most {
-                    return Err(limit::too_many(message.len()).into());
                 }
                 if self.open.len() == self.max_depth {
                     return Err(self.too_deep(&start).into());

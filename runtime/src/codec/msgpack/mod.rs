@@ -13,6 +13,7 @@
 
 #![allow(clippy::doc_markdown)] // MessagePack is a name, not code
 
+mod count;
 mod decode;
 mod encode;
 mod extension;

@@ -94,7 +94,7 @@ fn structured_data<'m>(reader: &mut Reader<'m>, writer: &mut Writer<'_>) -> Resu
         }
         writer.key(element);
         write(&mut parameters, &mut unescaped, writer);
-        limit::admit(reader.message.len(), writer)?;
+        limit::admit(reader.message.len(), writer.nodes())?;
     }
     writer.end_object();
     Ok(())

@@ -109,9 +109,12 @@ impl Batch {
 const MOST_COPIED: usize = 1 << 30;
 
 /// A range of a batch's bytes; none beyond 4 GiB.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // neither is more than the end
 pub(super) fn span(start: usize, len: usize) -> Option<Span> {
-    start.checked_add(len).and_then(|end| u32::try_from(end).ok())?;
-    Some(Span { start: u32::try_from(start).ok()?, len: u32::try_from(len).ok()? })
+    let end = start.checked_add(len)?;
+    let is_there = end <= u32::MAX as usize;
+    is_there.then_some(Span { start: start as u32, len: len as u32 })
 }
 
 /// There is no room for an event.

@@ -223,6 +223,14 @@ impl Output {
         self.rejected.drain(..).collect()
     }
 
+    /// Whether a call has said nothing: its events are those in its batch.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        let Self { ports, rejected, discarded, created, merged, holds, released, .. } = self;
+        let lists = ports.len() + rejected.len() + released.len();
+        lists == 0 && (discarded | created | merged | holds) == 0
+    }
+
     /// How many events were dropped on purpose since this was last asked.
     pub fn take_discarded(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)

@@ -218,19 +218,21 @@ fn admit(message: Span, taken: usize) -> Result<(), PluginError> {
 /// Runs `step` over the events and takes out those it fails on.
 fn sift(
     events: &mut abi_stable::std_types::RVec<Event>,
-    mut step: impl FnMut(&mut Event) -> Result<(), PluginError>,
+    mut step: impl FnMut(&Event) -> Result<(), PluginError>,
 ) -> Vec<Rejected> {
     let mut rejected = Vec::new();
     let mut kept = 0;
-    for position in 0..events.len() {
-        let mut event = events[position];
-        match step(&mut event) {
-            Ok(()) => {
-                events[kept] = event;
-                kept += 1;
-            }
-            Err(error) => rejected.push(Rejected { event, error }),
+    let list = events.as_mut_slice();
+    for position in 0..list.len() {
+        if let Err(error) = step(&list[position]) {
+            rejected.push(Rejected { event: list[position], error });
+            continue;
         }
+        // Mostly all of them stay where they are.
+        if kept < position {
+            list[kept] = list[position];
+        }
+        kept += 1;
     }
     events.truncate(kept);
     rejected
