@@ -9,7 +9,7 @@ use super::{Codec, Decoder, Encoder};
 
 /// Turns the raw events of batches into values.
 pub(crate) trait BatchDecoder: Send {
-    /// Decodes a batch in place, until it is heavy; what is left then stays as it is, behind the
+    /// Decodes a batch in place, until it is heavy; what is left then stays as it is, after the
     /// others ([`Batch::take_undecoded`]). What it fails on is taken out and returned.
     fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected>;
 }

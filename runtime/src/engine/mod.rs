@@ -219,7 +219,7 @@ impl Handle {
         self.0.cut_off(Phase::Stopped);
     }
 
-    /// Everything ends where it is, and what does not is left behind.
+    /// Everything ends where it is; what does not end is not waited for.
     pub(crate) fn halt(&self) {
         self.0.cut_off(Phase::Halted);
     }

@@ -71,6 +71,21 @@ fn connectors_that_are_lost_together_are_a_few_lines_in_the_log() {
 }
 
 #[test]
+fn a_connector_that_feeds_its_own_sink_through_a_pipeline_with_a_queue_is_connected_again() {
+    // Two sources and an operator that keeps something: the pipeline has a task of its own.
+    let bad =
+        format!("reconnect: {QUICKLY}, config: {{ fault: deliver_lost, times: 9, count: 5000 }}");
+    let rest = "  other: { type: hostile, config: { count: 1 } }
+pipelines: { p: { operators: [{ type: batch, config: { max_events: 7 } }] } }
+links: [bad -> p, other -> p, p -> bad]";
+    let run = flow(&bad, rest).run();
+    run.expect(0, &["connection lost", "0 dead-lettered"]);
+    let (before, after) = run.stderr.split_once(" events in, ").unwrap();
+    let (came, went) = (before.rsplit(' ').next(), after.split(' ').next());
+    assert_eq!(came, went, "{}", run.stderr);
+}
+
+#[test]
 fn a_peer_that_is_full_for_a_while_gets_everything_in_the_end() {
     for fault in ["deliver_full", "deliver_timeout"] {
         let bad = format!("retry: {QUICKLY}, config: {{ fault: {fault}, times: 50 }}");

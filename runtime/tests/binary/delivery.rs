@@ -188,6 +188,22 @@ fn an_operator_that_loses_or_makes_up_events_fails_its_batch_by_name() {
 }
 
 #[test]
+fn what_an_operator_held_fails_with_the_operator() {
+    // It panics in a later call, and what it puts out of what it held is more than that.
+    for (messages, heard_of, why) in [
+        ("{ messages: ['\"keep\"'] }, { messages: ['\"panic\"'] }, { failed: 2 }", 2, "told to"),
+        ("{ messages: ['\"double\"'] }, { failed: 1 }", 1, "had 1 events and accounts for 2"),
+    ] {
+        let (scene, run) = through(messages, "mischief", "");
+        run.expect(1, &["flow `flow` failed", "`main`", why]);
+        assert_eq!(scene.read("out"), "");
+        let mut heard = heard(&run);
+        heard.sort();
+        assert_eq!(heard, ["1: failed 1", "1: failed 2"][..heard_of], "{}", run.stderr);
+    }
+}
+
+#[test]
 fn an_event_that_can_never_be_delivered_fails_the_flow_of_a_source_that_would_bring_it_again() {
     let messages = r#"{ messages: ['{"good":1}', 'bad'] }, { failed: 1 }"#;
     let (_, run) = through(messages, "", "");

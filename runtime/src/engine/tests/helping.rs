@@ -16,6 +16,7 @@ use super::{
 use crate::{
     codec::BatchDecoder,
     engine::{
+        delivery::Ended,
         intake::{Inlet, Intake, STEADY},
         lane::Lane,
         pace::Pace,
@@ -89,6 +90,25 @@ fn what_another_tasks_pull_came_to_is_left_to_the_sources_own() {
     assert!(!try_pull(&mut intake, &mut batch()));
     assert!(!try_pull(&mut intake, &mut batch()), "the source has ended");
     assert!(matches!(pull(&mut intake, &mut batch()), Poll::Ready(Ok(Pull::Finished))));
+}
+
+#[test]
+fn a_source_that_cannot_take_an_acknowledgement_hears_of_all_others() {
+    let mut double = Pulls::numbers(3);
+    let heard = double.heard.clone();
+    double.deaf = true;
+    let mut intake = Intake::new(Inlet::default(), Box::new(double));
+    for _ in 0..3 {
+        let mut batch = batch();
+        assert!(pull(&mut intake, &mut batch).is_ready());
+        intake.take(&mut batch);
+    }
+    let ended = [(1, false), (2, true)].map(|(pull, failed)| Ended { pull, failed });
+    assert!(intake.acknowledge(ended.into()).is_err(), "it is deaf to what went well");
+    assert_eq!(*heard.lock().unwrap(), [(2, false)]);
+    // The connection is over.
+    intake.fail_outstanding().unwrap();
+    assert_eq!(*heard.lock().unwrap(), [(2, false), (3, false)]);
 }
 
 /// Decodes its first batch only when the other task has got its first too.

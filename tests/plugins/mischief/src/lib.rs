@@ -49,14 +49,32 @@ fn forge(batch: &mut Batch) {
     }
 }
 
-/// The operator: `hold` is held back until the next event, or until time passes; `vanish` vanishes,
-/// `copy` is put out twice, and nothing is said of either; `forget` is held, and nobody is told of
-/// which batch.
+/// The operator: `hold` is held back until the next event, or until time passes, `keep` until the
+/// next event, and `double` is put out twice when it has been held, and nothing is said of that;
+/// `vanish` vanishes, `copy` is put out twice, and nothing is said of either; `forget` is held, and
+/// nobody is told of which batch.
 pub struct Operate {
     ports: Vec<String>,
-    held: Option<(Value<'static>, u64)>,
+    held: Option<Held>,
     holds: Holds,
     forgotten: usize,
+}
+
+/// What is held.
+struct Held {
+    value: Value<'static>,
+    /// In ns since the Unix epoch.
+    due: Option<u64>,
+    /// How often it is put out.
+    copies: usize,
+}
+
+impl Held {
+    fn put_out(self, batch: &mut Batch) {
+        for _ in 0..self.copies {
+            batch.push_copy(0, ValueRef::from(&self.value));
+        }
+    }
 }
 
 impl OperatorPlugin for Operate {
@@ -92,10 +110,11 @@ impl Operator for Operate {
             if word == "reject" {
                 return Verdict::Reject(Error::bad_data("told to"));
             }
-            if word == "hold" {
-                let value = Value::from("held".to_owned());
-                let replaces = self.held.replace((value, event.ingest_ns + 1_000_000));
-                replaced += usize::from(replaces.is_some());
+            if ["hold", "keep", "double"].contains(&word) {
+                let due = (word != "keep").then_some(event.ingest_ns + 1_000_000);
+                let copies = if word == "double" { 2 } else { 1 };
+                let held = Held { value: Value::from("held".to_owned()), due, copies };
+                replaced += usize::from(self.held.replace(held).is_some());
                 return Verdict::Hold;
             }
             if word == "vanish" {
@@ -116,8 +135,8 @@ impl Operator for Operate {
         if self.held.is_some() {
             output.hold(&mut self.holds);
         }
-        if let Some((value, _)) = before {
-            batch.push_copy(0, ValueRef::from(&value));
+        if let Some(held) = before {
+            held.put_out(batch);
         }
         for _ in 0..copied {
             batch.push_value(0, &"copy")?;
@@ -129,7 +148,7 @@ impl Operator for Operate {
     }
 
     fn due(&self) -> Option<u64> {
-        self.held.as_ref().map(|(_, due)| *due)
+        self.held.as_ref().and_then(|held| held.due)
     }
 
     fn on_time(&mut self, _now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
@@ -138,8 +157,8 @@ impl Operator for Operate {
 
     fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.release(&mut self.holds);
-        if let Some((value, _)) = self.held.take() {
-            batch.push_copy(0, ValueRef::from(&value));
+        if let Some(held) = self.held.take() {
+            held.put_out(batch);
         }
         Ok(())
     }
