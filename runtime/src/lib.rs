@@ -10,5 +10,6 @@ pub mod operator;
 pub mod plugin;
 pub mod processor;
 pub mod run;
+mod stop;
 pub mod time;
 mod watchdog;

@@ -16,7 +16,7 @@ use crate::{
     operator,
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices},
     processor,
-    run::Stopper,
+    stop::Stopper,
     watchdog::{Call, Calls, WatchedCodec},
 };
 

@@ -5,80 +5,64 @@
 //!                                                             | bounded queue
 //! sink task:                                       frame -> deliver -> account
 //! ```
-//! A batch runs to completion on one core, as far as that goes: whoever pulls it takes it through
-//! (`worker`), and encodes it too where the source feeds one sink. Tasks that help a source
-//! (`lane`) keep the order of pulls (`turns`). Otherwise operators are where the cut is.
+//! It is an ordered parallel pipeline: batches are pulled in order, decoded in parallel, operated on in
+//! order, encoded in parallel, and put into queues in order. A batch runs to completion on one core, as
+//! far as that goes: the task that pulls it takes it through (`source::worker`), and encodes it too
+//! where the source feeds one sink. Helpers of a source (`source::shared_intake`) keep the order of
+//! pulls in in-order sections (`route::in_order`).
 //!
 //! Each side of a connector is a task, and so is each pipeline that several tasks feed and that
 //! keeps something between batches; all other pipelines run within the tasks that feed them
-//! (`router`). What stands between tasks is a bounded queue of batches (`queue`); a full one stops
-//! the pull. Every event is followed to its end (`delivery`, `stats`).
+//! (`route::router`). Between tasks is a bounded queue of batches (`queue`); a full one stops
+//! the pull. Every event is followed to its end (`account`).
 //!
 //! Connections come and go (`connector`), and a source that has ended hears of its acknowledgements
-//! whatever becomes of them (`settling`). What a sink's peer cannot take now is tried again
-//! (`retry`). The log says so in a few lines (`notices`).
+//! whatever becomes of them (`source::settling`). What a sink's peer cannot take now is tried again
+//! (`sink::retry`). The log says so in a few lines (`life::notices`).
+//!
+//! Folders import downwards only: `simulation` and `plan`; `connector`; `source` and `sink`; `pipeline`;
+//! `route`; `queue`; `account`; `parts`; `life`; `spin`, `target` and `tuning`.
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
 //! under way arrives.
 
-mod backoff;
-mod build;
-mod connection;
+mod account;
 mod connector;
-mod control;
-mod dead_letter;
-mod delivery;
-mod ending;
-mod fault;
-#[doc(hidden)]
-pub mod hand_over;
-mod held;
-mod intake;
-mod lane;
-mod notices;
-mod pace;
+mod life;
 mod parts;
 mod pipeline;
+mod plan;
 mod queue;
-mod retry;
-mod router;
-mod routes;
-mod seat;
-mod settling;
-mod sides;
+mod route;
 mod simulation;
 mod sink;
 mod source;
 mod spin;
-mod stage;
-mod standing;
-mod stats;
+mod target;
 #[cfg(test)]
 mod tests;
-mod turns;
-mod wakers;
-mod watch;
-mod worker;
+mod tuning;
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-pub(crate) use self::{
-    connection::Connection,
-    parts::{ConnectorType, OperatorInstance, Parts},
-    simulation::{Form, Simulation, Taken},
+#[doc(hidden)]
+pub use self::queue::hand_over;
+use self::{
+    account::stats::Books,
+    life::control::{Control, Phase},
 };
 pub use self::{
-    control::Failure,
-    standing::HeldUp,
-    stats::{Component, ComponentCounts, Counts, Kind},
+    account::stats::{Component, ComponentCounts, Counts, Kind},
+    life::{control::Failure, standing::HeldUp},
 };
-use self::{
-    control::{Control, Phase},
-    stats::Books,
+pub(crate) use self::{
+    life::connection::Connection,
+    parts::{ConnectorType, OperatorInstance, Parts},
+    simulation::{Form, Simulation, Taken},
 };
 use crate::{executor, flow, watchdog::Calls};
 
@@ -92,7 +76,7 @@ pub(crate) struct Planned {
     name: String,
     control: Arc<Control>,
     books: Books,
-    tasks: build::Tasks,
+    tasks: plan::Tasks,
 }
 
 /// A running flow.
@@ -137,7 +121,7 @@ impl Flow {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
         let control = Arc::new(Control::new(sinks).with_calls(calls));
         let mut books = Books::default();
-        let tasks = build::tasks(flow, parts, &control, &mut books)?;
+        let tasks = plan::tasks(flow, parts, &control, &mut books)?;
         Ok(Planned { name: flow.name().to_owned(), control, books, tasks })
     }
 }

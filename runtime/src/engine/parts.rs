@@ -1,15 +1,16 @@
 //! What a flow is made of, as the engine asks for it.
 
-use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor};
+use std::sync::Arc;
 
-use super::connector::Factory;
-use crate::{codec::MakeCodec, flow};
+use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, dynamic::DynConnector};
+
+use crate::{codec::MakeCodec, engine::life::connection::Connection, flow};
 
 /// What the engine has to know of a connector's type.
 pub(crate) struct ConnectorType {
     /// The codec that it is to be given; none for structured connectors.
     pub(crate) codec: Option<Box<dyn MakeCodec>>,
-    pub(crate) make: Factory,
+    pub(crate) make: MakeConnector,
 }
 
 /// An operator.
@@ -20,6 +21,11 @@ pub(crate) struct OperatorInstance {
     /// Makes another one, should this one panic; none for what is built in.
     pub(crate) make: Option<MakeOperator>,
 }
+
+/// Makes an instance of a connector, whose host breaks the connection that it is given when the instance
+/// says so.
+pub(crate) type MakeConnector =
+    Box<dyn Fn(&Arc<Connection>) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
 
 /// Makes an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;

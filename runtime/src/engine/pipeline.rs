@@ -2,11 +2,11 @@
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
-use super::{
-    control::{Control, Phase, Reached},
-    delivery::InFlight,
+use crate::engine::{
+    account::token::InFlight,
+    life::control::{Control, Phase, Reached},
     queue::Receiver,
-    router::Router,
+    route::router::Router,
 };
 use crate::executor;
 
@@ -20,7 +20,7 @@ enum Step {
     Stopped,
 }
 
-/// A pipeline with its queue. Its operators are the first stage of its router.
+/// A pipeline with its queue. Its operators are the first pipeline of its router.
 pub(crate) struct PipelineTask {
     pub(crate) queue: Receiver,
     pub(crate) router: Router,
@@ -48,7 +48,7 @@ impl PipelineTask {
     }
 
     async fn next(&mut self, stopped: &mut Reached<'_>) -> Step {
-        let due = self.router.way.due();
+        let due = self.router.egress.due();
         let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
             if due.is_some() && timer.as_mut().poll(context).is_ready() {

@@ -1,6 +1,6 @@
 //! A flow's logic without its connectors: one event after the other, on a clock of its own, in one
 //! thread. What the operators, codecs and processors of a flow do is what they do in the engine;
-//! what is simulated is the world around them.
+//! what is simulated is the world env them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -9,13 +9,13 @@ use tremor_pdk::{
     abi::batch::{Pool, Rejected},
 };
 
-use super::{
-    build::{framing, preprocessors, steps},
-    control::Control,
-    delivery::{InFlight, Token},
+use crate::engine::{
+    account::token::{InFlight, Token},
+    life::control::Control,
     parts::Parts,
-    routes::{Ports, Routes, Target},
-    stage::Stage,
+    plan::assembly::{framing, preprocessors, steps},
+    route::{pipeline::Pipeline, routes::Routes},
+    target::{Ports, Target},
 };
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
@@ -71,7 +71,7 @@ pub(crate) enum Form {
     Encoded,
 }
 
-/// Numbers the stages and outlets while the flow is put together.
+/// Numbers the pipelines and outlets while the flow is put together.
 struct Plan<'p> {
     flow: &'p Flow,
     staged: Vec<NodeId>,
@@ -94,7 +94,7 @@ impl Plan<'_> {
             let to = self.flow.graph.edge(*edge).to;
             let position = |ids: &[NodeId]| ids.iter().position(|id| *id == to);
             position(&self.staged)
-                .map(Target::Stage)
+                .map(Target::Pipeline)
                 .or_else(|| position(&self.sinks).map(Target::Queue))
         };
         edges.iter().filter_map(target).collect()
@@ -124,12 +124,12 @@ impl Simulation {
             Plan { flow, staged: ids(Role::Pipeline), sinks: ids(Role::Sink), names: Vec::new() };
         // Sinks first: their numbers are their positions.
         of(Role::Sink).for_each(|(_, node)| _ = plan.add(node.name.clone()));
-        let mut stages = Vec::new();
+        let mut pipelines = Vec::new();
         for (_, node) in of(Role::Pipeline) {
             let steps = steps(flow, parts, node, &mut |node, port| plan.port(node, port))?;
             let ports = plan.ports(node);
             let (name, stats) = (node.name.as_str().into(), Arc::default());
-            stages.push(Stage { name, steps, ports, stats });
+            pipelines.push(Pipeline { name, steps, ports, stats });
         }
         let mut sources = Vec::new();
         for (_, node) in of(Role::Source) {
@@ -164,7 +164,7 @@ impl Simulation {
         let outlets = outlets.collect();
         let (pool, control) = (Pool::new(8), Arc::new(Control::new(0)));
         let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
-        let routes = Routes::new(name, ports, stages, pool.clone(), stats, control);
+        let routes = Routes::new(name, ports, pipelines, pool.clone(), stats, control);
         Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })
     }
 

@@ -1,7 +1,7 @@
 //! Waiting for another task on the processor, for a short while, before the executor parks this one.
 //!
 //! To park a thread and to wake it again can take longer than a batch does, on both sides. So a task
-//! that found its queue empty, or full, first looks again for up to [`BOUND`]. It does so only where
+//! that found its queue empty, or full, first looks again for up to [`SPIN`]. It does so only where
 //! that costs nobody anything and is worth it: while there are no more working tasks than
 //! processors, and while batches follow one another closely.
 
@@ -11,18 +11,13 @@ use std::{
         LazyLock,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use crate::executor;
-
-/// How long a task waits on the processor: what a few batches take ([`super::pace`]).
-const BOUND: Duration = Duration::from_micros(100);
-/// Looks before the system is asked whether another thread wants this processor: a microsecond or
-/// two.
-const LOOKS: u32 = 16;
-/// A wait on the processor is worth it while batches follow one another in less than this, in ns.
-const CLOSE_NS: u64 = 50_000;
+use crate::{
+    engine::tuning::{CLOSE_NS, LOOKS, SPIN},
+    executor,
+};
 
 /// Sources, sinks and pipelines that run as tasks in this process.
 static WORKERS: AtomicUsize = AtomicUsize::new(0);
@@ -132,7 +127,7 @@ impl Spin {
     /// A batch has passed.
     pub(crate) fn passed(&mut self, now: Instant) {
         let Some(last) = self.last.replace(now) else { return };
-        let interval = now.saturating_duration_since(last).min(10 * BOUND).as_nanos();
+        let interval = now.saturating_duration_since(last).min(10 * SPIN).as_nanos();
         let interval = u64::try_from(interval).unwrap_or(u64::MAX);
         // What is new counts for an eighth.
         self.interval = (self.interval * 7 + interval) / 8;
@@ -143,7 +138,7 @@ impl Spin {
 fn look(mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     let mut looks = 0;
-    while !ready() && start.elapsed() < BOUND {
+    while !ready() && start.elapsed() < SPIN {
         if looks < LOOKS {
             looks += 1;
             // So often that a look does not take the cache line from who writes it all the time.

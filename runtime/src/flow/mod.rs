@@ -34,6 +34,7 @@ mod graph;
 mod limits;
 mod link;
 mod name;
+mod read;
 mod source;
 mod spec;
 mod suggest;
@@ -109,7 +110,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Flow, Error> {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Error> {
-    Draft::new(Source::read(path.as_ref(), limits)?, limits)?.finish()
+    Draft::new(read::read(path.as_ref(), limits)?, limits)?.finish()
 }
 
 /// Reads a YAML file that is no flow, within the default [`Limits`]: what it says, without places.
@@ -118,7 +119,7 @@ pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Erro
 /// Where it cannot be read, or is no YAML.
 pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     let limits = Limits::default();
-    let source = Source::read(path, &limits)?;
+    let source = read::read(path, &limits)?;
     let mut report = Report::new(Arc::clone(&source));
     let root = yaml::parse(&source, &limits)?;
     if let Some(root) = &root {
@@ -135,7 +136,7 @@ pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
 /// Where the file cannot be read, or is no YAML.
 pub fn read(path: impl AsRef<Path>) -> Result<Draft, Error> {
     let limits = Limits::default();
-    Draft::new(Source::read(path.as_ref(), &limits)?, &limits)
+    Draft::new(read::read(path.as_ref(), &limits)?, &limits)
 }
 
 /// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the

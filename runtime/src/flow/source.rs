@@ -1,13 +1,9 @@
 //! The text of a flow file, and places in it.
 
 use std::{
-    fs::File,
-    io::{self, Read},
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-use super::{diagnostic::Diagnostic, limits::Limits};
 
 /// A place in a flow file: where something starts and how far it goes on that line.
 ///
@@ -66,62 +62,6 @@ impl Source {
         Arc::new(Self { path, text, lines })
     }
 
-    /// Reads a file, refusing what cannot be a flow file before any of it is parsed.
-    pub(crate) fn read(path: &Path, limits: &Limits) -> Result<Arc<Self>, Diagnostic> {
-        let refuse = |message: String| {
-            Diagnostic::of_file(Self::new(path.to_path_buf(), String::new()), message)
-        };
-        let mut bytes = Vec::new();
-        let read = File::open(path)
-            .and_then(|file| file.take(limits.max_file_bytes + 1).read_to_end(&mut bytes));
-        match read {
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(refuse("there is no such file".into())
-                    .help("give the path of a flow file, relative to the current folder"));
-            }
-            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
-                return Err(refuse("this is a folder, not a flow file".into())
-                    .help("give the path of a file in it"));
-            }
-            Err(error) => return Err(refuse(format!("the file cannot be read: {error}"))),
-        }
-        if bytes.len() as u64 > limits.max_file_bytes {
-            return Err(refuse(format!(
-                "the file is larger than {} bytes, the limit for a flow file",
-                limits.max_file_bytes
-            ))
-            .help("data belongs in files of its own, which connectors read"));
-        }
-        Self::decode(path, bytes)
-    }
-
-    fn decode(path: &Path, bytes: Vec<u8>) -> Result<Arc<Self>, Diagnostic> {
-        let utf16 = bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]);
-        match String::from_utf8(bytes) {
-            Ok(text) => {
-                // A byte order mark is allowed, and is no character of the first line.
-                let text = text.strip_prefix('\u{feff}').map(ToOwned::to_owned).unwrap_or(text);
-                Ok(Self::new(path.to_path_buf(), text))
-            }
-            Err(error) => {
-                let valid = error.utf8_error().valid_up_to();
-                let bytes = error.into_bytes();
-                let byte = bytes[valid];
-                let before = String::from_utf8_lossy(&bytes[..valid]).into_owned();
-                let source =
-                    Self::new(path.to_path_buf(), String::from_utf8_lossy(&bytes).into_owned());
-                let at = Self::new(PathBuf::new(), before).end();
-                let message = if utf16 {
-                    "the file is UTF-16, a flow file must be UTF-8".to_owned()
-                } else {
-                    format!("the file is not UTF-8: byte 0x{byte:02x} cannot stand here")
-                };
-                Err(Diagnostic::error(source, at, message).help("save the file as UTF-8"))
-            }
-        }
-    }
-
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -155,12 +95,5 @@ mod tests {
         let source = Source::new(PathBuf::new(), "a\nb\r\nc\rd".to_owned());
         let lines: Vec<_> = (0..=5).map(|line| source.line(line)).collect();
         assert_eq!(lines, ["", "a", "b", "c", "d", ""]);
-    }
-
-    #[test]
-    fn a_byte_order_mark_does_not_count() {
-        let source =
-            Source::decode(Path::new("f"), b"\xef\xbb\xbflinks: []".to_vec()).expect("valid");
-        assert_eq!(source.line(1), "links: []");
     }
 }

@@ -36,7 +36,7 @@ use crate::{
     components::{Components, FlowParts},
     engine::{Form, Simulation},
     flow::{self, Flow},
-    run::Stopper,
+    stop::Stopper,
 };
 
 /// What keeps a test from running: it names the file, and says what was expected.

@@ -19,7 +19,7 @@ use tremor_pdk::abi::{
 use super::{
     Error, ErrorKind, Library, Policy, layout,
     library::Read,
-    open::{Opened, open},
+    open::{Opened, first_line, open},
 };
 
 /// A loaded plugin library. It stays loaded until the process ends: nothing of it is ever unloaded,
@@ -212,11 +212,4 @@ fn same_artefacts(library: &Library, artefacts: &[ArtefactRef]) -> Result<(), Er
 fn lie(path: &Path, message: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Lie, path, message)
         .help("export everything with one `tremor_pdk::export!`, and rebuild the plugin")
-}
-
-/// `abi_stable`'s messages begin with empty lines and go on for pages.
-pub(super) fn first_line(error: &LibraryError) -> String {
-    let text = error.to_string();
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.next().unwrap_or("no reason given").to_owned()
 }

@@ -13,7 +13,7 @@ use std::{fs::File, os::fd::AsRawFd, path::PathBuf};
 
 use abi_stable::library::{LibraryError, RawLibrary};
 
-use super::{Error, ErrorKind, Library, identity::Identity, library::Read, load::first_line};
+use super::{Error, ErrorKind, Library, identity::Identity, library::Read};
 
 /// A library that was opened, or was tried to.
 pub(super) struct Opened {
@@ -86,4 +86,11 @@ fn changed(library: &Library, message: &str) -> Error {
     Error::new(ErrorKind::Changed, library.path(), message).help(
         "start the process anew; what is in use is replaced by renaming another file to its name",
     )
+}
+
+/// `abi_stable`'s messages begin with empty lines and go on for pages.
+pub(super) fn first_line(error: &LibraryError) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next().unwrap_or("no reason given").to_owned()
 }

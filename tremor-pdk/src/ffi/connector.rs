@@ -1,30 +1,19 @@
 //! The adapter of a connector.
 
-use std::future::Future;
-
 use abi_stable::{
     sabi_trait::TD_Opaque,
     std_types::{RBox, ROption},
 };
-use async_ffi::BorrowingFfiFuture;
 use tremor_abi::connector::{
     self as abi, CallFuture, CodecNeed, RawConnector, RawConnector_TO, RawConnectorBox, RawSinkBox,
     RawSourceBox,
 };
 
 use super::{
-    guard::{Guarded, guard},
+    guard::{guard, into_call},
     stream::{self, Fused},
 };
-use crate::{CodecRequirement, Error, Result, dynamic::DynConnector};
-
-/// A guarded future with a result as the ABI has it.
-pub(super) fn into_call<'a, T: 'a>(
-    what: &'static str,
-    future: impl Future<Output = Result<T>> + Send + 'a,
-) -> CallFuture<'a, T> {
-    BorrowingFfiFuture::new(async move { Guarded::new(what, future).await.into() })
-}
+use crate::{CodecRequirement, Error, dynamic::DynConnector};
 
 struct FfiConnector(Fused<Box<dyn DynConnector>>);
 

@@ -12,10 +12,7 @@ use tremor_abi::connector::{
     RawSink_TO, RawSinkBox, RawSource, RawSource_TO, RawSourceBox,
 };
 
-use super::{
-    connector::into_call,
-    guard::{guard, guarded_drop},
-};
+use super::guard::{guard, guarded_drop, into_call};
 use crate::{
     Batch, Delivery, Error, Pull, Result, Signal,
     dynamic::{DynSink, DynSource},

@@ -1,14 +1,13 @@
 //! The host's functions as the ABI has them, over a [`World`]. The only unsafe module of the
 //! harness: the context of every function is an `Arc<World>` that `handle` gave away.
 
-use std::{os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
     std_types::{RResult, RStr, RString},
 };
 use async_ffi::FfiFuture;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use tremor_abi::{
     error::PluginError,
     host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
@@ -156,20 +155,4 @@ unsafe extern "C" fn connection_lost(context: *const ()) {
 unsafe extern "C" fn request_stop(context: *const (), _graceful: bool, reason: RStr<'_>) {
     // SAFETY: see `retain`.
     unsafe { world(context) }.lock().stop_requests.push(reason.into());
-}
-
-/// Which of these file descriptors are ready, after waiting `patience` at most for one to be.
-pub(super) fn poll(descriptors: &[(i32, Interest)], patience: Duration) -> Vec<bool> {
-    let mut polled: Vec<_> = descriptors
-        .iter()
-        .map(|&(descriptor, interest)| {
-            let flags = if interest == Interest::READABLE { PollFlags::IN } else { PollFlags::OUT };
-            // SAFETY: whoever waits for a descriptor keeps it open until then: `HostFunctions`.
-            PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(descriptor) }, flags)
-        })
-        .collect();
-    let patience = Timespec::try_from(patience).ok();
-    // Errors, such as an interruption, come to: nothing is ready yet.
-    let _ = rustix::event::poll(&mut polled, patience.as_ref());
-    polled.iter().map(|polled| !polled.revents().is_empty()).collect()
 }

@@ -39,6 +39,7 @@
 //! ```
 
 mod connection;
+mod descriptors;
 mod functions;
 mod world;
 

@@ -16,7 +16,7 @@ use std::{
 use async_ffi::FfiFuture;
 use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
 
-use super::functions;
+use super::descriptors;
 
 /// How long to wait for a file descriptor before looking whether something else has happened.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
@@ -100,7 +100,7 @@ impl World {
         let descriptors = self.descriptors();
         if !descriptors.is_empty() {
             let patience = if next_timer.is_some() { Duration::ZERO } else { READINESS_SLICE };
-            let ready = functions::poll(&descriptors, patience);
+            let ready = descriptors::poll(&descriptors, patience);
             if ready.iter().any(|&ready| ready) {
                 let ready = |descriptor| {
                     descriptors.iter().zip(&ready).any(|(&(d, _), &ready)| d == descriptor && ready)

@@ -10,8 +10,8 @@ use std::{
 
 use tremor_pdk::Batch;
 
-use super::{Bounds, Form, Queued, bounded};
-use crate::engine::delivery::{InFlight, Token};
+use super::{Bounds, Payload, Queued, bounded};
+use crate::engine::account::token::{InFlight, Token};
 
 fn batch(events: usize) -> Option<(Queued, usize)> {
     let mut batch = Batch::new();
@@ -21,8 +21,8 @@ fn batch(events: usize) -> Option<(Queued, usize)> {
 
 fn encoded() -> Option<(Queued, usize)> {
     let item = InFlight::new(Batch::new(), Token::untracked());
-    let form = Form::Encoded { encoded: Batch::new(), rejected: Vec::new() };
-    weighed(Queued { item, form })
+    let payload = Payload::Encoded { encoded: Batch::new(), rejected: Vec::new() };
+    weighed(Queued { item, payload })
 }
 
 /// As `poll_send` takes it.
@@ -36,9 +36,9 @@ fn weighed(queued: Queued) -> Option<(Queued, usize)> {
 fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
-    let (seat, taken) = (receiver.seat(), Arc::new(AtomicUsize::new(0)));
+    let (shared_task, taken) = (receiver.shared_task(), Arc::new(AtomicUsize::new(0)));
     let takes = taken.clone();
-    let mut task = pin!(seat.run(async move {
+    let mut task = pin!(shared_task.run(async move {
         while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
             takes.fetch_add(1, Ordering::Relaxed);
         }
@@ -58,8 +58,8 @@ fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anythin
 fn a_receiver_that_others_feed_as_well_does_not_keep_the_one_who_runs_it() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
-    let (seat, mut other) = (receiver.seat(), sender.clone());
-    let mut task = pin!(seat.run(async move {
+    let (shared_task, mut other) = (receiver.shared_task(), sender.clone());
+    let mut task = pin!(shared_task.run(async move {
         while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
             poll_fn(|context| other.poll_send(context, &mut encoded(), false)).await;
         }

@@ -23,9 +23,11 @@ use super::{
 };
 use crate::{
     engine::{
-        backoff::Policy,
-        control::{Control, Phase},
-        stats::Counts,
+        account::stats::Counts,
+        life::{
+            backoff::Policy,
+            control::{Control, Phase},
+        },
     },
     executor::{self, block_on},
 };

@@ -16,11 +16,14 @@ use super::{
 use crate::{
     codec::BatchDecoder,
     engine::{
-        delivery::Ended,
-        intake::{Inlet, Intake, STEADY},
-        lane::Lane,
-        pace::Pace,
-        worker::Worker,
+        account::token::Ended,
+        source::{
+            intake::{Inlet, Intake},
+            pace::Pace,
+            shared_intake::SharedIntake,
+            worker::Worker,
+        },
+        tuning::STEADY,
     },
     executor::block_on,
 };
@@ -144,12 +147,12 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     });
     let counts = workers.each_ref().map(|(_, count)| count.clone());
     // Those that made it steady are gone.
-    let lane = Arc::new(Lane::new(steady(Pulls::numbers(PULLS + STEADY))));
+    let intake = Arc::new(SharedIntake::new(steady(Pulls::numbers(PULLS + STEADY))));
     let has_ended = Arc::<AtomicBool>::default();
     // The second one is the source's own.
     let mut is_own = false;
     let threads = workers.map(|(mut worker, _)| {
-        let (lane, has_ended) = (lane.clone(), has_ended.clone());
+        let (intake, has_ended) = (intake.clone(), has_ended.clone());
         // Pulls are of three, always.
         worker.pace = Pace::fixed(3);
         let is_own = std::mem::replace(&mut is_own, true);
@@ -157,8 +160,8 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
             // A task that finds the intake in use for long pulls nothing: only the source's own
             // waits for it, and knows so that there is nothing more.
             while !has_ended.load(Ordering::Relaxed) {
-                let goes_on = block_on(lane.help_once(&mut worker));
-                if is_own && !goes_on && !block_on(lane.intake()).is_steady() {
+                let goes_on = block_on(intake.help_once(&mut worker));
+                if is_own && !goes_on && !block_on(intake.lock()).is_steady() {
                     has_ended.store(true, Ordering::Relaxed);
                 }
             }

@@ -30,23 +30,24 @@ use tremor_pdk::{
 };
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
-use super::{
-    backoff::Policy,
-    connection::{Connection, End},
-    control::Control,
-    intake::Inlet,
-    notices::Notices,
-    pace::Pace,
+use crate::engine::{
+    account::stats::{Books, Component, Counts, Kind, Stats},
+    life::{
+        backoff::Policy,
+        connection::{Connection, End},
+        control::Control,
+        notices::Notices,
+        standing::Standing,
+    },
     queue::{self, Bounds, Receiver, Sender},
-    retry::Retries,
-    router::{Encoding, Outlet, Router},
-    routes::{Ports, Routes, Target},
-    sink::SinkSide,
-    source::SourceSide,
-    stage::{Stage, Step},
-    standing::Standing,
-    stats::{Books, Component, Counts, Kind, Stats},
-    worker::Worker,
+    route::{
+        pipeline::{Pipeline, Step},
+        router::{Encoding, Outlet, Router},
+        routes::Routes,
+    },
+    sink::{SinkSide, retry::Retries},
+    source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
+    target::{Ports, Target},
 };
 use crate::{
     codec::{self, BatchDecoder, Codec, MakeCodec},
@@ -119,7 +120,7 @@ fn encoding(name: &str) -> Encoding {
 /// A component's way into queues.
 fn router(
     name: &str,
-    stages: Vec<Stage>,
+    pipelines: Vec<Pipeline>,
     ports: Ports,
     queues: Vec<Outlet>,
     sink_codec: Option<&str>,
@@ -130,7 +131,7 @@ fn router(
     let routes = Routes::new(
         name.into(),
         ports,
-        stages,
+        pipelines,
         pool.clone(),
         stats.clone(),
         Arc::new(Control::new(0)),
@@ -143,11 +144,11 @@ fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
 }
 
 /// One pipeline whose events go to the first queue.
-fn stage(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Stage {
+fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
     let steps = operators.into_iter().map(|operator| Step::new(operator, None, Vec::new()));
     let out = vec![Target::Queue(0)];
     let ports = Ports { out, ..Ports::default() };
-    Stage { name: "main".into(), steps: steps.collect(), ports, stats }
+    Pipeline { name: "main".into(), steps: steps.collect(), ports, stats }
 }
 
 fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
@@ -199,10 +200,11 @@ impl Setup {
         let (sender, queue) = queue::bounded(Bounds::default());
         let (dead, letters) = queue::bounded(Bounds::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
-        let ports = Ports { out: vec![Target::Stage(0)], err, ..Ports::default() };
-        let stages = vec![stage(self.operators, main)];
+        let ports = Ports { out: vec![Target::Pipeline(0)], err, ..Ports::default() };
+        let pipelines = vec![pipeline(self.operators, main)];
         let to_sink = Some(self.sink_codec);
-        let routed = router("source", stages, ports, vec![outlet(sender, &sinks)], to_sink, &stats);
+        let routed =
+            router("source", pipelines, ports, vec![outlet(sender, &sinks)], to_sink, &stats);
         let mut source = source_side(0, routed, self.source_codec);
         let decoded = Arc::<AtomicUsize>::default();
         let decoder = || -> Option<Box<dyn BatchDecoder>> {

@@ -16,14 +16,16 @@ use tremor_pdk::{
 
 use super::{AT_ONCE, Lanes, doubles::Shared};
 use crate::engine::{
-    backoff::{Attempts, Policy},
-    connection::Connection,
     connector::ConnectorTask,
-    control::Control,
-    notices::Notices,
+    life::{
+        backoff::{Attempts, Policy},
+        connection::Connection,
+        control::Control,
+        notices::Notices,
+        standing::Standing,
+    },
     sink::SinkSide,
     source::SourceSide,
-    standing::Standing,
 };
 
 /// What a peer does with one connection.

@@ -8,7 +8,7 @@ use super::{
     pulls, settled, sorted,
 };
 use crate::{
-    engine::connection::{Connection, End},
+    engine::life::connection::{Connection, End},
     executor::{self, block_on},
 };
 

@@ -21,16 +21,18 @@ use super::{
     lines::lines,
     notices, outlet,
     peer::attempts,
-    pulls, router, sorted, stage,
+    pipeline, pulls, router, sorted,
 };
 use crate::{
     engine::{
-        backoff::Policy,
-        connection::{Connection, End},
-        control::Phase,
+        life::{
+            backoff::Policy,
+            connection::{Connection, End},
+            control::Phase,
+        },
         queue::{self, Bounds},
-        retry::Retries,
-        routes::{Ports, Target},
+        sink::retry::Retries,
+        target::{Ports, Target},
     },
     executor::{self, block_on},
 };
@@ -168,10 +170,10 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let told = Arc::new(AtomicBool::new(false));
     let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
     let (dead, _letters) = queue::bounded(Bounds::default());
-    let ports = Ports { err: vec![Target::Stage(0)], ..Ports::default() };
+    let ports = Ports { err: vec![Target::Pipeline(0)], ..Ports::default() };
     let (stats, dead) = (sink.router.stats.clone(), vec![outlet(dead, &Arc::default())]);
-    let stages = vec![stage(operators, Arc::default())];
-    sink.router = router("sink", stages, ports, dead, None, &stats);
+    let pipelines = vec![pipeline(operators, Arc::default())];
+    sink.router = router("sink", pipelines, ports, dead, None, &stats);
     let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
     let mut refused = Delivery::done();
     refused.failed(0..1, Error::bad_data("never"));
@@ -227,7 +229,7 @@ fn a_peer_that_is_full_at_the_end_is_waited_for_as_well() {
 fn a_peer_that_is_full_is_a_line_in_the_log_and_one_when_it_is_not_any_more() {
     let takes = Takes::of((0..500).map(|_| full()));
     let mut lanes = lanes(AT_ONCE);
-    let notices = crate::engine::notices::Notices::new("slow".into(), Arc::default());
+    let notices = crate::engine::life::notices::Notices::new("slow".into(), Arc::default());
     lanes.sink.retries = Retries::new(AT_ONCE, Arc::new(notices));
     let lines = lines("slow", || _ = lanes.run(Pulls::numbers(1), &takes));
     assert_eq!(lines, 2);

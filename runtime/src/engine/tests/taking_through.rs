@@ -6,16 +6,15 @@ use tremor_pdk::Operator;
 use super::{
     Setup, both, doubles,
     doubles::{Pulls, Sees, Shared, Takes, Waits},
-    outlet, pulls, router, sink_side, source_side, stage,
+    outlet, pipeline, pulls, router, sink_side, source_side,
 };
 use crate::{
     engine::{
-        connection::Connection,
-        control::Control,
+        account::stats::Stats,
+        life::{connection::Connection, control::Control},
         pipeline::PipelineTask,
         queue::{self, Bounds},
-        routes::{Ports, Target},
-        stats::Stats,
+        target::{Ports, Target},
     },
     executor::block_on,
     operator,
@@ -100,9 +99,10 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     let (to_pipeline, main) = queue::bounded(Bounds { events: 4, bytes: usize::MAX });
     let own = |target| Ports { out: vec![target], ..Ports::default() };
     let seen = Shared::<Vec<String>>::default();
-    let stages = vec![stage(vec![Box::new(Sees(seen.clone()))], Arc::default())];
-    let ports = own(Target::Stage(0));
-    let routed = router("main", stages, ports, vec![outlet(to_sink, &stats)], Some("json"), &stats);
+    let pipelines = vec![pipeline(vec![Box::new(Sees(seen.clone()))], Arc::default())];
+    let ports = own(Target::Pipeline(0));
+    let routed =
+        router("main", pipelines, ports, vec![outlet(to_sink, &stats)], Some("json"), &stats);
     let pipeline = PipelineTask { queue: main, router: routed, control: Arc::new(Control::new(0)) };
     let mut sources = [0, 1].map(|id| {
         let queues = vec![outlet(to_pipeline.clone(), &stats)];

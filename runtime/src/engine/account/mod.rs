@@ -1,0 +1,4 @@
+//! What became of every event: tokens of pulls, and counts of components.
+
+pub(crate) mod stats;
+pub(crate) mod token;

@@ -1,0 +1,230 @@
+//! What becomes of events: every pull of a source is followed until each of its events is
+//! delivered, dead-lettered, discarded on purpose, or failed back.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tremor_pdk::Batch;
+
+use crate::engine::life::watch::Single;
+use crate::processor::Share;
+
+/// A batch on its way, with the token of the pull it came from.
+#[derive(Clone)]
+pub(crate) struct InFlight {
+    pub(crate) batch: Batch,
+    pub(crate) token: Token,
+    /// Whether its events are dead letters.
+    pub(crate) is_letter: bool,
+}
+
+impl InFlight {
+    /// A batch of events as sources bring them.
+    pub(crate) fn new(batch: Batch, token: Token) -> Self {
+        Self { batch, token, is_letter: false }
+    }
+}
+
+/// Stands for a share of one pull's events. Every branch of a fan-out and every dead letter holds
+/// one; the pull is over when the last is gone. A token that is dropped without
+/// [`Token::settle`] fails its pull: dropping is not acknowledging.
+#[derive(Debug)]
+pub(crate) struct Token {
+    pull: Option<Arc<PullState>>,
+    settled: bool,
+}
+
+#[derive(Debug)]
+struct PullState {
+    failed: AtomicBool,
+    end: End,
+}
+
+/// Who hears of the end.
+#[derive(Debug)]
+enum End {
+    Source {
+        pull: u64,
+        ledger: Arc<Ledger>,
+    },
+    /// The tokens that were joined to one.
+    Joined(Vec<Token>),
+}
+
+impl Drop for PullState {
+    fn drop(&mut self) {
+        let failed = self.failed.load(Ordering::Acquire);
+        match &mut self.end {
+            End::Source { pull, ledger } => {
+                ledger.ended(Ended { pull: *pull, failed });
+            }
+            // Those that are dropped fail.
+            End::Joined(tokens) if failed => tokens.clear(),
+            End::Joined(tokens) => tokens.drain(..).for_each(Token::settle),
+        }
+    }
+}
+
+impl Token {
+    /// For sources that do not want to know.
+    pub(crate) fn untracked() -> Self {
+        Self { pull: None, settled: false }
+    }
+
+    /// Whether anybody wants to know how this ends.
+    pub(crate) fn is_tracked(&self) -> bool {
+        self.pull.is_some()
+    }
+
+    /// The token of a pull whose end `ledger` hears of.
+    pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
+        Self::ending(End::Source { pull, ledger: ledger.clone() })
+    }
+
+    fn ending(end: End) -> Self {
+        let state = PullState { failed: AtomicBool::new(false), end };
+        Self { pull: Some(Arc::new(state)), settled: false }
+    }
+
+    /// One token for events that came with several: it fails or settles all of them.
+    pub(crate) fn join(mut tokens: Vec<Self>) -> Self {
+        tokens.retain(|token| token.pull.is_some());
+        match tokens.len() {
+            0 => Self::untracked(),
+            1 => tokens.remove(0),
+            _ => Self::ending(End::Joined(tokens)),
+        }
+    }
+
+    /// The events that this token stands for are done with.
+    pub(crate) fn settle(mut self) {
+        self.settled = true;
+    }
+}
+
+impl Share for Token {
+    fn is_tracked(&self) -> bool {
+        Token::is_tracked(self)
+    }
+
+    fn pull(&self) -> u64 {
+        match self.pull.as_ref().map(|pull| &pull.end) {
+            Some(End::Source { pull, .. }) => *pull,
+            Some(End::Joined(_)) | None => 0,
+        }
+    }
+
+    fn settle(self) {
+        Token::settle(self);
+    }
+}
+
+impl Clone for Token {
+    fn clone(&self) -> Self {
+        Self { pull: self.pull.clone(), settled: false }
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        if let (false, Some(pull)) = (self.settled, &self.pull) {
+            pull.failed.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// How a pull ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) pull: u64,
+    /// Whether an event of it was failed back, rather than all acknowledged.
+    pub(crate) failed: bool,
+}
+
+/// Where a source hears how its pulls ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    ended: Single<Vec<Ended>>,
+    /// Whether there are any, to look at without a lock once a pull.
+    has_ended: AtomicBool,
+}
+
+impl Ledger {
+    fn ended(&self, ended: Ended) {
+        self.ended.update(|all| all.push(ended));
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    /// The pulls that have ended since it was last asked.
+    pub(crate) fn take_ended(&self) -> Vec<Ended> {
+        if !self.has_ended.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        // Acquire: the task that set it has put the pull there before.
+        self.has_ended.swap(false, Ordering::AcqRel);
+        self.ended.update(std::mem::take)
+    }
+
+    /// Ready with the pulls that have ended since it was last asked; there is at least one.
+    pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
+        let has_ended = |ended: &Vec<Ended>| (!ended.is_empty()).then_some(());
+        self.ended.poll(context, has_ended).map(|()| self.ended.update(std::mem::take))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::Arc,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::{Ended, Ledger, Token};
+
+    fn ended(ledger: &Ledger) -> Vec<Ended> {
+        match ledger.poll_ended(&Context::from_waker(Waker::noop())) {
+            Poll::Ready(ended) => ended,
+            Poll::Pending => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_pull_ends_with_its_last_token() {
+        let ledger = Arc::new(Ledger::default());
+        let token = Token::of(7, &ledger);
+        let branch = token.clone();
+        token.settle();
+        assert_eq!(ended(&ledger), []);
+        branch.settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: false }]);
+    }
+
+    #[test]
+    fn what_becomes_of_a_joined_token_becomes_of_all() {
+        let ledger = Arc::new(Ledger::default());
+        let two = || vec![Token::of(1, &ledger), Token::untracked(), Token::of(2, &ledger)];
+        let joined = Token::join(two());
+        let branch = joined.clone();
+        branch.settle();
+        assert_eq!(ended(&ledger), []);
+        joined.settle();
+        let both = |failed| [1, 2].map(|pull| Ended { pull, failed });
+        assert_eq!(ended(&ledger), both(false));
+        drop(Token::join(two()));
+        assert_eq!(ended(&ledger), both(true));
+    }
+
+    #[test]
+    fn one_dropped_branch_fails_the_pull() {
+        let ledger = Arc::new(Ledger::default());
+        let token = Token::of(1, &ledger);
+        drop(token.clone());
+        token.settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 1, failed: true }]);
+    }
+}

@@ -1,0 +1,181 @@
+//! What all tasks of a flow share: in which phase the flow is, and what failed it.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use tremor_pdk::Error;
+
+use crate::engine::life::{
+    standing::{HeldUp, Standing},
+    watch::{Waiter, Watch},
+};
+use crate::watchdog::Calls;
+
+/// The life of a flow. It only ever goes forward.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Events flow.
+    #[default]
+    Running,
+    /// Sources bring nothing more; what is under way still arrives.
+    Draining,
+    /// Everything ends where it is.
+    Stopped,
+    /// Nobody waits for what does not.
+    Halted,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    phase: Phase,
+    /// Sinks that have not been connected yet: sources wait for them.
+    sinks_awaited: usize,
+    failure: Option<Failure>,
+    connectors: Vec<Arc<Standing>>,
+    held_up: Vec<HeldUp>,
+}
+
+/// Why a flow failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The component that failed.
+    pub component: String,
+    /// What it failed with.
+    pub error: Error,
+}
+
+/// The control of one flow.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// A copy of the state's phase, to look at without a lock once a batch.
+    phase: AtomicU8,
+    state: Watch<State>,
+    /// The calls to its plugins.
+    calls: Arc<Calls>,
+}
+
+impl Control {
+    pub(crate) fn new(sinks: usize) -> Self {
+        let state = State { sinks_awaited: sinks, ..State::default() };
+        Self { phase: AtomicU8::new(0), state: Watch::new(state), calls: Arc::default() }
+    }
+
+    /// The same of a flow whose calls to plugins are recorded there.
+    pub(crate) fn with_calls(self, calls: Arc<Calls>) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Another connector of the flow.
+    pub(crate) fn add(&self, connector: Arc<Standing>) {
+        self.state.update(|state| state.connectors.push(connector));
+    }
+
+    /// Whether the flow is in `phase` or a later one.
+    pub(crate) fn has_reached(&self, phase: Phase) -> bool {
+        self.phase.load(Ordering::Relaxed) >= phase as u8
+    }
+
+    /// Goes forward to `phase`, if it is not there yet.
+    pub(crate) fn advance(&self, phase: Phase) {
+        self.state.update(|state| {
+            state.phase = state.phase.max(phase);
+            self.phase.store(state.phase as u8, Ordering::Relaxed);
+        });
+    }
+
+    /// Goes forward to a phase in which nothing is waited for, and keeps who held up a flow that was
+    /// draining.
+    pub(crate) fn cut_off(&self, phase: Phase) {
+        if self.state.read(|state| state.phase == Phase::Draining) {
+            let held_up = self.find_held_up();
+            self.state.update(|state| state.held_up = held_up);
+        }
+        self.advance(phase);
+    }
+
+    /// Who held up the flow when it was cut off.
+    pub(crate) fn held_up(&self) -> Vec<HeldUp> {
+        self.state.read(|state| state.held_up.clone())
+    }
+
+    fn find_held_up(&self) -> Vec<HeldUp> {
+        let connectors = self.state.read(|state| state.connectors.clone());
+        // A call says more than the state of the connector that makes it.
+        let calls = self.calls.unanswered().into_iter();
+        let calls = calls.map(|(component, doing)| HeldUp { component: component.into(), doing });
+        let mut found: Vec<HeldUp> = calls.collect();
+        for connector in connectors.iter().filter_map(|it| it.held_up()) {
+            if found.iter().all(|known| known.component != connector.component) {
+                found.push(connector);
+            }
+        }
+        if found.is_empty() {
+            found.extend(connectors.iter().filter_map(|it| it.doing()));
+        }
+        found
+    }
+
+    /// A component has failed for good: the flow drains what it can. The first failure is kept.
+    pub(crate) fn fail(&self, component: &str, error: Error) {
+        self.state.update(|state| {
+            let failure = Failure { component: component.to_owned(), error };
+            state.failure.get_or_insert(failure);
+        });
+        self.advance(Phase::Draining);
+    }
+
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.state.read(|state| state.failure.clone())
+    }
+
+    /// A sink is connected for the first time.
+    pub(crate) fn sink_ready(&self) {
+        self.state.update(|state| state.sinks_awaited = state.sinks_awaited.saturating_sub(1));
+    }
+
+    /// Waits until all sinks are connected, or the flow ends before that.
+    pub(crate) async fn sinks_ready(&self) {
+        let ready = |state: &State| state.sinks_awaited == 0 || state.phase > Phase::Running;
+        self.state.wait(|state| ready(state).then_some(())).await;
+    }
+
+    /// Waits until the flow is in `phase` or a later one.
+    pub(crate) fn reached(&self, phase: Phase) -> Reached<'_> {
+        Reached { phase, waiter: self.state.waiter() }
+    }
+
+    /// How many tasks wait for a change.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.state.waiting()
+    }
+}
+
+/// One task's wait for a phase of its flow.
+#[derive(Debug)]
+pub(crate) struct Reached<'c> {
+    phase: Phase,
+    waiter: Waiter<'c, State>,
+}
+
+impl Reached<'_> {
+    /// Ready once the flow is in the phase or a later one, however often it is asked.
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
+        let phase = self.phase;
+        self.waiter.poll(context, |state| (state.phase >= phase).then_some(()))
+    }
+}
+
+impl Future for Reached<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Reached::poll(&mut self, context)
+    }
+}

@@ -1,0 +1,9 @@
+//! What the tasks of a flow share to begin, go on and end: phases, connections, waits, what the log says.
+
+pub(crate) mod backoff;
+pub(crate) mod connection;
+pub(crate) mod control;
+pub(crate) mod notices;
+pub(crate) mod standing;
+pub(crate) mod wakers;
+pub(crate) mod watch;

@@ -1,0 +1,77 @@
+//! What components consist of.
+
+use std::collections::HashMap;
+
+use crate::{
+    codec::MakeCodec,
+    engine::{parts::Parts, route::pipeline::Step, source::pace::Pace, target::Target},
+    flow::{self, Flow, Node, NodeId, Role},
+    processor::{self, Chain, Framing},
+};
+
+/// The codec of a source or sink; none for structured connectors.
+pub(super) fn codec(
+    flow: &Flow,
+    parts: &dyn Parts,
+    node: &Node,
+) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
+    parts.codec(&flow.spec.connectors[node.index])
+}
+
+/// What happens to the messages of each sink behind its codec.
+pub(super) fn framings(
+    flow: &Flow,
+    parts: &dyn Parts,
+) -> Result<HashMap<NodeId, Framing>, flow::Diagnostic> {
+    let sinks = flow.graph.nodes().filter(|(_, node)| node.role == Role::Sink);
+    let framing = |(id, node): (NodeId, &Node)| {
+        let is_raw = codec(flow, parts, node)?.is_some();
+        Ok((id, framing(parts, &flow.spec.connectors[node.index], is_raw)?))
+    };
+    sinks.map(framing).collect()
+}
+
+/// The operators of a pipeline; `port` says where a port leads.
+pub(crate) fn steps(
+    flow: &Flow,
+    parts: &dyn Parts,
+    node: &Node,
+    port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
+) -> Result<Vec<Step>, flow::Diagnostic> {
+    let mut make = |component: &flow::Component| {
+        let instance = parts.operator(&node.name, component)?;
+        let ports = instance.ports.iter().map(|name| port(node, name)).collect();
+        Ok(Step::new(instance.operator, instance.make, ports))
+    };
+    flow.spec.pipelines[node.index].operators.iter().map(&mut make).collect()
+}
+
+pub(crate) fn preprocessors<S>(
+    parts: &dyn Parts,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Chain<S>, flow::Diagnostic> {
+    let make = |component| parts.preprocessor(&spec.name.value, component);
+    let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
+    if is_raw {
+        preprocessors.push(Box::new(processor::Join::default()));
+    }
+    Ok(Chain::new(preprocessors))
+}
+
+pub(crate) fn framing(
+    parts: &dyn Parts,
+    spec: &flow::Connector,
+    is_raw: bool,
+) -> Result<Framing, flow::Diagnostic> {
+    let mut framing = Framing::default();
+    for component in spec.postprocessors.iter().filter(|_| is_raw) {
+        framing.push(&component.name.value, parts.postprocessor(&spec.name.value, component)?);
+    }
+    Ok(framing)
+}
+
+pub(super) fn pace(spec: &flow::Connector) -> Pace {
+    let set = spec.pull.max_events;
+    set.map_or_else(Pace::default, |set| Pace::fixed(u32::try_from(set.get()).unwrap_or(u32::MAX)))
+}

@@ -1,0 +1,267 @@
+//! From a checked flow to tasks: which task runs what, and what stands between them.
+
+pub(crate) mod assembly;
+mod placement;
+mod wiring;
+
+use std::{collections::HashMap, sync::Arc};
+
+use tremor_pdk::{Error, abi::batch::Pool};
+
+use self::{
+    assembly::{codec, framings, pace, preprocessors, steps},
+    placement::{Runners, runners},
+    wiring::{Queues, Targets, kind},
+};
+use crate::engine::{
+    account::stats::{Books, Kind},
+    connector::{self, ConnectorTask},
+    life::{
+        backoff::{Attempts, Policy},
+        control::Control,
+        notices::{FlowNotices, Notices},
+        standing::Standing,
+    },
+    parts::{ConnectorType, Parts},
+    pipeline::PipelineTask,
+    queue::Receiver,
+    route::{
+        pipeline::Pipeline,
+        router::{Encoding, Router},
+        routes::Routes,
+    },
+    sink::{
+        SinkSide,
+        retry::{self, Retries},
+    },
+    source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
+    spin,
+    target::{Ports, Target},
+    tuning::{POOLED, TASKS_A_SOURCE},
+};
+use crate::{
+    codec::MakeCodec,
+    flow::{self, Flow, Node, NodeId, Role},
+    processor::Framing,
+};
+
+/// Everything that runs a flow.
+pub(crate) struct Tasks {
+    pub(crate) connectors: Vec<ConnectorTask>,
+    pub(crate) pipelines: Vec<PipelineTask>,
+}
+
+/// Plans and makes the tasks of a flow.
+///
+/// # Errors
+/// What keeps a component from being made, at its place in the flow.
+pub(crate) fn tasks(
+    flow: &Flow,
+    parts: &dyn Parts,
+    control: &Arc<Control>,
+    books: &mut Books,
+) -> Result<Tasks, flow::Error> {
+    let graph = &flow.graph;
+    let runners = runners(flow, parts);
+    let mut queues = Queues::new(flow, &runners, books);
+    let mut framings = framings(flow, parts)?;
+    let pool = Pool::new(POOLED);
+    let mut routers: HashMap<NodeId, Router> = HashMap::new();
+    let mut helpers: HashMap<NodeId, Vec<Worker>> = HashMap::new();
+    for (id, _) in graph.nodes().filter(|(id, _)| runners.run_by(*id, *id)) {
+        let plan = Plan {
+            flow,
+            parts,
+            runners: &runners,
+            queues: &queues,
+            framings: &framings,
+            control,
+            owner: id,
+        };
+        let Routed { router, sink } = plan.router(&pool, books)?;
+        if let Some(sink) = sink {
+            helpers.insert(id, plan.helpers(&router, sink)?);
+        }
+        routers.insert(id, router);
+    }
+    let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
+    let all_notices = Arc::<FlowNotices>::default();
+    for (index, spec) in flow.spec.connectors.iter().enumerate() {
+        let mut side = |role| {
+            let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
+            let id = graph.nodes().find(found)?.0;
+            Some((id, routers.remove(&id)?))
+        };
+        let (source, sink) = (side(Role::Source), side(Role::Sink));
+        if source.is_none() && sink.is_none() {
+            continue;
+        }
+        let ConnectorType { codec, make } = parts.connector(spec)?;
+        let name: Arc<str> = spec.name.value.as_str().into();
+        let notices = Arc::new(Notices::new(name.clone(), all_notices.clone()));
+        let is_raw = codec.is_some();
+        let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
+        let codec = codec.as_deref();
+        let source = match source {
+            Some((id, router)) => Some(SourceSide {
+                inlet: Inlet {
+                    id: u32::try_from(id.index()).unwrap_or(u32::MAX),
+                    preprocessors: preprocessors(parts, spec, is_raw)?,
+                },
+                worker: Worker {
+                    router,
+                    codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
+                    pace: pace(spec),
+                },
+                helpers: helpers.remove(&id).unwrap_or_default(),
+                control: control.clone(),
+            }),
+            None => None,
+        };
+        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
+        let gauge = queue.as_ref().map(Receiver::gauge);
+        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
+        control.add(standing.clone());
+        let sink = match sink.zip(queue) {
+            Some(((id, router), queue)) => Some(SinkSide {
+                queue,
+                router,
+                framing: framings.remove(&id).unwrap_or_default(),
+                codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
+                control: control.clone(),
+                pending: std::collections::VecDeque::new(),
+                retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
+                undrained: false,
+                standing: standing.clone(),
+            }),
+            None => None,
+        };
+        tasks.connectors.push(ConnectorTask {
+            name,
+            make,
+            source,
+            sink,
+            reconnect: Attempts::new(Policy::of(spec.reconnect, connector::MAX_BACKOFF)),
+            control: control.clone(),
+            notices,
+            sink_seen: false,
+            is_down: false,
+            settling: None,
+            standing,
+            retires: None,
+        });
+    }
+    for (id, router) in routers {
+        let queue = queues.receiver(id);
+        tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
+    }
+    Ok(tasks)
+}
+
+/// The router of a task.
+struct Routed {
+    router: Router,
+    /// The sink that it feeds, where it is a source's and feeds that and nobody else.
+    sink: Option<NodeId>,
+}
+
+/// What one task runs.
+struct Plan<'p> {
+    flow: &'p Flow,
+    parts: &'p dyn Parts,
+    runners: &'p Runners,
+    queues: &'p Queues,
+    framings: &'p HashMap<NodeId, Framing>,
+    control: &'p Arc<Control>,
+    owner: NodeId,
+}
+
+impl Plan<'_> {
+    fn router(&self, pool: &Pool, books: &mut Books) -> Result<Routed, flow::Diagnostic> {
+        let graph = &self.flow.graph;
+        let own = graph.node(self.owner);
+        let staged: Vec<NodeId> = graph
+            .nodes()
+            .filter(|(id, node)| {
+                node.role == Role::Pipeline && self.runners.run_by(*id, self.owner)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        let mut targets = Targets { flow: self.flow, staged: &staged, queued: Vec::new() };
+        let ports = match own.role {
+            Role::Pipeline => {
+                let own = staged.iter().position(|id| *id == self.owner);
+                Ports { out: own.map(Target::Pipeline).into_iter().collect(), ..Ports::default() }
+            }
+            Role::Source | Role::Sink => targets.ports(own),
+        };
+        let mut pipelines = Vec::new();
+        for id in &staged {
+            let node = graph.node(*id);
+            let mut port = |node: &Node, port: &str| targets.port(node, port);
+            let steps = steps(self.flow, self.parts, node, &mut port)?;
+            let ports = targets.ports(node);
+            let stats = books.of(&node.name, Kind::Pipeline);
+            pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
+        }
+        let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();
+        // What comes to a pipeline with a task of its own has changed cores already.
+        let sink = match targets.queued[..] {
+            [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),
+            _ => None,
+        };
+        let encoding = match sink {
+            Some(sink) => self.encoding(sink)?,
+            None => None,
+        };
+        // What one core decodes and encodes it keeps apart from what others do.
+        let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
+        let name = own.name.as_str().into();
+        let stats = books.of(&own.name, kind(own.role));
+        // A pipeline counts what goes through its pipeline.
+        let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
+        let routes =
+            Routes::new(name, ports, pipelines, pool.clone(), routed, self.control.clone());
+        let router = Router::new(routes, queues, encoding, pool, stats);
+        Ok(Routed { router, sink })
+    }
+
+    /// What it takes to encode for a sink; none where that is left to the sink.
+    fn encoding(&self, sink: NodeId) -> Result<Option<Encoding>, flow::Diagnostic> {
+        let node = self.flow.graph.node(sink);
+        let codec = codec(self.flow, self.parts, node)?;
+        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
+            return Ok(None);
+        };
+        let at = self.flow.spec.connectors[node.index].component.name.at;
+        let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
+        let suffix = self.framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
+        Ok(Some(Encoding { codec, suffix, pool: Pool::new(POOLED) }))
+    }
+
+    /// What other tasks need to take batches of a source to its one sink through.
+    fn helpers(&self, router: &Router, sink: NodeId) -> Result<Vec<Worker>, flow::Diagnostic> {
+        let node = self.flow.graph.node(self.owner);
+        let spec = &self.flow.spec.connectors[node.index];
+        let codec = codec(self.flow, self.parts, node)?;
+        let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
+            return Ok(Vec::new());
+        };
+        // Who says how much is pulled wants every run to be the same.
+        let count =
+            if pace(spec).is_fixed() { 0 } else { spin::processors().min(TASKS_A_SOURCE) - 1 };
+        let at = spec.component.name.at;
+        let mut helpers = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some(encoding) = self.encoding(sink)? else { break };
+            let decoder =
+                codec.decoder().map_err(|error| self.flow.error(at, error.to_string()))?;
+            helpers.push(Worker {
+                router: router.another(encoding, Pool::new(POOLED)),
+                codec: Some(decoder),
+                pace: Pace::default(),
+            });
+        }
+        Ok(helpers)
+    }
+}

@@ -1,0 +1,107 @@
+//! What stands between tasks, and where ports lead.
+
+use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
+
+use super::placement::Runners;
+use crate::{
+    engine::{
+        account::stats::{Books, Kind, Stats},
+        queue::{self, Bounds, Receiver, Sender},
+        route::router::Outlet,
+        target::{Ports, Target},
+    },
+    flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
+};
+
+/// The queues of a flow: before each sink, and before each pipeline that is a task.
+pub(super) struct Queues {
+    senders: HashMap<NodeId, (Sender, Arc<Stats>)>,
+    receivers: HashMap<NodeId, Receiver>,
+}
+
+impl Queues {
+    pub(super) fn new(flow: &Flow, runners: &Runners, books: &mut Books) -> Self {
+        let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
+        for (id, node) in flow.graph.nodes() {
+            let bounds = match node.role {
+                Role::Sink => bounds(&flow.spec.connectors[node.index]),
+                Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
+                Role::Pipeline | Role::Source => continue,
+            };
+            let (sender, receiver) = queue::bounded(bounds);
+            queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
+            queues.receivers.insert(id, receiver);
+        }
+        queues
+    }
+
+    /// The end that events go into.
+    pub(super) fn outlet(&self, id: NodeId) -> Option<Outlet> {
+        let (queue, stats) = self.senders.get(&id)?.clone();
+        Some(Outlet { queue, stats })
+    }
+
+    /// The queue's end; its own sender goes, so that it ends with those who feed it.
+    pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
+        self.senders.remove(&id);
+        self.receivers.remove(&id).unwrap_or_else(|| queue::bounded(Bounds::default()).1)
+    }
+}
+
+pub(super) fn kind(role: Role) -> Kind {
+    match role {
+        Role::Source => Kind::Source,
+        Role::Pipeline => Kind::Pipeline,
+        Role::Sink => Kind::Sink,
+    }
+}
+
+/// Numbers the targets of one task's ports.
+pub(super) struct Targets<'t> {
+    pub(super) flow: &'t Flow,
+    pub(super) staged: &'t [NodeId],
+    pub(super) queued: Vec<NodeId>,
+}
+
+impl Targets<'_> {
+    pub(super) fn ports(&mut self, node: &Node) -> Ports {
+        let discards_failed = discards_failed(self.flow, node);
+        Ports { out: self.port(node, OUT), err: self.port(node, ERR), discards_failed }
+    }
+
+    pub(super) fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
+        let edges = node.output(port);
+        edges.iter().map(|edge| self.target(self.flow.graph.edge(*edge).to)).collect()
+    }
+
+    pub(super) fn target(&mut self, id: NodeId) -> Target {
+        if let Some(pipeline) = self.staged.iter().position(|staged| *staged == id) {
+            return Target::Pipeline(pipeline);
+        }
+        let known = self.queued.iter().position(|queued| *queued == id);
+        Target::Queue(known.unwrap_or_else(|| {
+            self.queued.push(id);
+            self.queued.len() - 1
+        }))
+    }
+}
+
+/// Whether a component drops what it cannot handle, where its port `err` leads nowhere.
+fn discards_failed(flow: &Flow, node: &Node) -> bool {
+    match node.role {
+        Role::Pipeline => flow.spec.pipelines[node.index].err,
+        Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
+    }
+    .is_some_and(|err| err == flow::OnFailure::Discard)
+}
+
+fn bounds(spec: &flow::Connector) -> Bounds {
+    let default = Bounds::default();
+    let or = |set: Option<NonZeroU64>, default| {
+        set.map_or(default, |set| usize::try_from(set.get()).unwrap_or(usize::MAX))
+    };
+    Bounds {
+        events: or(spec.queue.max_events, default.events),
+        bytes: or(spec.queue.max_bytes, default.bytes),
+    }
+}

@@ -1,0 +1,8 @@
+//! From a component to the queues of others: ports, the pipelines that its task runs, and their order.
+
+pub(crate) mod dead_letter;
+pub(crate) mod held;
+pub(crate) mod in_order;
+pub(crate) mod pipeline;
+pub(crate) mod router;
+pub(crate) mod routes;

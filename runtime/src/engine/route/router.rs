@@ -1,0 +1,312 @@
+//! The router of a component: its events go through pipelines and into the queues of other tasks.
+//!
+//! A pipeline that one task feeds is run by that task, to completion, a batch at a time; only a
+//! pipeline that several tasks feed, and that keeps something between batches, has a task of its
+//! own. What such a pipeline consists of are the [`Routes`].
+//!
+//! A batch is best decoded, operated on and encoded by one core, for its values are larger than
+//! its bytes, and moving them to another core costs more than making them. So who feeds one sink and
+//! nothing else encodes for it ([`Encoding`]), and several tasks may take the batches of one source
+//! through ([`Router::another`]). Each batch has a [`Ticket`]: routes, and then queues, are used in
+//! the order of these, and so operators and sinks see batches in the order of pulls.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use tremor_pdk::{
+    Batch,
+    abi::batch::{Pool, Rejected},
+};
+
+use crate::codec::BatchEncoder;
+use crate::engine::{
+    account::{
+        stats::Stats,
+        token::{InFlight, Token},
+    },
+    life::connection::Connection,
+    queue::{Payload, Queued, Sender, Spent},
+    route::{
+        in_order::{InOrder, Section},
+        routes::Routes,
+    },
+};
+
+/// One task's access to the egress of a component.
+pub(crate) struct Router {
+    /// The component whose events these are.
+    pub(crate) name: Arc<str>,
+    pub(crate) pool: Pool,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) egress: Arc<Egress>,
+    /// Where there is one queue, and it is a sink's that takes encoded batches.
+    encoding: Option<Encoding>,
+    /// A source's, which ends with it.
+    pub(crate) connection: Option<Arc<Connection>>,
+    /// What goes into queues next, and then as it goes into them. Empty between calls.
+    outgoing: VecDeque<(usize, InFlight)>,
+    ready: VecDeque<(usize, Queued)>,
+    spent: Spent,
+}
+
+/// Encodes for a sink.
+pub(crate) struct Encoding {
+    pub(crate) codec: Box<dyn BatchEncoder>,
+    /// What stands behind every message.
+    pub(crate) suffix: Vec<u8>,
+    /// Where encoded batches come from: the others keep nodes.
+    pub(crate) pool: Pool,
+}
+
+/// What the tasks of one component share: two in-order sections, in the order of tickets. In the first
+/// one batches are routed, in the second one they are put into queues.
+pub(crate) struct Egress {
+    tickets: AtomicU64,
+    routes: InOrder<Routes>,
+    queues: InOrder<Vec<Outlet>>,
+    due: Mutex<Due>,
+}
+
+/// When an operator wants to be told the time.
+#[derive(Default)]
+struct Due {
+    at: Option<Instant>,
+    /// Who wants to know when that changes.
+    waiting: Option<Waker>,
+}
+
+/// A queue that events go into.
+pub(crate) struct Outlet {
+    pub(crate) queue: Sender,
+    /// Of the component that takes them out of it.
+    pub(crate) stats: Arc<Stats>,
+}
+
+/// The place of a batch in the order of a component's batches. Whoever drops it lets its turns pass.
+pub(crate) struct Ticket {
+    number: u64,
+    egress: Arc<Egress>,
+    was_routed: bool,
+    was_queued: bool,
+    /// Whether there is another batch with this place.
+    goes_on: bool,
+}
+
+impl Router {
+    pub(crate) fn new(
+        routes: Routes,
+        queues: Vec<Outlet>,
+        encoding: Option<Encoding>,
+        pool: Pool,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let name = routes.name.clone();
+        let due = Mutex::default();
+        let egress = Arc::new(Egress {
+            tickets: AtomicU64::new(0),
+            routes: InOrder::new(routes),
+            queues: InOrder::new(queues),
+            due,
+        });
+        Self::over(egress, name, encoding, pool, stats)
+    }
+
+    /// The access of another task to the same egress.
+    pub(crate) fn another(&self, encoding: Encoding, pool: Pool) -> Self {
+        let (egress, name) = (self.egress.clone(), self.name.clone());
+        Self::over(egress, name, Some(encoding), pool, self.stats.clone())
+    }
+
+    fn over(
+        egress: Arc<Egress>,
+        name: Arc<str>,
+        encoding: Option<Encoding>,
+        pool: Pool,
+        stats: Arc<Stats>,
+    ) -> Self {
+        let (outgoing, ready, spent) = (VecDeque::new(), VecDeque::new(), Spent::default());
+        Self { name, pool, stats, egress, encoding, connection: None, outgoing, ready, spent }
+    }
+
+    /// Routes what has become of a pull, or of a part of it: see [`Routes::take_in`]. A ticket that
+    /// goes on keeps its place for the next part.
+    pub(crate) async fn take_in(
+        &mut self,
+        ticket: &mut Ticket,
+        batch: Batch,
+        rejected: Vec<Rejected>,
+        token: Token,
+    ) {
+        self.route(ticket, |routes| routes.take_in(batch, rejected, token)).await;
+    }
+
+    /// Routes a batch out of port `out`.
+    pub(crate) async fn emit(&mut self, item: InFlight) {
+        self.route(&mut self.egress.ticket(), |routes| routes.emit(item)).await;
+    }
+
+    /// Routes events that the component could not handle: see [`Routes::reject`].
+    pub(crate) async fn reject(&mut self, batch: &Batch, rejected: Vec<Rejected>, token: Token) {
+        self.route(&mut self.egress.ticket(), |routes| routes.reject(batch, rejected, token)).await;
+    }
+
+    /// Tells the time to the operators that wait for it, and routes what they emit.
+    pub(crate) async fn tell_time(&mut self) {
+        self.route(&mut self.egress.ticket(), Routes::tell_time).await;
+    }
+
+    /// Waits until every queue takes a batch.
+    pub(crate) async fn room(&mut self) {
+        let mut ticket = self.egress.ticket();
+        for outlet in ticket.queues().await.iter_mut() {
+            outlet.queue.room().await;
+        }
+    }
+
+    /// The end: operators emit what they hold back, then queues that nobody else feeds end.
+    pub(crate) async fn close(&mut self) {
+        self.route(&mut self.egress.ticket(), Routes::drain).await;
+        self.egress.ticket().queues().await.clear();
+    }
+
+    /// What sending, and waiting for turns, has taken since this was last asked.
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        std::mem::take(&mut self.spent)
+    }
+
+    async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
+        let start = Instant::now();
+        let mut routes = ticket.routes().await;
+        self.spent.turn += start.elapsed();
+        work(&mut routes);
+        routes.take_outgoing(&mut self.outgoing);
+        self.egress.set_due(routes.due());
+        drop(routes);
+        self.send(ticket).await;
+    }
+
+    async fn send(&mut self, ticket: &mut Ticket) {
+        while let Some((queue, mut item)) = self.outgoing.pop_front() {
+            let payload = match &mut self.encoding {
+                Some(encoding) => encoding.encode(&mut item.batch),
+                None => Payload::Values,
+            };
+            self.ready.push_back((queue, Queued { item, payload }));
+        }
+        if self.ready.is_empty() {
+            return;
+        }
+        let start = Instant::now();
+        let mut queues = ticket.queues().await;
+        self.spent.turn += start.elapsed();
+        while let Some((queue, queued)) = self.ready.pop_front() {
+            let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
+            // A task that has failed takes nothing more: the events fail with it.
+            if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
+                stats.lost(refused.events());
+            }
+            self.spent += queue.take_spent();
+        }
+    }
+}
+
+impl Egress {
+    /// The next place in the order of batches.
+    pub(crate) fn ticket(self: &Arc<Self>) -> Ticket {
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (was_routed, was_queued, goes_on) = (false, false, false);
+        Ticket { number, egress: self.clone(), was_routed, was_queued, goes_on }
+    }
+
+    /// When an operator wants to be told the time.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.lock_due().at
+    }
+
+    /// Whether it is time to tell an operator so.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Ready when that is another time than `seen`. One task may wait for it.
+    pub(crate) fn poll_due(&self, context: &Context<'_>, seen: Option<Instant>) -> Poll<()> {
+        let mut due = self.lock_due();
+        if due.at != seen {
+            return Poll::Ready(());
+        }
+        due.waiting = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn lock_due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_due(&self, at: Option<Instant>) {
+        let mut due = self.lock_due();
+        if due.at == at {
+            return;
+        }
+        due.at = at;
+        let waiting = due.waiting.take();
+        drop(due);
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}
+
+impl Ticket {
+    /// Whether what is routed next with this place is not the last.
+    pub(crate) fn set_goes_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on;
+    }
+
+    async fn routes(&mut self) -> Section<'_, Routes> {
+        let section = self.egress.routes.enter(self.number).await;
+        goes_on(section, self.goes_on, &mut self.was_routed)
+    }
+
+    async fn queues(&mut self) -> Section<'_, Vec<Outlet>> {
+        let section = self.egress.queues.enter(self.number).await;
+        goes_on(section, self.goes_on, &mut self.was_queued)
+    }
+}
+
+/// The section is the last of its ticket, or is not.
+fn goes_on<'t, T>(
+    mut section: Section<'t, T>,
+    goes_on: bool,
+    is_over: &mut bool,
+) -> Section<'t, T> {
+    *is_over = !goes_on;
+    if goes_on {
+        section.go_on();
+    }
+    section
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.was_routed {
+            self.egress.routes.pass(self.number);
+        }
+        if !self.was_queued {
+            self.egress.queues.pass(self.number);
+        }
+    }
+}
+
+impl Encoding {
+    fn encode(&mut self, batch: &mut Batch) -> Payload {
+        let (encoded, rejected) = self.codec.encode_batch(batch, &self.pool, &self.suffix);
+        Payload::Encoded { encoded, rejected }
+    }
+}

@@ -1,0 +1,92 @@
+//! Deliveries that the peer cannot take now, because it is full or slow: when they are tried again,
+//! and for how long.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{Error, ErrorKind};
+
+use crate::engine::life::{
+    backoff::{Attempts, Policy},
+    notices::Notices,
+};
+
+/// The longest wait before another delivery, unless the flow says otherwise.
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(30);
+
+/// Whether an error says that time may mend it, and no other connection is needed for that.
+pub(crate) fn is_for_now(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::TIMEOUT | ErrorKind::FULL)
+}
+
+/// The deliveries of one sink that have to be tried again.
+pub(crate) struct Retries {
+    /// That brought nothing further, in a row.
+    attempts: Attempts,
+    /// Before then the sink gets nothing; `None`: at once.
+    next: Option<Instant>,
+    /// Since when nothing goes through.
+    stuck: Option<Instant>,
+    notices: Arc<Notices>,
+}
+
+impl Retries {
+    pub(crate) fn new(policy: Policy, notices: Arc<Notices>) -> Self {
+        Self { attempts: Attempts::new(policy), next: None, stuck: None, notices }
+    }
+
+    /// When to deliver again, where that is not at once.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.next
+    }
+
+    /// The time has come, or there is another connection, on which to try at once.
+    pub(crate) fn try_now(&mut self) {
+        self.next = None;
+    }
+
+    /// Something went through: all counts begin again. Whether nothing did before.
+    pub(crate) fn progress(&mut self) -> bool {
+        self.attempts.restart();
+        let Some(since) = self.stuck.take() else { return false };
+        if self.notices.admits("delivering") {
+            let component = self.notices.component();
+            tracing::info!(%component, waited = ?since.elapsed(), "delivers again");
+        }
+        true
+    }
+
+    /// The peer cannot take what there is. It gets it again after a while.
+    ///
+    /// # Errors
+    /// It has had all its attempts: what there is cannot be delivered, for this reason.
+    pub(crate) fn again(&mut self, error: Error) -> Result<(), Error> {
+        if !self.attempts.fail() {
+            let error = error.context(format_args!("not delivered after {}", self.attempts));
+            self.attempts.restart();
+            return Err(error);
+        }
+        let wait = self.attempts.wait();
+        self.stuck_by(&error);
+        tracing::debug!(
+            component = %self.notices.component(),
+            %error,
+            attempt = self.attempts.failed(),
+            ?wait,
+            "not delivered"
+        );
+        self.next = Some(Instant::now() + wait);
+        Ok(())
+    }
+
+    /// Says once that nothing goes through.
+    pub(crate) fn stuck_by(&mut self, error: &Error) {
+        if self.stuck.is_none() && self.notices.admits("waiting") {
+            let component = self.notices.component();
+            tracing::warn!(%component, %error, "the peer takes nothing now; deliveries wait");
+        }
+        self.stuck.get_or_insert_with(Instant::now);
+    }
+}

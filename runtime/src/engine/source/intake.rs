@@ -1,0 +1,276 @@
+//! What of a source one task does at a time, whichever: pull, preprocess, and keep account of pulls.
+//!
+//! The source's own task has the whole source, and is the one that waits for it. While events come
+//! without end, other tasks may pull as well: what they cannot handle, they leave to the first.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tremor_pdk::{
+    Batch, Pull, Result,
+    abi::batch::{Event, Rejected},
+    dynamic::DynSource,
+};
+
+use crate::engine::{
+    account::token::{Ended, Ledger, Token},
+    route::router::{Egress, Ticket},
+    spin::Busy,
+    tuning::STEADY,
+};
+use crate::{
+    processor::{Chain, Piece, StreamEnd},
+    time,
+};
+
+/// What of an intake outlives a connection.
+#[derive(Default)]
+pub(crate) struct Inlet {
+    /// The number that its events carry.
+    pub(crate) id: u32,
+    /// First to last. For connectors of bytes the last joins what nothing cut. They hold nothing
+    /// between connections.
+    pub(crate) preprocessors: Chain<Token>,
+}
+
+/// The intake of one connection.
+pub(crate) struct Intake {
+    pub(crate) inlet: Inlet,
+    source: Box<dyn DynSource>,
+    /// Where pulls end up; none for sources that do not want to know.
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    pulls: u64,
+    /// Events of the last pull, until they go on.
+    brought: usize,
+    /// Whether the source has heard of the pulls from the first that it has not heard of on.
+    heard: VecDeque<bool>,
+    /// Pulls in a row that did not wait and brought as much as was asked for.
+    in_a_row: usize,
+    /// Whether events come without end, and anybody may pull.
+    steady: Option<Busy>,
+    /// What a pull of another task came to, for the source's own.
+    left: Option<Result<Pull>>,
+}
+
+/// What has become of a pull: messages, to be decoded, and what preprocessors took out.
+pub(crate) struct Pulled {
+    /// How many events the source brought.
+    pub(crate) events: usize,
+    pub(crate) batch: Batch,
+    pub(crate) rejected: Vec<Rejected>,
+    pub(crate) discarded: usize,
+    /// Nothing of the pull was lost in preprocessors.
+    pub(crate) whole: bool,
+    pub(crate) token: Token,
+}
+
+impl Intake {
+    pub(crate) fn new(inlet: Inlet, source: Box<dyn DynSource>) -> Self {
+        let ledger = source.is_transactional().then(Arc::default);
+        Self {
+            inlet,
+            source,
+            ledger,
+            pulls: 0,
+            brought: 0,
+            heard: VecDeque::new(),
+            in_a_row: 0,
+            steady: None,
+            left: None,
+        }
+    }
+
+    /// A pull of the source's own task; `waited` says whether it was pending before. Before that, the
+    /// source hears of pulls that have ended.
+    pub(crate) fn poll_pull(
+        &mut self,
+        context: &mut Context<'_>,
+        batch: &mut Batch,
+        waited: bool,
+    ) -> Poll<Result<Pull>> {
+        if let Some(left) = self.left.take() {
+            return Poll::Ready(left);
+        }
+        if !waited && let Err(error) = self.tell_ended() {
+            return Poll::Ready(Err(error));
+        }
+        let polled = self.source.poll_pull(context, batch);
+        let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
+        if has_more && !waited {
+            self.in_a_row += 1;
+            if self.in_a_row >= STEADY && self.steady.is_none() {
+                self.steady = Some(Busy::enter());
+            }
+        } else {
+            self.pauses();
+        }
+        polled
+    }
+
+    /// A pull of another task: whether there is more, and another one may pull too.
+    pub(crate) fn try_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
+        if !self.is_steady() {
+            return false;
+        }
+        let polled = match self.tell_ended() {
+            Ok(()) => self.source.poll_pull(context, batch),
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        match polled {
+            Poll::Ready(Ok(Pull::Events)) if batch.is_full() => return true,
+            Poll::Ready(Ok(Pull::Events)) => {}
+            Poll::Ready(result) => self.left = Some(result),
+            Poll::Pending => self.source.give_up(batch),
+        }
+        self.pauses();
+        false
+    }
+
+    /// Gives up a pull that is pending; `batch` gets what it has brought so far.
+    pub(crate) fn give_up(&mut self, batch: &mut Batch) {
+        self.source.give_up(batch);
+    }
+
+    /// Whether the source has brought anything.
+    pub(crate) fn has_brought(&self) -> bool {
+        self.pulls > 0
+    }
+
+    /// Whether events come without end, as far as is known.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.steady.is_some()
+    }
+
+    /// From now on nobody but the source's own task pulls, until events come without end again.
+    pub(crate) fn pauses(&mut self) {
+        self.in_a_row = 0;
+        self.steady = None;
+    }
+
+    /// Takes in what was pulled: [`Intake::next`] gives what comes of it.
+    pub(crate) fn take(&mut self, batch: &mut Batch) {
+        if batch.is_empty() {
+            return;
+        }
+        let mut batch = std::mem::take(batch);
+        self.pulls += 1;
+        let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
+        self.heard.extend(token.is_some().then_some(false));
+        self.stamp(batch.events_mut());
+        self.brought = batch.len();
+        self.inlet.preprocessors.push(batch, token);
+    }
+
+    /// Whether something that was pulled has not gone on yet: that comes before the next pull.
+    pub(crate) fn has_more(&self) -> bool {
+        self.inlet.preprocessors.has_more()
+    }
+
+    /// What goes on next, with its place: what was pulled first comes first everywhere. None where
+    /// there is nothing to route.
+    pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Option<(Pulled, Ticket)> {
+        let events = std::mem::take(&mut self.brought);
+        let mut piece = self.inlet.preprocessors.next()?;
+        if piece.is_made_here {
+            self.stamp(piece.batch.events_mut());
+            self.stamp(piece.rejected.iter_mut().map(|rejected| &mut rejected.event));
+        }
+        let Piece { batch, rejected, discarded, whole, share, earlier, .. } = piece;
+        let token = match share {
+            Some(share) if earlier.is_empty() => share,
+            share => Token::join(earlier.into_iter().chain(share).collect()),
+        };
+        let pulled = Pulled { events, batch, rejected, discarded, whole, token };
+        Some((pulled, egress.ticket()))
+    }
+
+    /// All streams have ended: [`Intake::next`] gives what preprocessors held back.
+    pub(crate) fn end(&mut self) {
+        self.inlet.preprocessors.end(StreamEnd::Complete);
+    }
+
+    /// All streams were cut off: what has begun and not ended is no message. A source that wants to
+    /// know is told that its pulls have failed, and brings them again. For others [`Intake::next`]
+    /// gives what is left, to be rejected.
+    pub(crate) fn abort(&mut self) {
+        if self.ledger.is_none() {
+            return self.inlet.preprocessors.end(StreamEnd::Aborted);
+        }
+        self.inlet.preprocessors.drop_held();
+        self.inlet.preprocessors.end(StreamEnd::Aborted);
+        while self.inlet.preprocessors.next().is_some() {}
+    }
+
+    /// Nothing is held back any more: what is left of tokens was the end of a stream, say.
+    pub(crate) fn settle_held(&mut self) {
+        self.inlet.preprocessors.settle_held();
+    }
+
+    /// Tells the source which pulls have ended since it was last told.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn tell_ended(&mut self) -> Result<()> {
+        match self.ledger.as_ref().map(|ledger| ledger.take_ended()) {
+            Some(ended) if !ended.is_empty() => self.acknowledge(ended),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the source how pulls ended, of all of them.
+    ///
+    /// # Errors
+    /// The source's first.
+    pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
+        let mut told = Ok(());
+        for Ended { pull, failed } in ended {
+            let first = self.pulls - self.heard.len() as u64 + 1;
+            let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+            if let Some(heard) = place.and_then(|place| self.heard.get_mut(place)) {
+                *heard = true;
+            }
+            while self.heard.front() == Some(&true) {
+                self.heard.pop_front();
+            }
+            let heard = if failed { self.source.fail(pull) } else { self.source.ack(pull) };
+            told = told.and(heard);
+        }
+        told
+    }
+
+    /// Whether there are pulls that the source has not heard of.
+    pub(crate) fn has_outstanding(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
+    /// The connection is over, and what has not ended by now ends without its source: that is told
+    /// that it has failed, so that it comes again.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
+        let first = self.pulls - self.heard.len() as u64 + 1;
+        let mut told = Ok(());
+        for (pull, heard) in (first..).zip(self.heard.drain(..)) {
+            if !heard {
+                told = told.and(self.source.fail(pull));
+            }
+        }
+        told
+    }
+
+    /// One clock read a batch.
+    fn stamp<'e>(&self, events: impl IntoIterator<Item = &'e mut Event>) {
+        let now = time::now_ns();
+        for event in events {
+            event.source = self.inlet.id;
+            event.pull = self.pulls;
+            if event.ingest_ns == 0 {
+                event.ingest_ns = now;
+            }
+        }
+    }
+}

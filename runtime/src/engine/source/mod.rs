@@ -1,0 +1,375 @@
+//! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
+
+pub(crate) mod intake;
+pub(crate) mod pace;
+pub(crate) mod settling;
+pub(crate) mod shared_intake;
+pub(crate) mod worker;
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
+
+use crate::engine::{
+    account::token::{Ended, Ledger},
+    life::{
+        connection::{Broken, Connection, End},
+        control::{Control, Phase, Reached},
+    },
+    route::router::{Egress, Ticket},
+    source::{
+        intake::{Inlet, Intake, Pulled},
+        settling::Settling,
+        shared_intake::SharedIntake,
+        worker::Worker,
+    },
+    spin::{self, Working},
+    tuning::TURN,
+};
+use crate::{executor, processor::StreamEnd};
+
+/// What of a source outlives a connection.
+pub(crate) struct SourceSide {
+    pub(crate) inlet: Inlet,
+    pub(crate) worker: Worker,
+    /// Of tasks that may take batches through besides the source's own.
+    pub(crate) helpers: Vec<Worker>,
+    pub(crate) control: Arc<Control>,
+}
+
+/// What a source waits for.
+enum Step {
+    Pulled(Result<Pull, Error>),
+    /// What was pulled before has more to it than went on at once.
+    WentOn,
+    Ended(Vec<Ended>),
+    Draining,
+    Broken,
+    /// The wait is over.
+    Waited,
+    /// An operator is to be told the time.
+    Due,
+    /// When that is has changed.
+    Changed,
+}
+
+/// A source within one connection.
+struct Session<'s> {
+    worker: &'s mut Worker,
+    helpers: Vec<executor::Task<Worker>>,
+    /// Of those that have ended; a later connection needs them again.
+    idle_helpers: Vec<Worker>,
+    shared: Shared<'s>,
+    /// Whether events came without end when the source was last polled.
+    is_steady: bool,
+    /// When other tasks last had their turn.
+    yielded_at: Instant,
+    /// When the source was last polled.
+    pulled_at: Instant,
+}
+
+/// What it goes by.
+struct Shared<'s> {
+    intake: Arc<SharedIntake>,
+    egress: Arc<Egress>,
+    control: &'s Control,
+    connection: &'s Connection,
+    others: Others<'s>,
+}
+
+/// What a source waits for besides events.
+struct Others<'s> {
+    ledger: Option<Arc<Ledger>>,
+    drains: Reached<'s>,
+    broken: Broken<'s>,
+}
+
+impl SourceSide {
+    /// Has the source of one connection bring what it has. Where that is all there is, or all that is
+    /// wanted, the source still has to hear what becomes of it.
+    ///
+    /// # Errors
+    /// How the connection ended for this side before that.
+    pub(crate) async fn bring(
+        &mut self,
+        source: Box<dyn DynSource>,
+        connection: &Arc<Connection>,
+    ) -> Result<Settling, End> {
+        let _working = Working::enter();
+        let intake = Intake::new(std::mem::take(&mut self.inlet), source);
+        let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
+        let intake = Arc::new(SharedIntake::new(intake));
+        self.worker.router.connection = Some(connection.clone());
+        let help = |mut worker: Worker| {
+            worker.router.connection = Some(connection.clone());
+            let name = format!("{}:source:helper", worker.router.name);
+            executor::spawn(name, intake.clone().help(worker))
+        };
+        let helpers = self.helpers.drain(..).map(help).collect();
+        let shared = Shared {
+            intake: intake.clone(),
+            egress,
+            control: &self.control,
+            connection,
+            others: Others {
+                ledger: ledger.clone(),
+                drains: self.control.reached(Phase::Draining),
+                broken: connection.broken(),
+            },
+        };
+        let mut session = Session {
+            worker: &mut self.worker,
+            helpers,
+            idle_helpers: Vec::new(),
+            shared,
+            is_steady: false,
+            yielded_at: Instant::now(),
+            pulled_at: Instant::now(),
+        };
+        let end = session.run().await.unwrap_or_else(End::of);
+        let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
+        self.helpers = session.idle_helpers;
+        let has_brought = {
+            let mut intake = intake.lock().await;
+            self.inlet = std::mem::take(&mut intake.inlet);
+            intake.has_brought()
+        };
+        if has_brought {
+            connection.event_passed();
+        }
+        match end {
+            End::Finished => Ok(Settling { intake, ledger, control: self.control.clone() }),
+            end => Err(end),
+        }
+    }
+}
+
+impl Session<'_> {
+    async fn run(&mut self) -> Result<End, Error> {
+        loop {
+            if self.shared.egress.is_due() {
+                // A source that always has something would leave no other time for it.
+                self.worker.router.tell_time().await;
+            }
+            let (step, pulled) = self.next(self.worker.batch(), None).await;
+            if let Some((pulled, ticket)) = pulled
+                && self.take_through(pulled, ticket).await?
+            {
+                // Who was woken is sooner here than on a processor that is to be woken as well.
+                executor::yield_now().await;
+            }
+            match step {
+                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => self.let_others_work().await,
+                Step::Pulled(Ok(Pull::Idle(wait))) => {
+                    if let Some(end) = self.idle(wait).await? {
+                        return Ok(end);
+                    }
+                }
+                Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
+                Step::Draining => return self.finish(StreamEnd::Aborted).await,
+                Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
+                    let router = &self.worker.router;
+                    tracing::warn!(component = %router.name, %error, "bad data");
+                    router.stats.lost(1);
+                    self.let_others_work().await;
+                }
+                Step::Pulled(Err(error)) => return Err(error),
+                Step::Ended(ended) => self.shared.intake.lock().await.acknowledge(ended)?,
+                Step::Broken => return Ok(End::Interrupted),
+                Step::Due => self.worker.router.tell_time().await,
+                Step::Waited | Step::Changed => {}
+            }
+        }
+    }
+
+    /// After a pull: another may follow at once.
+    async fn let_others_work(&mut self) {
+        if self.is_steady {
+            self.shared.intake.offer();
+        }
+        // Where there are more tasks than processors, one of them may wait for this.
+        if self.pulled_at.saturating_duration_since(self.yielded_at) >= TURN || !spin::is_roomy() {
+            self.yielded_at = self.pulled_at;
+            executor::yield_now().await;
+        }
+    }
+
+    /// Polls the source, then whatever else may interest it; with a deadline, waits for that
+    /// instead of pulling.
+    async fn next(
+        &mut self,
+        mut batch: Batch,
+        until: Option<Instant>,
+    ) -> (Step, Option<(Pulled, Ticket)>) {
+        let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
+        let Shared { intake, egress, control, connection, others } = shared;
+        let due = egress.due();
+        let first = [until, due].into_iter().flatten().min();
+        let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
+        let mut timer = std::pin::pin!(timer);
+        let mut waited = false;
+        poll_fn(|context| {
+            let Poll::Ready(mut intake) = intake.poll_lock(context) else {
+                return Poll::Pending;
+            };
+            if !waited && intake.has_more() {
+                *pulled_at = Instant::now();
+                return Poll::Ready((Step::WentOn, intake.next(egress)));
+            }
+            let step = if control.has_reached(Phase::Draining) {
+                Step::Draining
+            } else if connection.is_broken() {
+                Step::Broken
+            } else {
+                if until.is_none() {
+                    *pulled_at = Instant::now();
+                    if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
+                        if waited {
+                            *yielded_at = *pulled_at;
+                        }
+                        *is_steady = intake.is_steady();
+                        intake.take(&mut batch);
+                        return Poll::Ready((Step::Pulled(result), intake.next(egress)));
+                    }
+                    waited = true;
+                }
+                if first.is_some() && timer.as_mut().poll(context).is_ready() {
+                    if first == until { Step::Waited } else { Step::Due }
+                } else if egress.poll_due(context, due).is_ready() {
+                    Step::Changed
+                } else if let Poll::Ready(step) = others.poll(context) {
+                    step
+                } else {
+                    return Poll::Pending;
+                }
+            };
+            // It is no pull: one that is pending is given up.
+            intake.give_up(&mut batch);
+            intake.take(&mut batch);
+            Poll::Ready((step, intake.next(egress)))
+        })
+        .await
+    }
+
+    /// Takes what was pulled into queues. While that waits for room, the source hears of what has
+    /// ended.
+    async fn take_through(&mut self, pulled: Pulled, ticket: Ticket) -> Result<bool, Error> {
+        let Self { shared, worker, pulled_at, .. } = self;
+        let mut taken = pin!(worker.take_through(pulled, ticket, *pulled_at));
+        // What the source cannot be told does not keep what it has brought from its way.
+        let mut told = Ok(());
+        loop {
+            let ended = poll_fn(|context| match taken.as_mut().poll(context) {
+                Poll::Ready(woke) => Poll::Ready(Err(woke)),
+                Poll::Pending => shared.others.poll_ended(context).map(Ok),
+            });
+            match ended.await {
+                Ok(ended) => told = told.and(shared.intake.lock().await.acknowledge(ended)),
+                Err(woke) => return told.map(|()| woke),
+            }
+        }
+    }
+
+    /// Takes everything that was pulled through, as far as it does not wait for more.
+    async fn take_rest_through(&mut self) -> Result<(), Error> {
+        let mut told = Ok(());
+        loop {
+            let next = self.shared.intake.lock().await.next(&self.shared.egress);
+            let Some((pulled, ticket)) = next else { return told };
+            self.pulled_at = Instant::now();
+            told = told.and(self.take_through(pulled, ticket).await.map(drop));
+        }
+    }
+
+    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
+    async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
+        self.take_rest_through().await?;
+        let until = executor::after(wait);
+        if spin::until(until) {
+            self.let_others_work().await;
+            return Ok(None);
+        }
+        loop {
+            match self.next(Batch::new(), Some(until)).await.0 {
+                Step::Ended(ended) => self.shared.intake.lock().await.acknowledge(ended)?,
+                Step::Broken => return Ok(Some(End::Interrupted)),
+                Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
+                Step::Due => self.worker.router.tell_time().await,
+                Step::Changed => {}
+                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
+            }
+        }
+    }
+
+    /// All streams end: what preprocessors hold goes out, or is rejected.
+    async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
+        self.helpers_end().await;
+        let told = self.take_rest_through().await;
+        {
+            let mut intake = self.shared.intake.lock().await;
+            match how {
+                StreamEnd::Complete => intake.end(),
+                StreamEnd::Aborted => intake.abort(),
+            }
+        }
+        let told = told.and(self.take_rest_through().await);
+        if how == StreamEnd::Complete {
+            self.shared.intake.lock().await.settle_held();
+        }
+        told
+    }
+
+    /// The connection is over, and its streams with it: nothing that has begun in it goes on in the
+    /// next one. The source hears of what it can be told.
+    async fn breaks_off(&mut self, end: End) -> End {
+        let ended = self.end_streams(StreamEnd::Aborted).await;
+        let mut intake = self.shared.intake.lock().await;
+        let told =
+            ended.and_then(|()| intake.tell_ended()).and_then(|()| intake.fail_outstanding());
+        match (end, told) {
+            // What the source has to say of that is said of a connection that is lost as it is.
+            (End::Interrupted, Err(error)) => End::of(error),
+            (end, _) => end,
+        }
+    }
+
+    /// Nothing more is pulled; what was is on its way.
+    async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
+        self.end_streams(streams).await?;
+        self.worker.router.close().await;
+        Ok(End::Finished)
+    }
+
+    /// Waits until nobody helps any more.
+    async fn helpers_end(&mut self) {
+        self.shared.intake.end().await;
+        for helper in self.helpers.drain(..) {
+            self.idle_helpers.push(helper.await);
+        }
+    }
+}
+
+impl Others<'_> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
+        if self.drains.poll(context).is_ready() {
+            return Poll::Ready(Step::Draining);
+        }
+        if self.broken.poll(context).is_ready() {
+            return Poll::Ready(Step::Broken);
+        }
+        self.poll_ended(context).map(Step::Ended)
+    }
+
+    fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
+        match &self.ledger {
+            Some(ledger) => ledger.poll_ended(context),
+            None => Poll::Pending,
+        }
+    }
+}

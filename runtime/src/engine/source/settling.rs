@@ -1,0 +1,43 @@
+//! A source that brings nothing more, and still hears what becomes of what it brought.
+//!
+//! That may take longer than its connection lasts: what it brought may be on its way to the sink of
+//! the same connector, which has to be connected again first. So this is no part of a connection.
+
+use std::{future::poll_fn, sync::Arc, task::Poll};
+
+use tremor_pdk::Error;
+
+use crate::engine::{
+    account::token::Ledger,
+    life::control::{Control, Phase},
+    source::shared_intake::SharedIntake,
+};
+
+/// A source with pulls that it has not heard of yet.
+pub(crate) struct Settling {
+    pub(crate) intake: Arc<SharedIntake>,
+    /// None for sources that do not want to know.
+    pub(crate) ledger: Option<Arc<Ledger>>,
+    pub(crate) control: Arc<Control>,
+}
+
+impl Settling {
+    /// Tells the source how each pull ended, until it knows of all, or the flow is stopped.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) async fn run(self) -> Result<(), Error> {
+        let Self { intake, ledger, control } = self;
+        let Some(ledger) = ledger else { return Ok(()) };
+        let mut stopped = control.reached(Phase::Stopped);
+        while intake.lock().await.has_outstanding() {
+            let ended = poll_fn(|context| match ledger.poll_ended(context) {
+                Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                Poll::Pending => stopped.poll(context).map(|()| None),
+            });
+            let Some(ended) = ended.await else { break };
+            intake.lock().await.acknowledge(ended)?;
+        }
+        Ok(())
+    }
+}

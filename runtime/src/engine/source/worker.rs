@@ -1,0 +1,91 @@
+//! Takes batches through, from the pull into queues. A source has one for its own task, and where
+//! batches are best decoded and encoded by one core, others for tasks that help it.
+
+use std::time::Instant;
+
+use tremor_pdk::{
+    Batch, Error,
+    abi::batch::{Rejected, Rest},
+};
+
+use crate::codec::BatchDecoder;
+use crate::engine::{
+    route::router::{Router, Ticket},
+    source::{intake::Pulled, pace::Pace},
+};
+
+/// What one task takes batches through with.
+pub(crate) struct Worker {
+    pub(crate) router: Router,
+    /// None for structured connectors.
+    pub(crate) codec: Option<Box<dyn BatchDecoder>>,
+    pub(crate) pace: Pace,
+}
+
+impl Worker {
+    /// A batch for a pull.
+    pub(crate) fn batch(&self) -> Batch {
+        let mut batch = Batch::from_pool(&self.router.pool);
+        batch.set_limit(self.pace.limit());
+        batch
+    }
+
+    /// Takes what was pulled at `since` into queues. Whether that woke somebody who was parked.
+    pub(crate) async fn take_through(
+        &mut self,
+        pulled: Pulled,
+        mut ticket: Ticket,
+        since: Instant,
+    ) -> bool {
+        let Pulled { events, mut batch, mut rejected, discarded, whole, token } = pulled;
+        let stats = &self.router.stats;
+        stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));
+        stats.discarded(discarded);
+        if !whole {
+            stats.failed(1);
+            drop(token.clone());
+        }
+        // Usually a batch is decoded at once, and nothing is left.
+        let mut rest = Rest::default();
+        if batch.is_heavy() {
+            if !rejected.is_empty() {
+                // They refer to the buffers as they are.
+                let mut shown = batch.clone();
+                shown.retain(|_, _| false);
+                ticket.set_goes_on(true);
+                let rejected = std::mem::take(&mut rejected);
+                self.router.take_in(&mut ticket, shown, rejected, token.clone()).await;
+            }
+            rest.put(batch);
+            batch = rest.take().unwrap_or_default();
+        }
+        loop {
+            rejected.extend(match &mut self.codec {
+                Some(codec) => codec.decode_batch(&mut batch),
+                None => without_codec(&mut batch),
+            });
+            if let Some(undecoded) = batch.take_undecoded() {
+                rest.put(undecoded);
+            }
+            ticket.set_goes_on(!rest.is_empty());
+            if rest.is_empty() {
+                self.router.take_in(&mut ticket, batch, rejected, token).await;
+                break;
+            }
+            let rejected = std::mem::take(&mut rejected);
+            self.router.take_in(&mut ticket, batch, rejected, token.clone()).await;
+            batch = rest.take().unwrap_or_default();
+        }
+        drop(ticket);
+        let spent = self.router.take_spent();
+        self.pace.learn(events, since.elapsed(), spent);
+        spent.woke
+    }
+}
+
+/// A structured source has no business with raw bytes.
+fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
+    batch.decode_with(|_, _, _| {
+        Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
+    })
+}

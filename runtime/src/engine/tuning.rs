@@ -1,0 +1,70 @@
+//! The numbers that decide how tasks share processors, in one place.
+//!
+//! None of them is a promise. Each was found by trying, on machines of two processors. Where a run in
+//! `bench/runs` shows what it does, it is named: repeat that run with both values, interleaved, before
+//! you change one (`docs/benchmarks/harness.md` says how). No run compares other values of them yet.
+
+use std::{ops::RangeInclusive, time::Duration};
+
+/// Unused batch storages that a pool keeps: as many as a few full queues hold in small batches, and
+/// those that are being filled and delivered. A larger number costs memory only, which
+/// `bench/runs/2026-11-21-idle` shows.
+pub(crate) const POOLED: usize = 128;
+
+/// Tasks that take the batches of one source through, at most, its own among them: what they do in
+/// order, they do not do faster for being more. `bench/runs/2026-11-21-two-cores-one-pass` compares
+/// two of them with two threads that share nothing; more than four were never measured.
+pub(crate) const TASKS_A_SOURCE: usize = 4;
+
+/// Pulls in a row that did not wait and brought as much as was asked for, after which events are
+/// taken to come without end, and helpers may pull. A source at half load, which
+/// `bench/runs/2026-11-21-half-load-one-pass` has, must not get there.
+pub(crate) const STEADY: usize = 16;
+
+/// How long a source that always has something goes on before other tasks get their turn. Each time
+/// costs a wake-up of a thread, if there is one that sleeps: p99.9 at half load shows it
+/// (`bench/runs/2026-11-21-half-load-one-pass`).
+pub(crate) const TURN: Duration = Duration::from_millis(1);
+
+/// How long an operator waits at least that wants to be told the time again as soon as it was.
+pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// How long a batch should keep the task of its source, in ns, at least and at most. The first is
+/// latency, the second is throughput: `bench/runs/2026-11-21-half-load-one-pass` and
+/// `bench/runs/2026-11-21-six-flows-one-pass`.
+pub(crate) const BATCH_NS: RangeInclusive<u64> = 15_000..=250_000;
+/// How many times longer than its handing over,
+pub(crate) const BATCH_TO_HANDING: u64 = 8;
+/// and than the sink takes where it is run for each batch.
+pub(crate) const BATCH_TO_SINK: u64 = 2;
+/// A sink that makes the source wait longer than this for room has costs a batch, not an event.
+pub(crate) const LONG_WAIT: Duration = Duration::from_micros(500);
+/// Events a batch, at least and at most.
+pub(crate) const BATCH_EVENTS: RangeInclusive<u32> = 16..=1_024;
+
+/// What a queue holds at most, in events and in bytes, unless the flow says otherwise: what waits in
+/// a queue is late, and no faster for it.
+pub(crate) const QUEUE_EVENTS: usize = 256;
+/// Two of the heaviest batches ([`tremor_pdk::Batch::WEIGHT_AT_MOST`]).
+pub(crate) const QUEUE_BYTES: usize = 4 << 20;
+
+/// Batches that a sink takes at most while its feeder runs it: the feeder has work of its own, and
+/// others may go on feeding the sink.
+pub(crate) const BATCHES_FOR_ANOTHER: usize = 8;
+/// A sink that takes longer than this, so many times in a row, is woken instead for a while, so that it
+/// works beside its feeder. What a wake-up costs is in `bench/runs/2026-11-21-gaps`.
+pub(crate) const LONG_RUN: Duration = Duration::from_micros(50);
+/// See [`LONG_RUN`].
+pub(crate) const LONG_RUNS: u32 = 3;
+/// See [`LONG_RUN`].
+pub(crate) const WOKEN_FOR: Duration = Duration::from_millis(100);
+
+/// How long a task waits on the processor for another one, before it parks: what a few batches take,
+/// and about what parking and waking costs on a virtual machine
+/// (`bench/runs/2026-11-21-gaps`).
+pub(crate) const SPIN: Duration = Duration::from_micros(100);
+/// Looks before the system is asked whether another thread wants this processor: a microsecond or
+/// two.
+pub(crate) const LOOKS: u32 = 16;
+/// A wait on the processor is worth it while batches follow one another in less than this, in ns.
+pub(crate) const CLOSE_NS: u64 = 50_000;
