@@ -10,13 +10,14 @@ use anyhow::Result;
 use crate::project::{cargo, root, run};
 
 /// Those that others source are checked with them.
-const SCRIPTS: [&str; 8] = [
+const SCRIPTS: [&str; 9] = [
     ".ci/run",
     "scripts/bench.sh",
     "scripts/boundary.sh",
     "scripts/experiments.sh",
     "scripts/idle.sh",
     "scripts/million.sh",
+    "scripts/pack-run.sh",
     "scripts/tests/bench.sh",
     "scripts/tests/fake.sh",
 ];

@@ -6,8 +6,10 @@ mod decisions;
 mod dependencies;
 mod figures;
 mod file_length;
+mod import_circles;
 mod links;
 mod machine_paths;
+mod packed_runs;
 mod quotes;
 mod safety;
 mod unfinished;
@@ -16,7 +18,7 @@ mod unsafe_files;
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 14] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 16] = [
     boundary::crates_in_their_modules,
     crate_docs::crate_has_docs,
     decisions::record_has_its_headings,
@@ -25,8 +27,10 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 14] = [
     dependencies::pdk_is_free_of_the_runtime,
     figures::cited_run_exists,
     file_length::source_is_short,
+    import_circles::imports_go_one_way,
     links::link_resolves,
     machine_paths::path_is_no_machines_own,
+    packed_runs::run_is_packed,
     quotes::shown_plugin_is_compiled,
     safety::unsafe_says_why,
     unfinished::nothing_is_left_to_do,
