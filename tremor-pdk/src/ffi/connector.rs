@@ -10,7 +10,8 @@ use tremor_abi::connector::{
 };
 
 use super::{
-    guard::{guard, into_call},
+    call::into_call,
+    guard::guard,
     stream::{self, Fused},
 };
 use crate::{CodecRequirement, Error, dynamic::DynConnector};

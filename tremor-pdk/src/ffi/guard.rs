@@ -11,9 +11,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use async_ffi::BorrowingFfiFuture;
-use tremor_abi::connector::CallFuture;
-
 use crate::{Error, Result};
 
 thread_local! {
@@ -115,14 +112,6 @@ impl<F> Drop for Guarded<F> {
         // A panic while a future is given up concerns nobody any more.
         let _ = guard("drop of a future", drop);
     }
-}
-
-/// A guarded future with a result as the ABI has it.
-pub(super) fn into_call<'a, T: 'a>(
-    what: &'static str,
-    future: impl Future<Output = Result<T>> + Send + 'a,
-) -> CallFuture<'a, T> {
-    BorrowingFfiFuture::new(async move { Guarded::new(what, future).await.into() })
 }
 
 #[cfg(test)]

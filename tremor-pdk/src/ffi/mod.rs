@@ -2,6 +2,7 @@
 //! and the guard that turns panics into errors. Everything here is called by the host; nothing of
 //! it is for authors.
 
+mod call;
 mod component;
 mod connector;
 mod guard;

@@ -12,7 +12,10 @@ use tremor_abi::connector::{
     RawSink_TO, RawSinkBox, RawSource, RawSource_TO, RawSourceBox,
 };
 
-use super::guard::{guard, guarded_drop, into_call};
+use super::{
+    call::into_call,
+    guard::{guard, guarded_drop},
+};
 use crate::{
     Batch, Delivery, Error, Pull, Result, Signal,
     dynamic::{DynSink, DynSource},

@@ -1,7 +1,7 @@
 //! The host's functions as the ABI has them, over a [`World`]. The only unsafe module of the
 //! harness: the context of every function is an `Arc<World>` that `handle` gave away.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,

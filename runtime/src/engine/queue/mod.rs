@@ -142,7 +142,7 @@ struct Shared {
     is_full: AtomicBool,
     gauge: Gauge,
     /// Where the receiver runs, if others may run it.
-    shared_task: Arc<SharedTask>,
+    task: Arc<SharedTask>,
 }
 
 impl Shared {
@@ -220,8 +220,8 @@ pub(crate) fn bounded(bounds: Bounds) -> (Sender, Receiver) {
         waiting: Wakers::default(),
     };
     let (has_news, is_full) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (state, gauge, shared_task) = (Mutex::new(state), Gauge::default(), Arc::default());
-    let shared = Arc::new(Shared { bounds, state, has_news, is_full, gauge, shared_task });
+    let (state, gauge, task) = (Mutex::new(state), Gauge::default(), Arc::default());
+    let shared = Arc::new(Shared { bounds, state, has_news, is_full, gauge, task });
     let sender = Sender::new(shared.clone());
     (sender, Receiver { shared, spin: Spin::default(), working: None, woken: Vec::new() })
 }
@@ -326,7 +326,7 @@ impl Sender {
         if self.woken_until.is_some_and(|until| start < until) {
             return false;
         }
-        let ran = self.shared.shared_task.run_here();
+        let ran = self.shared.task.run_here();
         let took = start.elapsed();
         self.long_runs = if took > LONG_RUN { self.long_runs + 1 } else { 0 };
         self.woken_until = (self.long_runs >= LONG_RUNS).then(|| start + took + WOKEN_FOR);
@@ -359,14 +359,14 @@ impl Drop for Sender {
 impl Receiver {
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
-        let shared_task = &self.shared.shared_task;
-        if !shared_task.may_go_on() {
+        let task = &self.shared.task;
+        if !task.may_go_on() {
             // Its own task goes on.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
         let has_news = || self.shared.has_news.load(Ordering::Acquire);
-        if self.working.is_some() && !has_news() && !shared_task.is_run_by_another() {
+        if self.working.is_some() && !has_news() && !task.is_run_by_another() {
             self.spin.wait(has_news);
         }
         let received = self.take(context);
@@ -402,7 +402,7 @@ impl Receiver {
 impl Receiver {
     /// Where to run whoever has this end, so that senders may run it.
     pub(crate) fn shared_task(&self) -> Arc<SharedTask> {
-        self.shared.shared_task.clone()
+        self.shared.task.clone()
     }
 
     /// Ready once nobody can put anything in, and nothing is in it.

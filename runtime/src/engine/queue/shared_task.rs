@@ -19,7 +19,7 @@ use crate::engine::tuning::BATCHES_FOR_ANOTHER;
 /// Where a task runs.
 #[derive(Default)]
 pub(crate) struct SharedTask {
-    seated: Mutex<Option<Seated>>,
+    inner: Mutex<Option<Inner>>,
     /// Its own task has found somebody else running it, and is to be woken.
     wanted: AtomicBool,
     /// While another task runs it: batches that it may still take, plus one.
@@ -27,14 +27,14 @@ pub(crate) struct SharedTask {
 }
 
 /// A task, and its own waker.
-struct Seated {
+struct Inner {
     future: Pin<Box<dyn Future<Output = ()> + Send>>,
     waker: Waker,
 }
 
 impl SharedTask {
     /// Runs a future to its end; meanwhile others may [run it](SharedTask::run_here) as well. One at a
-    /// time has the shared_task.
+    /// time runs it.
     pub(crate) async fn run<T: Send + 'static>(
         self: Arc<Self>,
         future: impl Future<Output = T> + Send + 'static,
@@ -46,12 +46,12 @@ impl SharedTask {
                 let end = future.await;
                 *leave.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
             }));
-        // The future has the other end of what knows of the shared_task: it must not stay when this does
+        // The future has the other end of what knows of this: it must not stay when this does
         // not.
-        let vacated = Vacated(&self);
+        let vacated = TakeOut(&self);
         poll_fn(|context| {
             if let Some(future) = future.take() {
-                *self.lock() = Some(Seated { future, waker: context.waker().clone() });
+                *self.lock() = Some(Inner { future, waker: context.waker().clone() });
             }
             self.poll(context)
         })
@@ -64,16 +64,16 @@ impl SharedTask {
     /// Runs the task for its waker, as far as it gets. Whether it did: `false` where somebody else
     /// does just now, or nobody is there.
     pub(crate) fn run_here(&self) -> bool {
-        let Some(mut seated) = self.try_lock() else { return false };
-        let Some(Seated { future, waker }) = &mut *seated else { return false };
+        let Some(mut inner) = self.try_lock() else { return false };
+        let Some(Inner { future, waker }) = &mut *inner else { return false };
         let waker = waker.clone();
         self.left.store(BATCHES_FOR_ANOTHER + 1, Ordering::Relaxed);
         let has_ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         self.left.store(0, Ordering::Relaxed);
         if has_ended {
-            *seated = None;
+            *inner = None;
         }
-        drop(seated);
+        drop(inner);
         if self.wanted.swap(false, Ordering::SeqCst) || has_ended {
             waker.wake();
         }
@@ -95,42 +95,42 @@ impl SharedTask {
         left != 1
     }
 
-    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Seated>>> {
-        match self.seated.try_lock() {
-            Ok(seated) => Some(seated),
+    fn try_lock(&self) -> Option<MutexGuard<'_, Option<Inner>>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Seated>> {
-        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Inner>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        let seated = self.try_lock().or_else(|| {
+        let inner = self.try_lock().or_else(|| {
             self.wanted.store(true, Ordering::SeqCst);
             // Whoever had it may have let go of it before that.
             self.try_lock()
         });
-        let Some(mut seated) = seated else { return Poll::Pending };
-        let Some(Seated { future, waker }) = &mut *seated else { return Poll::Ready(()) };
+        let Some(mut inner) = inner else { return Poll::Pending };
+        let Some(Inner { future, waker }) = &mut *inner else { return Poll::Ready(()) };
         waker.clone_from(context.waker());
         if future.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        *seated = None;
+        *inner = None;
         Poll::Ready(())
     }
 }
 
-/// Leaves the shared_task empty.
-struct Vacated<'s>(&'s SharedTask);
+/// Takes the task out.
+struct TakeOut<'s>(&'s SharedTask);
 
-impl Drop for Vacated<'_> {
+impl Drop for TakeOut<'_> {
     fn drop(&mut self) {
-        let seated = self.0.lock().take();
-        drop(seated);
+        let inner = self.0.lock().take();
+        drop(inner);
     }
 }
 

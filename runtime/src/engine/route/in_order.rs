@@ -34,7 +34,7 @@ struct State<T> {
 pub(crate) struct Section<'t, T> {
     /// None within `drop` only.
     value: Option<Box<T>>,
-    section_of: &'t InOrder<T>,
+    of: &'t InOrder<T>,
     /// Whether the same number enters again.
     goes_on: bool,
 }
@@ -61,7 +61,7 @@ impl<T> InOrder<T> {
             spin::for_a_turn(is_next);
         }
         let value = poll_fn(|context| self.poll_take(number, context)).await;
-        Section { value: Some(value), section_of: self, goes_on: false }
+        Section { value: Some(value), of: self, goes_on: false }
     }
 
     /// A number that does not enter, or not again.
@@ -129,10 +129,10 @@ impl<T> DerefMut for Section<'_, T> {
 
 impl<T> Drop for Section<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.section_of.lock();
+        let mut state = self.of.lock();
         state.value = self.value.take();
         if !self.goes_on {
-            self.section_of.advance(state);
+            self.of.advance(state);
         }
     }
 }

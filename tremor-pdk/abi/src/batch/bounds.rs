@@ -113,8 +113,7 @@ const MOST_COPIED: usize = 1 << 30;
 #[allow(clippy::cast_possible_truncation)] // neither is more than the end
 pub(super) fn span(start: usize, len: usize) -> Option<Span> {
     let end = start.checked_add(len)?;
-    let is_there = end <= u32::MAX as usize;
-    is_there.then_some(Span { start: start as u32, len: len as u32 })
+    u32::try_from(end).is_ok().then_some(Span { start: start as u32, len: len as u32 })
 }
 
 /// There is no room for an event.

@@ -75,7 +75,7 @@ impl Module {
         }
         let common = self.path.iter().zip(&target).take_while(|(own, its)| own == its).count();
         let (from, to) = (self.path.get(common)?, target.get(common)?);
-        let folder = [&[self.root.clone()], &self.path[..common]].concat().join("/");
+        let folder = [std::slice::from_ref(&self.root), &self.path[..common]].concat().join("/");
         Some((folder, from.clone(), to.clone()))
     }
 }
