@@ -26,12 +26,13 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
+    Step { name: "vrl", check: vrl },
     Step { name: "scripts", check: scripts },
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
@@ -99,7 +100,10 @@ fn deny() -> Result<Outcome> {
     if !installed {
         run_command(cargo(["install", "--locked", "cargo-deny"]))?;
     }
-    run_command(cargo(["deny", "--workspace", "check", "bans", "licenses", "sources"]))?;
+    let checked = ["--workspace", "check", "bans", "licenses", "sources"];
+    run_command(cargo([&["deny"][..], &checked].concat()))?;
+    let vrl = ["deny", VRL, "--config=operators-plugins/vrl/deny.toml"];
+    run_command(cargo([&vrl[..], &checked].concat()))?;
     Ok(Outcome::Partly {
         skipped: "advisories (no access to their database; run `cargo deny check advisories`)",
     })
@@ -112,6 +116,23 @@ fn clippy() -> Result<Outcome> {
 fn test() -> Result<Outcome> {
     passes(cargo(["test", "--workspace"]))
 }
+
+/// The plugin `vrl`, a workspace of its own: all that the other steps do, and the tests of the
+/// runtime that load it.
+fn vrl() -> Result<Outcome> {
+    run_command(cargo(["fmt", VRL, "--all", "--check"]))?;
+    let shared = [VRL, "--workspace", "--target-dir=target"];
+    let lints = ["--all-targets", "--", "--deny", "warnings"];
+    run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
+    run_command(cargo([&["test"][..], &shared].concat()))?;
+    let loading = ["test", "--package=tremor-runtime", "--test=binary", "--", "--ignored", "vrl"];
+    run_command(cargo(loading))?;
+    let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
+    doc.env("RUSTDOCFLAGS", "--deny warnings");
+    passes(doc)
+}
+
+const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
 
 /// The benchmark harness with subjects that measure nothing, and what shellcheck says of all scripts.
 fn scripts() -> Result<Outcome> {

@@ -33,7 +33,13 @@ pub fn target_folder() -> &'static Path {
 /// profile and target folder of this test.
 pub fn library(package: &str) -> PathBuf {
     let arguments = [vec!["build", "--package", package], target(package)].concat();
-    cached(package, || build(workspace(), &arguments, package))
+    cached(package, || build(&home(package), &arguments, package))
+}
+
+/// The folder of the workspace that has a package.
+fn home(package: &str) -> PathBuf {
+    let own = if package == "operator-vrl" { "operators-plugins/vrl" } else { "" };
+    workspace().join(own)
 }
 
 /// As [`library`], with further flags for the compiler of that one crate. No test may ask for the

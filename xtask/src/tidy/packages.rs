@@ -1,4 +1,4 @@
-//! The packages of the workspace and what they depend on, as cargo tells it.
+//! The packages of the workspaces and what they depend on, as cargo tells it.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use serde::Deserialize;
 
 use crate::project::{cargo, root, shown};
 
-/// A package of the workspace.
+/// A package of one of the workspaces.
+#[derive(Clone)]
 pub(super) struct Package {
     pub(super) name: String,
     /// The manifest's path relative to the root, with forward slashes.
@@ -17,7 +18,14 @@ pub(super) struct Package {
 }
 
 pub(super) fn read_packages() -> Result<Vec<Package>> {
-    let mut command = cargo(["metadata", "--no-deps", "--offline", "--format-version=1"]);
+    let workspaces = ["Cargo.toml", "operators-plugins/vrl/Cargo.toml"];
+    Ok(workspaces.map(read).into_iter().collect::<Result<Vec<_>>>()?.concat())
+}
+
+fn read(manifest: &str) -> Result<Vec<Package>> {
+    let manifest = format!("--manifest-path={manifest}");
+    let asked = ["metadata", &manifest, "--no-deps", "--offline", "--format-version=1"];
+    let mut command = cargo(asked);
     let out = command.output().context("cannot start cargo")?;
     let error = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{} failed: {error}", shown(&command));

@@ -23,7 +23,7 @@ use vrl::{
 };
 
 /// The plugin in Rust: its sources, since two plugins cannot be linked into one program.
-#[path = "../../operators-plugins/logging/src"]
+#[path = "../../../operators-plugins/logging/src"]
 #[allow(unreachable_pub, dead_code, unused_imports)] // all that is not measured
 mod native {
     pub mod classify;
@@ -31,7 +31,7 @@ mod native {
 }
 
 const EVENTS: usize = 256;
-const SOURCE: &str = include_str!("../flows/logging.vrl");
+const SOURCE: &str = include_str!("../../flows/logging.vrl");
 
 fn events() -> Vec<serde_json::Value> {
     let text = env::var_os("VRL_DATA").map_or_else(
