@@ -199,18 +199,18 @@ macro_rules! __library {
         #[used]
         pub static TREMOR_PLUGIN_METADATA: $crate::__private::Record = RECORD;
 
-        extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
-            ::std::vec![$($artefact),*].into()
-        }
+        struct Offered;
 
-        extern "C" fn root_module() -> $crate::__private::RootModuleResult {
-            $crate::__private::root_module(artefacts)
+        impl $crate::__private::Library for Offered {
+            extern "C" fn artefacts() -> $crate::__private::RVec<$crate::__private::ArtefactRef> {
+                ::std::vec![$($artefact),*].into()
+            }
         }
 
         /// Where the runtime finds the root module. What abi_stable's own macro makes of it
         /// would need abi_stable among the dependencies of the plugin.
         #[unsafe(export_name = "_1as_0lib_1header_0root_bmodule_bloader")]
         pub static TREMOR_PLUGIN_HEADER: $crate::__private::LibHeader =
-            $crate::__private::header(root_module);
+            $crate::__private::header::<Offered>();
     };
 }

@@ -113,8 +113,8 @@ pub mod __private {
     pub use crate::{
         export::{ArtefactText, metadata},
         ffi::{
-            LibHeader, RVec, RootModuleResult, codec_artefact, connector_artefact, header,
-            operator_artefact, postprocessor_artefact, preprocessor_artefact, root_module,
+            LibHeader, Library, RVec, codec_artefact, connector_artefact, header,
+            operator_artefact, postprocessor_artefact, preprocessor_artefact,
         },
     };
     pub use tremor_abi::{metadata::Record, module::ArtefactRef};

@@ -86,6 +86,19 @@ links: [bad -> p, other -> p, p -> bad]";
 }
 
 #[test]
+fn a_sink_that_fails_while_its_feeder_runs_it_is_made_again_and_gets_everything() {
+    // What is encoded for one sink is delivered by the task of the source.
+    for fault in ["deliver_lost", "deliver_error", "deliver_panic"] {
+        let bad = format!(
+            "codec: json, reconnect: {QUICKLY}, config: {{ fault: {fault}, times: 2, after: 100 }}"
+        );
+        let rest = "  good: { type: hostile, codec: json, pull: { max_events: 10 }, \
+                    config: { count: 500 } }\nlinks: [good -> bad]";
+        flow(&bad, rest).run().expect(0, &["500 events in, 500 out, 0 dead-lettered"]);
+    }
+}
+
+#[test]
 fn a_peer_that_is_full_for_a_while_gets_everything_in_the_end() {
     for fault in ["deliver_full", "deliver_timeout"] {
         let bad = format!("retry: {QUICKLY}, config: {{ fault: {fault}, times: 50 }}");

@@ -11,13 +11,10 @@ mod stream;
 
 pub(crate) use self::guard::guard;
 pub use self::module::{
-    codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
-    preprocessor_artefact, root_module,
+    Library, codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
+    preprocessor_artefact,
 };
-pub use abi_stable::{
-    library::{LibHeader, RootModuleResult},
-    std_types::RVec,
-};
+pub use abi_stable::{library::LibHeader, std_types::RVec};
 
 use std::future::Future;
 

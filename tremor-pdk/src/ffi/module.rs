@@ -27,11 +27,18 @@ use crate::{
     Result, config, driver::ConnectorDriver,
 };
 
-/// The root module of a library that offers `artefacts`. Called once a load; what it makes lives
-/// as long as the process, as libraries do.
-pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModuleResult {
+/// What a library offers.
+pub trait Library {
+    /// All of it, made anew.
+    extern "C" fn artefacts() -> RVec<ArtefactRef>;
+}
+
+/// The root module of a library. Called once a load; what it makes lives as long as the process, as
+/// libraries do.
+extern "C" fn root_module<L: Library>() -> RootModuleResult {
     let module = guard("the root module", || {
         install_hook();
+        let artefacts = L::artefacts;
         PluginModule { abi_version: AbiVersion::CURRENT, artefacts }.leak_into_prefix()
     });
     match module {
@@ -44,10 +51,11 @@ pub fn root_module(artefacts: extern "C" fn() -> RVec<ArtefactRef>) -> RootModul
 
 /// What a library exports, under the name that `abi_stable` looks for, so that its root module is
 /// found.
-pub const fn header(root_module: extern "C" fn() -> RootModuleResult) -> LibHeader {
-    // SAFETY: whatever this module's `root_module` returns is a `PluginModuleRef`, and the export
-    // macro, the only caller, hands over a function that calls it and nothing else.
-    unsafe { LibHeader::from_constructor::<PluginModuleRef>(root_module, CheckTypeLayout::Yes) }
+pub const fn header<L: Library>() -> LibHeader {
+    // SAFETY: whatever `root_module` returns is a `PluginModuleRef`.
+    unsafe {
+        LibHeader::from_constructor::<PluginModuleRef>(root_module::<L>, CheckTypeLayout::Yes)
+    }
 }
 
 /// Constructors for no kind.

@@ -5,7 +5,9 @@
 //! waits rather runs that sink itself, for a few batches at most.
 
 use std::{
+    any::Any,
     future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
@@ -20,6 +22,8 @@ use crate::engine::tuning::BATCHES_FOR_ANOTHER;
 #[derive(Default)]
 pub(crate) struct SharedTask {
     inner: Mutex<Option<Inner>>,
+    /// What it panicked with while another task ran it: its own goes on with that.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Its own task has found somebody else running it, and is to be woken.
     wanted: AtomicBool,
     /// While another task runs it: batches that it may still take, plus one.
@@ -68,8 +72,16 @@ impl SharedTask {
         let Some(Inner { future, waker }) = &mut *inner else { return false };
         let waker = waker.clone();
         self.left.store(BATCHES_FOR_ANOTHER + 1, Ordering::Relaxed);
-        let has_ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut context = Context::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut context)));
         self.left.store(0, Ordering::Relaxed);
+        let has_ended = match polled {
+            Ok(polled) => polled.is_ready(),
+            Err(panic) => {
+                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                true
+            }
+        };
         if has_ended {
             *inner = None;
         }
@@ -114,7 +126,11 @@ impl SharedTask {
             self.try_lock()
         });
         let Some(mut inner) = inner else { return Poll::Pending };
-        let Some(Inner { future, waker }) = &mut *inner else { return Poll::Ready(()) };
+        let Some(Inner { future, waker }) = &mut *inner else {
+            drop(inner);
+            let panic = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            return panic.map_or(Poll::Ready(()), |panic| resume_unwind(panic));
+        };
         waker.clone_from(context.waker());
         if future.as_mut().poll(context).is_pending() {
             return Poll::Pending;
@@ -146,7 +162,7 @@ mod tests {
         task::{Context, Poll, Wake, Waker},
     };
 
-    use super::{BATCHES_FOR_ANOTHER, SharedTask};
+    use super::{AssertUnwindSafe, BATCHES_FOR_ANOTHER, SharedTask, catch_unwind};
 
     /// Counts how often it is woken.
     #[derive(Default)]
@@ -219,6 +235,26 @@ mod tests {
         drop(held);
         assert!(shared_task.run_here());
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_panic_is_that_of_its_own_task_whichever_task_runs_it() {
+        let (shared_task, woken) = (Arc::new(SharedTask::default()), Arc::new(Woken::default()));
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        let mut polls = 0;
+        let panics = poll_fn(move |_| {
+            polls += 1;
+            assert!(polls < 2, "told to");
+            Poll::<()>::Pending
+        });
+        let mut task = pin!(shared_task.clone().run(panics));
+        assert!(task.as_mut().poll(&mut context).is_pending());
+        assert!(shared_task.run_here(), "who runs it goes on");
+        assert!(!shared_task.is_run_by_another() && !shared_task.run_here());
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1, "its task learns of it");
+        let own = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut context)));
+        assert_eq!(own.unwrap_err().downcast_ref(), Some(&"told to"));
     }
 
     #[test]
