@@ -132,7 +132,7 @@ pub async fn sleep_until(deadline: Instant) {
 /// The point in time after this duration, or after a day where it is longer: those who wait for it
 /// look again.
 pub fn after(duration: Duration) -> Instant {
-    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+    const LONGEST: Duration = Duration::from_hours(24);
     Instant::now() + duration.min(LONGEST)
 }
 

@@ -41,7 +41,7 @@ links: [io -> p -> io]"
     let flow = flow::load(&path).unwrap();
     components.check(&flow).unwrap();
     let before = allocator::count();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
+    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
     let host = allocator::count() - before;
     let counts = reports.unwrap()[0].counts;
     assert_eq!((counts.events_in, counts.events_out), (batches * 100, batches * 100));

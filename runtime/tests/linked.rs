@@ -42,7 +42,7 @@ fn a_flow_runs_through_linked_connectors() {
     fs::write(folder.path().join("in"), lines).unwrap();
     let (flow, components) = (flow(folder.path(), "read"), components());
     components.check(&flow).unwrap();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
+    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
     let counts = reports.unwrap()[0].counts;
     assert_eq!((counts.events_in, counts.events_out), (3, 3));
     assert_eq!(fs::read_to_string(folder.path().join("out")).unwrap(), lines);
@@ -142,7 +142,7 @@ fn run_odd(config: &str) -> tremor_runtime::engine::Report {
     let flow = flow::load(&path).unwrap();
     let components = Components::linked([odd()], Policy::default()).unwrap();
     components.check(&flow).unwrap();
-    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_secs(60));
+    let reports = run(&[(&flow, &components)], &Stopper::default(), Duration::from_mins(1));
     reports.unwrap().remove(0)
 }
 

@@ -15,6 +15,16 @@
 //!
 //! This is the only module of the runtime that knows FFI-safe types.
 
+#[cfg(not(any(
+    all(target_os = "linux", target_env = "gnu"),
+    target_os = "macos",
+    all(target_os = "windows", target_env = "msvc"),
+)))]
+compile_error!(
+    "the dynamic loader of this platform is not known to be thread-safe, and plugins are loaded while \
+     threads run: build for Linux with glibc, for macOS, or for Windows with MSVC"
+);
+
 mod access;
 mod check;
 mod component;

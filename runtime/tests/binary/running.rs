@@ -11,7 +11,7 @@ use std::{
 use crate::tremor::{Run, Scene};
 
 /// No test waits for anything for longer than this.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// A process that runs. It is killed when this is dropped.
 pub(crate) struct Running {

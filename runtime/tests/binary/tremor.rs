@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::support::{library, target_folder};
 
 /// No run may take longer than this; one that does is killed and fails its test.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// The plugins that flows of these tests use, built once, in one folder.
 fn plugins() -> &'static Path {

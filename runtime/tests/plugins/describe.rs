@@ -10,7 +10,7 @@ use crate::support::library;
 fn describer() -> Describer {
     Describer::new(Policy::default())
         .program(env!("CARGO_BIN_EXE_tremor"))
-        .timeout(Duration::from_secs(60))
+        .timeout(Duration::from_mins(1))
         .cache(None)
 }
 
@@ -35,7 +35,7 @@ fn with_script(text: &str, timeout: Duration) -> Result<Option<serde_json::Value
     describer().program(program).timeout(timeout).config_schema(&hostile(), "connector", "hostile")
 }
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 #[test]
 fn a_schema_comes_from_the_author_s_type() {

@@ -162,7 +162,7 @@ mod tests {
     use super::TestHost;
     use crate::{ErrorKind, LogLevel};
 
-    const HOUR: Duration = Duration::from_secs(3_600);
+    const HOUR: Duration = Duration::from_hours(1);
 
     #[test]
     fn time_passes_only_when_there_is_nothing_else_to_do() {

@@ -109,7 +109,7 @@ impl Backoff {
 }
 
 /// The time that a [`Budget`] is for.
-pub(crate) const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 
 /// Allows something so many times within any minute.
 #[derive(Debug, Default)]

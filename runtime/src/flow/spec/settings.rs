@@ -145,8 +145,8 @@ mod tests {
     fn durations_have_units() {
         assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
         assert_eq!(parse_duration("5 s"), Some(Duration::from_secs(5)));
-        assert_eq!(parse_duration("2m"), Some(Duration::from_secs(120)));
-        assert_eq!(parse_duration("1h"), Some(Duration::from_secs(3_600)));
+        assert_eq!(parse_duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(parse_duration("1h"), Some(Duration::from_hours(1)));
         for text in ["", "5", "s", "-1s", "1.5s", "5 days", "99999999999999999999s"] {
             assert_eq!(parse_duration(text), None, "{text}");
         }

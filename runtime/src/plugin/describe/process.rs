@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn output_and_status_of_a_child_are_told_however_much_it_writes() {
         let script = "read line; echo \"$line\"; head -c 300000 /dev/zero >&2; exit 3";
-        let finished = shell(script, "hello\n", Duration::from_secs(60));
+        let finished = shell(script, "hello\n", Duration::from_mins(1));
         let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
         assert_eq!((status.code(), &stdout[..], stderr.len()), (Some(3), &b"hello\n"[..], 300_000));
     }
@@ -200,7 +200,7 @@ mod tests {
         let finished = shell(script, "", Duration::from_secs(500));
         let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
         let left_behind = String::from_utf8(stdout).unwrap();
-        assert!(shell(&format!("kill {left_behind}"), "", Duration::from_secs(60)).is_success());
+        assert!(shell(&format!("kill {left_behind}"), "", Duration::from_mins(1)).is_success());
         assert!(status.success());
         assert_eq!(stderr, b"done\n");
     }
@@ -208,12 +208,12 @@ mod tests {
     #[test]
     fn a_child_gets_all_of_its_input_and_need_not_read_it() {
         let input = "x".repeat(1 << 20);
-        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_secs(60))
+        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_mins(1))
         else {
             panic!("timed out")
         };
         assert_eq!(String::from_utf8_lossy(&stdout).trim(), "1048576");
-        assert!(shell("exec <&-; sleep 0.01", &input, Duration::from_secs(60)).is_success());
+        assert!(shell("exec <&-; sleep 0.01", &input, Duration::from_mins(1)).is_success());
     }
 
     #[test]

@@ -193,6 +193,6 @@ fn chatter() {
 /// Never returns.
 pub fn hang() -> ! {
     loop {
-        std::thread::sleep(Duration::from_secs(3_600));
+        std::thread::sleep(Duration::from_hours(1));
     }
 }

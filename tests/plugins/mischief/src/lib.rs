@@ -23,7 +23,7 @@ pub struct Config {
 /// Never returns.
 fn block() -> ! {
     loop {
-        thread::sleep(Duration::from_secs(3_600));
+        thread::sleep(Duration::from_hours(1));
     }
 }
 
