@@ -208,8 +208,7 @@ mod tests {
     #[test]
     fn a_child_gets_all_of_its_input_and_need_not_read_it() {
         let input = "x".repeat(1 << 20);
-        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_mins(1))
-        else {
+        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_mins(1)) else {
             panic!("timed out")
         };
         assert_eq!(String::from_utf8_lossy(&stdout).trim(), "1048576");

@@ -12,6 +12,37 @@ use serde_json::{Value as Json, json};
 use self::reference::{DEFAULT, Event, Left, RULES, reference};
 use crate::{support::workspace, tremor::Scene};
 
+/// Each of these is a test of the flows with an operator in Rust, and one of those in VRL.
+macro_rules! tests {
+    ($($name:ident,)*) => {
+        mod native {
+            $(#[test]
+            fn $name() {
+                super::$name("");
+            })*
+        }
+
+        mod vrl {
+            $(#[test]
+            #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: \
+                        `cargo xtask ci` does"]
+            fn $name() {
+                super::$name("-vrl");
+            })*
+        }
+    };
+}
+
+tests! {
+    generated_log_events_leave_as_the_reference_says,
+    log_events_of_the_environment_leave_as_the_reference_says,
+    every_class_passes_its_rate_in_a_second_and_again_in_the_next,
+    fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all,
+    what_a_format_alone_can_say_is_the_same_to_all,
+    binary_data_in_utf8_is_text_to_all,
+    the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source,
+}
+
 /// The text of a flow in `bench/flows`, without its plugin folder.
 pub(crate) fn flow_of_the_project(name: &str) -> String {
     let path = workspace().join("bench/flows").join(format!("{name}.yaml"));
@@ -45,7 +76,8 @@ fn run(flow: &str, events: &[Event]) -> (Left, Left) {
     let scene = scene.write(names[0], b"");
     let scene = if is_linked { scene } else { scene.write(names[1], b"") };
     // All that comes out is taken down: it is compared here, event by event.
-    scene.tremor_with_vrl(&["test", ".", "--update"]).expect(0, &["updated"]);
+    let tremor = if flow.contains("logging.vrl") { Scene::tremor_with_vrl } else { Scene::tremor };
+    tremor(&scene, &["test", ".", "--update"]).expect(0, &["updated"]);
     let outlets = fs::read_dir(scene.path().join("expected")).unwrap().count();
     assert_eq!(outlets, if is_linked { 1 } else { 2 }, "nothing leaves by an `err`");
     let left = |name| {
@@ -58,15 +90,13 @@ fn run(flow: &str, events: &[Event]) -> (Left, Left) {
 /// How the flows bring what is over the rate to the sink.
 const OVERFLOW_LINK: &str = "  - main/overflow -> bench\n";
 
-/// Both flows of a format do to the events what the reference does.
-fn check(format: &str, events: &[Event]) -> (Left, Left) {
+/// The flow of a format does to the events what the reference does.
+fn check(format: &str, variant: &str, events: &[Event]) -> (Left, Left) {
     let expected = reference(events);
-    for variant in ["", "-vrl"] {
-        let name = format!("throughput-logging-{format}{variant}");
-        let found = run(&without(&flow_of_the_project(&name), OVERFLOW_LINK), events);
-        compare(&format!("{name}, out"), &found.0, &expected.0);
-        compare(&format!("{name}, overflow"), &found.1, &expected.1);
-    }
+    let name = format!("throughput-logging-{format}{variant}");
+    let found = run(&without(&flow_of_the_project(&name), OVERFLOW_LINK), events);
+    compare(&format!("{name}, out"), &found.0, &expected.0);
+    compare(&format!("{name}, overflow"), &found.1, &expected.1);
     expected
 }
 
@@ -80,7 +110,7 @@ fn compare(what: &str, found: &Left, expected: &Left) {
 }
 
 /// Events in both formats, and what becomes of them in each.
-fn check_both(values: &[(u64, Json)]) -> (Left, Left) {
+fn check_both(variant: &str, values: &[(u64, Json)]) -> (Left, Left) {
     let json = |value: &Json| value.to_string().into_bytes();
     let events = |message: &dyn Fn(&Json) -> Vec<u8>| {
         let event = |(at_ms, value): &(u64, Json)| Event {
@@ -90,8 +120,8 @@ fn check_both(values: &[(u64, Json)]) -> (Left, Left) {
         };
         values.iter().map(event).collect::<Vec<_>>()
     };
-    check("msgpack", &events(&msgpack));
-    check("json", &events(&json))
+    check("msgpack", variant, &events(&msgpack));
+    check("json", variant, &events(&json))
 }
 
 fn msgpack(value: &Json) -> Vec<u8> {
@@ -117,11 +147,10 @@ fn lines(text: &str) -> Vec<(u64, Json)> {
     text.lines().cycle().take(count).enumerate().map(line).collect()
 }
 
-#[test]
-fn generated_log_events_leave_as_the_reference_says() {
+fn generated_log_events_leave_as_the_reference_says(variant: &str) {
     let mut text = Vec::new();
     sample_logs::write_lines(10_000, 42, &mut text).unwrap();
-    let (out, overflow) = check_both(&lines(&String::from_utf8(text).unwrap()));
+    let (out, overflow) = check_both(variant, &lines(&String::from_utf8(text).unwrap()));
     assert!(out.len() > 1_000);
     for class in ["applog_app1", "syslog_app2"] {
         assert!(count(&overflow, class) > 0, "none of {class} is over its rate");
@@ -130,15 +159,13 @@ fn generated_log_events_leave_as_the_reference_says() {
 
 /// `TREMOR_SAMPLE_LOGS` names a file of log events, one a line as JSON; without it there is nothing
 /// to see.
-#[test]
-fn log_events_of_the_environment_leave_as_the_reference_says() {
+fn log_events_of_the_environment_leave_as_the_reference_says(variant: &str) {
     if let Some(path) = env::var_os("TREMOR_SAMPLE_LOGS") {
-        check_both(&lines(&fs::read_to_string(path).unwrap()));
+        check_both(variant, &lines(&fs::read_to_string(path).unwrap()));
     }
 }
 
-#[test]
-fn every_class_passes_its_rate_in_a_second_and_again_in_the_next() {
+fn every_class_passes_its_rate_in_a_second_and_again_in_the_next(variant: &str) {
     let mut events = Vec::new();
     let default = ("none", "none", DEFAULT.0, DEFAULT.1, "none");
     for (field, text, _, rate, _) in RULES.into_iter().chain([default]) {
@@ -150,13 +177,12 @@ fn every_class_passes_its_rate_in_a_second_and_again_in_the_next() {
     }
     // In the order of time, and otherwise as they are.
     events.sort_by_key(|(at_ms, _)| *at_ms);
-    let (out, overflow) = check_both(&events);
+    let (out, overflow) = check_both(variant, &events);
     assert_eq!(overflow.len(), RULES.len() + 1, "one of each");
     assert_eq!(out.len(), events.len() - overflow.len());
 }
 
-#[test]
-fn fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all() {
+fn fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all(variant: &str) {
     let none = Json::Null;
     let applications = [
         json!("app4"),
@@ -211,7 +237,7 @@ fn fields_that_are_missing_or_of_a_wrong_type_are_the_same_to_all() {
     let others = json!([null, true, 1, -1.5, "", "app1", [], ["app1"], [[{}]], {}, nested]);
     events.extend(others.as_array().unwrap().iter().cloned());
     let timed = events.into_iter().enumerate().map(|(at, event)| (at as u64 / 3, event));
-    let (out, overflow) = check_both(&timed.collect::<Vec<_>>());
+    let (out, overflow) = check_both(variant, &timed.collect::<Vec<_>>());
     assert!(count(&overflow, "default") > 0 && count(&overflow, "syslog_app2") > 0);
     assert!(count(&out, "applog_app6") > 0 && count(&out, "syslog_app3") > 0);
 }
@@ -231,8 +257,7 @@ fn product<'v>(
     })
 }
 
-#[test]
-fn what_a_format_alone_can_say_is_the_same_to_all() {
+fn what_a_format_alone_can_say_is_the_same_to_all(variant: &str) {
     let json = [
         (r#"{"application":"app2","application":"app1"}"#, json!({ "application": "app1" })),
         (r#"{"application":"app1","application":null}"#, json!({ "application": null })),
@@ -241,12 +266,11 @@ fn what_a_format_alone_can_say_is_the_same_to_all() {
         (r#"{"tags":[18446744073709551615]}"#, json!({ "tags": [u64::MAX] })),
     ];
     let json = json.map(|(text, value)| Event { at_ms: 0, message: text.into(), value });
-    check("json", &json);
+    check("json", variant, &json);
 }
 
 /// VRL tells one from the other no more than the rules do.
-#[test]
-fn binary_data_in_utf8_is_text_to_all() {
+fn binary_data_in_utf8_is_text_to_all(variant: &str) {
     let data = |text: &str| rmpv::Value::Binary(text.into());
     let of = |entries: &[(&str, &str)]| {
         let entry = |(key, text): &(&str, &str)| {
@@ -271,15 +295,12 @@ fn binary_data_in_utf8_is_text_to_all() {
     ];
     let metadata = |left: &Left| left.iter().map(|event| event["metadata"].clone()).collect();
     let expected: Left = metadata(&reference(&events).0);
-    for variant in ["", "-vrl"] {
-        let name = format!("throughput-logging-msgpack{variant}");
-        let found = metadata(&run(&flow_of_the_project(&name), &events).0);
-        compare(&name, &found, &expected);
-    }
+    let name = format!("throughput-logging-msgpack{variant}");
+    let found = metadata(&run(&flow_of_the_project(&name), &events).0);
+    compare(&name, &found, &expected);
 }
 
-#[test]
-fn the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source() {
+fn the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source(variant: &str) {
     let count = 2 * DEFAULT.1;
     let json = (0..count).map(|number| {
         let value = json!({ "number": number });
@@ -290,11 +311,9 @@ fn the_sink_gets_what_passes_and_what_is_over_in_the_order_of_the_source() {
         Event { at_ms: number, message: msgpack(&value), value }
     });
     for (format, events) in [("json", json.collect::<Vec<_>>()), ("msgpack", msgpack.collect())] {
-        for variant in ["", "-vrl"] {
-            let flow = flow_of_the_project(&format!("throughput-logging-{format}{variant}"));
-            let (found, _) = run(&flow, &events);
-            let numbers = found.iter().map(|event| event["value"]["number"].as_u64().unwrap());
-            assert!(numbers.eq(0..count), "{format}{variant}");
-        }
+        let flow = flow_of_the_project(&format!("throughput-logging-{format}{variant}"));
+        let (found, _) = run(&flow, &events);
+        let numbers = found.iter().map(|event| event["value"]["number"].as_u64().unwrap());
+        assert!(numbers.eq(0..count), "{format}{variant}");
     }
 }
