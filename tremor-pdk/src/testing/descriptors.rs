@@ -11,7 +11,7 @@ pub(super) fn poll(descriptors: &[(i32, Interest)], patience: Duration) -> Vec<b
         .iter()
         .map(|&(descriptor, interest)| {
             let flags = if interest == Interest::READABLE { PollFlags::IN } else { PollFlags::OUT };
-            // SAFETY: whoever waits for a descriptor keeps it open until then: `HostFunctions`.
+            // SAFETY: a plugin keeps the descriptor that it waits for open until then: `HostFunctions`.
             PollFd::from_borrowed_fd(unsafe { BorrowedFd::borrow_raw(descriptor) }, flags)
         })
         .collect();

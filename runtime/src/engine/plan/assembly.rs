@@ -18,7 +18,7 @@ pub(super) fn codec(
     parts.codec(&flow.spec.connectors[node.index])
 }
 
-/// What happens to the messages of each sink behind its codec.
+/// What happens to the messages of each sink after its codec.
 pub(super) fn framings(
     flow: &Flow,
     parts: &dyn Parts,

@@ -100,7 +100,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         path: "tremor-pdk/src/testing/descriptors.rs",
-        why: "descriptors that whoever waits for them keeps open",
+        why: "descriptors that plugins keep open while they wait for them",
     },
     Allowed {
         path: "tremor-pdk/src/testing/functions.rs",
