@@ -5,7 +5,7 @@ use std::time::Duration;
 pub use crate::stop::{Signalled, Stopper};
 use crate::{
     components::{Components, FlowParts},
-    engine::{self, Report},
+    engine::{self, Processors, Report},
     executor,
     flow::{self, Flow},
     watchdog::Watchdog,
@@ -21,12 +21,12 @@ pub fn run(
     stopper: &Stopper,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {
-    let watchdog = Watchdog::start();
+    let (watchdog, processors) = (Watchdog::start(), Processors::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
         let calls = watchdog.flow(flow.name());
         let parts = FlowParts { components, flow, stopper, calls: &calls };
-        planned.push(engine::Flow::plan(flow, &parts, calls.clone())?);
+        planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors)?);
     }
     let running = planned.into_iter().map(|flow| {
         let running = flow.start();

@@ -21,7 +21,7 @@
 //! (`sink::retry`). The log says so in a few lines (`life::notices`).
 //!
 //! Folders import downwards only: `simulation` and `plan`; `connector`; `source` and `sink`; `pipeline`;
-//! `route`; `queue`; `account`; `parts`; `life`; `spin`, `target` and `tuning`.
+//! `route`; `queue`; `account`; `parts`; `life`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
 //! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
@@ -33,6 +33,7 @@ mod life;
 mod parts;
 mod pipeline;
 mod plan;
+mod processors;
 mod queue;
 mod route;
 mod simulation;
@@ -62,6 +63,7 @@ pub use self::{
 pub(crate) use self::{
     life::connection::Connection,
     parts::{ConnectorType, OperatorInstance, Parts},
+    processors::Processors,
     simulation::{Form, Simulation, Taken},
 };
 use crate::{executor, flow, watchdog::Calls};
@@ -109,7 +111,7 @@ pub struct Report {
 
 impl Flow {
     /// Plans a checked flow and loads what it needs from `parts`, whose calls to plugins are
-    /// recorded in `calls`.
+    /// recorded in `calls`. All flows of a run share its `processors`.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
@@ -117,9 +119,10 @@ impl Flow {
         flow: &flow::Flow,
         parts: &dyn Parts,
         calls: Arc<Calls>,
+        processors: &Processors,
     ) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
-        let control = Arc::new(Control::new(sinks).with_calls(calls));
+        let control = Arc::new(Control::new(sinks).of_run(calls, processors.clone()));
         let mut books = Books::default();
         let tasks = plan::tasks(flow, parts, &control, &mut books)?;
         Ok(Planned { name: flow.name().to_owned(), control, books, tasks })

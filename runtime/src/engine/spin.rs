@@ -5,97 +5,26 @@
 //! that costs nobody anything and is worth it: while there are no more working tasks than
 //! processors, and while batches follow one another closely.
 
-use std::{
-    hint::spin_loop,
-    sync::{
-        LazyLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Instant,
+use std::{hint::spin_loop, time::Instant};
+
+use crate::engine::{
+    processors::Processors,
+    tuning::{CLOSE_NS, LOOKS, SPIN},
 };
-
-use crate::{
-    engine::tuning::{CLOSE_NS, LOOKS, SPIN},
-    executor,
-};
-
-/// Sources, sinks and pipelines that run as tasks in this process.
-static WORKERS: AtomicUsize = AtomicUsize::new(0);
-
-/// Those of them that have events without end, and those who help them.
-static BUSY: AtomicUsize = AtomicUsize::new(0);
-
-/// How many may run at the same time.
-static PROCESSORS: LazyLock<usize> = LazyLock::new(executor::processors);
-
-/// A task with work of its own, as long as this lives.
-pub(crate) struct Working(());
-
-impl Working {
-    pub(crate) fn enter() -> Self {
-        WORKERS.fetch_add(1, Ordering::Relaxed);
-        Self(())
-    }
-}
-
-/// Whether every working task may have a processor to itself.
-pub(crate) fn is_roomy() -> bool {
-    WORKERS.load(Ordering::Relaxed) <= *PROCESSORS
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        WORKERS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A task that always has something to do, as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Busy(());
-
-impl Busy {
-    /// One that works whether or not others do.
-    pub(crate) fn enter() -> Self {
-        BUSY.fetch_add(1, Ordering::Relaxed);
-        Self(())
-    }
-
-    /// One that only works on a processor that no other busy task needs.
-    pub(crate) fn enter_if_free() -> Option<Self> {
-        let busy = Self::enter();
-        if is_crowded() { None } else { Some(busy) }
-    }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        BUSY.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Whether there are more busy tasks than processors.
-pub(crate) fn is_crowded() -> bool {
-    BUSY.load(Ordering::Relaxed) > *PROCESSORS
-}
-
-/// How many tasks may work at the same time.
-pub(crate) fn processors() -> usize {
-    *PROCESSORS
-}
 
 /// Looks again until it is `ready`, where that depends on a task that is at work, or until it has
 /// been looked at for long enough.
-pub(crate) fn for_a_turn(ready: impl FnMut() -> bool) {
-    if !is_crowded() {
+pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
+    if !processors.are_crowded() {
         look(ready);
     }
 }
 
 /// Waits on the processor until then, where that is so soon that a timer would be late and where
 /// nobody else needs the processor. Whether it did.
-pub(crate) fn until(deadline: Instant) -> bool {
+pub(crate) fn until(processors: &Processors, deadline: Instant) -> bool {
     let wait = deadline.saturating_duration_since(Instant::now());
-    if wait.as_nanos() > u128::from(CLOSE_NS) || !is_roomy() {
+    if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.are_roomy() {
         return false;
     }
     look(|| Instant::now() >= deadline);
@@ -113,8 +42,8 @@ pub(crate) struct Spin {
 
 impl Spin {
     /// Looks again until it is `ready`, or until it has been looked at for long enough.
-    pub(crate) fn wait(&self, ready: impl Fn() -> bool) {
-        if !self.is_worth_it() || !is_roomy() {
+    pub(crate) fn wait(&self, processors: &Processors, ready: impl Fn() -> bool) {
+        if !self.is_worth_it() || !processors.are_roomy() {
             return;
         }
         look(ready);

@@ -11,10 +11,11 @@ use std::{ops::RangeInclusive, time::Duration};
 /// `bench/runs/2026-11-21-idle` shows.
 pub(crate) const POOLED: usize = 128;
 
-/// Tasks that take the batches of one source through, at most, its own among them: what they do in
-/// order, they do not do faster for being more. `bench/runs/2026-11-21-two-cores-one-pass` compares
-/// two of them with two threads that share nothing; more than four were never measured.
-pub(crate) const TASKS_A_SOURCE: usize = 4;
+/// How long a source does without another helper, once one of several has left because it mostly
+/// waited for its turn: what tasks do in order, they do not do faster for being more. On two
+/// processors there is one helper, and that stays (`bench/runs/2026-11-21-two-cores-one-pass`); more
+/// than four were never measured.
+pub(crate) const WITHOUT_MORE_HELP: Duration = Duration::from_millis(100);
 
 /// Pulls in a row that did not wait and brought as much as was asked for, after which events are
 /// taken to come without end, and helpers may pull. A source at half load, which

@@ -28,6 +28,7 @@ use crate::engine::{
         standing::Standing,
     },
     parts::MakeConnector,
+    queue::mailbox::Host,
     sink::SinkSide,
     source::{SourceSide, settling::Settling},
 };
@@ -401,7 +402,7 @@ impl ConnectorTask {
     ) -> Option<executor::Task<(SinkSide, End)>> {
         let (mut side, sink) = (self.sink.take()?, sink?);
         let connection = connection.clone();
-        let shared_task = side.queue.shared_task();
+        let mailbox = side.queue.mailbox();
         let running = async move {
             let end = side.run(sink, &connection).await;
             if !matches!(end, End::Finished) {
@@ -409,7 +410,7 @@ impl ConnectorTask {
             }
             (side, end)
         };
-        Some(executor::spawn(format!("{}:sink", self.name), shared_task.run(running)))
+        Some(executor::spawn(format!("{}:sink", self.name), Host::new(mailbox, running)))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

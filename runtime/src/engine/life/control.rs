@@ -11,9 +11,12 @@ use std::{
 
 use tremor_pdk::Error;
 
-use crate::engine::life::{
-    standing::{HeldUp, Standing},
-    watch::{Waiter, Watch},
+use crate::engine::{
+    life::{
+        standing::{HeldUp, Standing},
+        watch::{Waiter, Watch},
+    },
+    processors::Processors,
 };
 use crate::watchdog::Calls;
 
@@ -58,17 +61,26 @@ pub(crate) struct Control {
     state: Watch<State>,
     /// The calls to its plugins.
     calls: Arc<Calls>,
+    /// Those of the run that the flow belongs to.
+    processors: Processors,
 }
 
 impl Control {
     pub(crate) fn new(sinks: usize) -> Self {
         let state = State { sinks_awaited: sinks, ..State::default() };
-        Self { phase: AtomicU8::new(0), state: Watch::new(state), calls: Arc::default() }
+        let (calls, processors) = (Arc::default(), Processors::default());
+        Self { phase: AtomicU8::new(0), state: Watch::new(state), calls, processors }
     }
 
-    /// The same of a flow whose calls to plugins are recorded there.
-    pub(crate) fn with_calls(self, calls: Arc<Calls>) -> Self {
-        Self { calls, ..self }
+    /// The same of a flow whose calls to plugins are recorded in `calls`, and that shares
+    /// `processors` with the other flows of its run.
+    pub(crate) fn of_run(self, calls: Arc<Calls>, processors: Processors) -> Self {
+        Self { calls, processors, ..self }
+    }
+
+    /// The processors that the tasks of the flow run on.
+    pub(crate) fn processors(&self) -> &Processors {
+        &self.processors
     }
 
     /// Another connector of the flow.

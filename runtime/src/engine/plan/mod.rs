@@ -35,9 +35,8 @@ use crate::engine::{
         retry::{self, Retries},
     },
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
-    spin,
     target::{Ports, Target},
-    tuning::{POOLED, TASKS_A_SOURCE},
+    tuning::POOLED,
 };
 use crate::{
     codec::MakeCodec,
@@ -63,7 +62,7 @@ pub(crate) fn tasks(
 ) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
     let runners = runners(flow, parts);
-    let mut queues = Queues::new(flow, &runners, books);
+    let mut queues = Queues::new(flow, &runners, books, control.processors());
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
     let mut routers: HashMap<NodeId, Router> = HashMap::new();
@@ -247,9 +246,9 @@ impl Plan<'_> {
         let Some(codec) = codec.filter(|codec| codec.is_best_on_one_core()) else {
             return Ok(Vec::new());
         };
-        // Who says how much is pulled wants every run to be the same.
-        let count =
-            if pace(spec).is_fixed() { 0 } else { spin::processors().min(TASKS_A_SOURCE) - 1 };
+        // Where the flow says how much is pulled, every run is to be the same.
+        let others = self.control.processors().count().saturating_sub(1);
+        let count = if pace(spec).is_fixed() { 0 } else { others };
         let at = spec.component.name.at;
         let mut helpers = Vec::with_capacity(count);
         for _ in 0..count {

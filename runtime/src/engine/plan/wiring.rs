@@ -6,6 +6,7 @@ use super::placement::Runners;
 use crate::{
     engine::{
         account::stats::{Books, Kind, Stats},
+        processors::Processors,
         queue::{self, Bounds, Receiver, Sender},
         route::router::Outlet,
         target::{Ports, Target},
@@ -20,7 +21,12 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    pub(super) fn new(flow: &Flow, runners: &Runners, books: &mut Books) -> Self {
+    pub(super) fn new(
+        flow: &Flow,
+        runners: &Runners,
+        books: &mut Books,
+        processors: &Processors,
+    ) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
             let bounds = match node.role {
@@ -28,7 +34,7 @@ impl Queues {
                 Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
                 Role::Pipeline | Role::Source => continue,
             };
-            let (sender, receiver) = queue::bounded(bounds);
+            let (sender, receiver) = queue::bounded(bounds, processors);
             queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
             queues.receivers.insert(id, receiver);
         }
@@ -44,7 +50,8 @@ impl Queues {
     /// The queue's end; its own sender goes, so that it ends with those who feed it.
     pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
-        self.receivers.remove(&id).unwrap_or_else(|| queue::bounded(Bounds::default()).1)
+        let none = || queue::bounded(Bounds::default(), &Processors::default()).1;
+        self.receivers.remove(&id).unwrap_or_else(none)
     }
 }
 

@@ -6,6 +6,7 @@ use tremor_pdk::Batch;
 
 use crate::engine::{
     account::token::{InFlight, Token},
+    processors::Processors,
     queue::{self, Bounds},
 };
 
@@ -17,7 +18,7 @@ pub struct Receiver(queue::Receiver);
 
 /// A queue with the bounds of every queue of a flow.
 pub fn queue() -> (Sender, Receiver) {
-    let (sender, receiver) = queue::bounded(Bounds::default());
+    let (sender, receiver) = queue::bounded(Bounds::default(), &Processors::default());
     (Sender(sender), Receiver(receiver))
 }
 

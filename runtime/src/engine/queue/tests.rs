@@ -10,16 +10,26 @@ use std::{
 
 use tremor_pdk::Batch;
 
-use super::{Bounds, Payload, Queued, bounded};
-use crate::engine::account::token::{InFlight, Token};
+use super::{
+    Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,
+    mailbox::{Host, Load},
+};
+use crate::engine::{
+    account::token::{InFlight, Token},
+    processors::Processors,
+};
 
-fn batch(events: usize) -> Option<(Queued, usize)> {
+fn bounded(bounds: Bounds) -> (Sender, Receiver) {
+    bounded_on(bounds, &Processors::default())
+}
+
+fn batch(events: usize) -> Option<(Queued, Load)> {
     let mut batch = Batch::new();
     (0..events).for_each(|_| batch.push_message(0, b"message"));
     weighed(InFlight::new(batch, Token::untracked()).into())
 }
 
-fn encoded() -> Option<(Queued, usize)> {
+fn encoded() -> Option<(Queued, Load)> {
     let item = InFlight::new(Batch::new(), Token::untracked());
     let payload = Payload::Encoded { encoded: Batch::new(), rejected: Vec::new() };
     weighed(Queued { item, payload })
@@ -27,26 +37,26 @@ fn encoded() -> Option<(Queued, usize)> {
 
 /// As `poll_send` takes it.
 #[allow(clippy::unnecessary_wraps)]
-fn weighed(queued: Queued) -> Option<(Queued, usize)> {
-    let bytes = queued.bytes();
-    Some((queued, bytes))
+fn weighed(queued: Queued) -> Option<(Queued, Load)> {
+    let load = queued.load();
+    Some((queued, load))
 }
 
 #[test]
 fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
-    let (shared_task, taken) = (receiver.shared_task(), Arc::new(AtomicUsize::new(0)));
+    let (mailbox, taken) = (receiver.mailbox(), Arc::new(AtomicUsize::new(0)));
     let takes = taken.clone();
-    let mut task = pin!(shared_task.run(async move {
+    let mut task = pin!(Host::new(mailbox, async move {
         while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
             takes.fetch_add(1, Ordering::Relaxed);
         }
     }));
     assert!(task.as_mut().poll(&mut context).is_pending());
-    assert!(sender.poll_send(&context, &mut encoded(), false).is_ready());
+    assert!(sender.poll_send(&context, &mut encoded(), true).is_ready());
     assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, false));
-    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
     assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, true));
     assert!(task.as_mut().poll(&mut context).is_pending());
     assert_eq!(taken.load(Ordering::Relaxed), 2);
@@ -58,29 +68,29 @@ fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anythin
 fn a_receiver_that_others_feed_as_well_does_not_keep_the_one_who_runs_it() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
-    let (shared_task, mut other) = (receiver.shared_task(), sender.clone());
-    let mut task = pin!(shared_task.run(async move {
+    let (mailbox, mut other) = (receiver.mailbox(), sender.clone());
+    let mut task = pin!(Host::new(mailbox, async move {
         while poll_fn(|context| receiver.poll_receive(context)).await.is_some() {
-            poll_fn(|context| other.poll_send(context, &mut encoded(), false)).await;
+            poll_fn(|context| other.poll_send(context, &mut encoded(), true)).await;
         }
     }));
     assert!(task.as_mut().poll(&mut context).is_pending());
-    assert!(sender.poll_send(&context, &mut encoded(), false).is_ready(), "it comes back");
+    assert!(sender.poll_send(&context, &mut encoded(), true).is_ready(), "it comes back");
 }
 
 #[test]
 fn a_full_queue_takes_no_more_until_something_is_taken_out() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds { events: 3, bytes: usize::MAX });
-    assert!(sender.poll_send(&context, &mut batch(2), false).is_ready());
+    assert!(sender.poll_send(&context, &mut batch(2), true).is_ready());
     assert!(
-        sender.poll_send(&context, &mut batch(2), false).is_ready(),
+        sender.poll_send(&context, &mut batch(2), true).is_ready(),
         "the bound may be overshot"
     );
     let mut third = batch(1);
-    assert!(sender.poll_send(&context, &mut third, false).is_pending());
+    assert!(sender.poll_send(&context, &mut third, true).is_pending());
     assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
-    assert!(sender.poll_send(&context, &mut third, false).is_ready());
+    assert!(sender.poll_send(&context, &mut third, true).is_ready());
 }
 
 #[test]
@@ -88,7 +98,7 @@ fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
     let other = sender.clone();
-    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
     drop(sender);
     assert!(matches!(receiver.poll_receive(&context), Poll::Ready(Some(_))));
     assert!(receiver.poll_receive(&context).is_pending());
@@ -100,25 +110,25 @@ fn a_queue_ends_when_it_is_empty_and_its_last_sender_is_gone() {
 fn who_has_lost_its_connection_does_not_wait_for_what_may_wait_for_it() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, _receiver) = bounded(Bounds { events: 1, bytes: 1 });
-    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
     let mut second = batch(1);
-    assert!(sender.poll_send(&context, &mut second, false).is_pending());
-    assert!(sender.poll_send(&context, &mut second, true).is_ready());
+    assert!(sender.poll_send(&context, &mut second, true).is_pending());
+    assert!(sender.poll_send(&context, &mut second, false).is_ready());
 }
 
 #[test]
 fn sending_to_nobody_does_not_wait() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
-    assert!(sender.poll_send(&context, &mut batch(1), false).is_ready());
+    assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
     let mut second = batch(1);
-    assert!(sender.poll_send(&context, &mut second, false).is_pending());
+    assert!(sender.poll_send(&context, &mut second, true).is_pending());
     drop(receiver);
-    assert!(sender.poll_send(&context, &mut second, false).is_ready());
+    assert!(sender.poll_send(&context, &mut second, true).is_ready());
 }
 
 /// A batch of one event that was edited to this text.
-fn edited(length: usize) -> Option<(Queued, usize)> {
+fn edited(length: usize) -> Option<(Queued, Load)> {
     let mut batch = Batch::new();
     batch.push_value(0, "text").unwrap();
     *batch.value_mut(0).unwrap() = "x".repeat(length).into();
@@ -129,15 +139,15 @@ fn edited(length: usize) -> Option<(Queued, usize)> {
 fn a_queue_holds_no_more_bytes_than_its_bound_unless_one_batch_does_edited_values_counted() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds { events: 100, bytes: 10_000 });
-    assert!(sender.poll_send(&context, &mut edited(6_000), false).is_ready());
+    assert!(sender.poll_send(&context, &mut edited(6_000), true).is_ready());
     let mut second = edited(6_000);
-    assert!(sender.poll_send(&context, &mut second, false).is_pending(), "both are too much");
-    assert!(sender.poll_send(&context, &mut edited(1_000), false).is_ready(), "this one fits");
+    assert!(sender.poll_send(&context, &mut second, true).is_pending(), "both are too much");
+    assert!(sender.poll_send(&context, &mut edited(1_000), true).is_ready(), "this one fits");
     assert!(
         receiver.poll_receive(&context).is_ready() && receiver.poll_receive(&context).is_ready()
     );
-    assert!(sender.poll_send(&context, &mut second, false).is_ready());
+    assert!(sender.poll_send(&context, &mut second, true).is_ready());
     assert!(receiver.poll_receive(&context).is_ready());
-    assert!(sender.poll_send(&context, &mut edited(50_000), false).is_ready(), "alone it passes");
-    assert!(sender.poll_send(&context, &mut edited(1), false).is_pending());
+    assert!(sender.poll_send(&context, &mut edited(50_000), true).is_ready(), "alone it passes");
+    assert!(sender.poll_send(&context, &mut edited(1), true).is_pending());
 }

@@ -11,13 +11,14 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use crate::engine::spin;
+use crate::engine::{processors::Processors, spin};
 
 /// A value that tasks use in the order of their numbers. The first number is 0.
 pub(crate) struct InOrder<T> {
     state: Mutex<State<T>>,
     /// What the state says, for those who wait on the processor. Written under the lock.
     next: AtomicU64,
+    processors: Processors,
 }
 
 struct State<T> {
@@ -47,10 +48,10 @@ impl<T> Section<'_, T> {
 }
 
 impl<T> InOrder<T> {
-    pub(crate) fn new(value: T) -> Self {
+    pub(crate) fn new(value: T, processors: Processors) -> Self {
         let (passed, waiting) = (Vec::new(), Vec::new());
         let state = State { value: Some(Box::new(value)), next: 0, passed, waiting };
-        Self { state: Mutex::new(state), next: AtomicU64::new(0) }
+        Self { state: Mutex::new(state), next: AtomicU64::new(0), processors }
     }
 
     /// Enters with `number`: waits until that may, on the processor for a short while, then parked.
@@ -58,7 +59,7 @@ impl<T> InOrder<T> {
         let is_next = || self.next.load(Ordering::Acquire) == number;
         if !is_next() {
             // Whoever has it is at work, and soon done.
-            spin::for_a_turn(is_next);
+            spin::briefly(&self.processors, is_next);
         }
         let value = poll_fn(|context| self.poll_take(number, context)).await;
         Section { value: Some(value), of: self, goes_on: false }
@@ -146,7 +147,7 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use super::InOrder;
+    use super::{InOrder, Processors};
     use crate::executor::block_on;
 
     fn poll<T>(future: std::pin::Pin<&mut impl Future<Output = T>>) -> Poll<T> {
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_turn_comes_when_all_before_it_are_over() {
-        let section = InOrder::new(Vec::new());
+        let section = InOrder::new(Vec::new(), Processors::default());
         let mut second = pin!(section.enter(1));
         assert!(poll(second.as_mut()).is_pending());
         block_on(section.enter(0)).push("first");
@@ -167,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_turn_may_pass_before_it_comes_and_when_it_has_come() {
-        let section = InOrder::new(());
+        let section = InOrder::new((), Processors::default());
         section.pass(2);
         section.pass(1);
         assert!(poll(pin!(section.enter(3))).is_pending());
@@ -177,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_number_that_waits_and_then_passes_leaves_no_waker() {
-        let section = InOrder::new(());
+        let section = InOrder::new((), Processors::default());
         assert!(poll(pin!(section.enter(1))).is_pending());
         section.pass(1);
         assert!(section.lock().waiting.is_empty());
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_number_may_enter_again_until_it_passes() {
-        let section = InOrder::new(0);
+        let section = InOrder::new(0, Processors::default());
         block_on(section.enter(0)).go_on();
         assert!(poll(pin!(section.enter(1))).is_pending());
         *block_on(section.enter(0)) += 1;
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn a_number_that_waits_is_woken() {
         const TURNS: u64 = 1_000;
-        let section = Arc::new(InOrder::new(Vec::new()));
+        let section = Arc::new(InOrder::new(Vec::new(), Processors::default()));
         let every_other = |first: u64| {
             let section = section.clone();
             move || {

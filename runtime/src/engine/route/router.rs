@@ -32,7 +32,7 @@ use crate::engine::{
         token::{InFlight, Token},
     },
     life::connection::Connection,
-    queue::{Payload, Queued, Sender, Spent},
+    queue::{Payload, Queued, Sender, sender::Spent},
     route::{
         in_order::{InOrder, Section},
         routes::Routes,
@@ -108,11 +108,11 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let name = routes.name.clone();
-        let due = Mutex::default();
+        let (due, processors) = (Mutex::default(), routes.processors().clone());
         let egress = Arc::new(Egress {
             tickets: AtomicU64::new(0),
-            routes: InOrder::new(routes),
-            queues: InOrder::new(queues),
+            routes: InOrder::new(routes, processors.clone()),
+            queues: InOrder::new(queues, processors),
             due,
         });
         Self::over(egress, name, encoding, pool, stats)
@@ -184,7 +184,7 @@ impl Router {
     async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
         let start = Instant::now();
         let mut routes = ticket.routes().await;
-        self.spent.turn += start.elapsed();
+        self.spent.in_order += start.elapsed();
         work(&mut routes);
         routes.take_outgoing(&mut self.outgoing);
         self.egress.set_due(routes.due());
@@ -205,7 +205,7 @@ impl Router {
         }
         let start = Instant::now();
         let mut queues = ticket.queues().await;
-        self.spent.turn += start.elapsed();
+        self.spent.in_order += start.elapsed();
         while let Some((queue, queued)) = self.ready.pop_front() {
             let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.

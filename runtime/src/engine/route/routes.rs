@@ -20,6 +20,7 @@ use crate::engine::{
         token::{InFlight, Token},
     },
     life::control::Control,
+    processors::Processors,
     route::pipeline::{Call, Env, Letters, Pipeline, Step, fan_out},
     target::{Ports, Target},
     tuning::SHORTEST_WAIT,
@@ -102,6 +103,11 @@ impl Routes {
         let mut env = Env { work, pool: &self.pool, control };
         letters.post(&self.name, &self.ports, &self.stats, &mut env);
         self.run();
+    }
+
+    /// The processors that the tasks of the flow run on.
+    pub(crate) fn processors(&self) -> &Processors {
+        self.control.processors()
     }
 
     /// Takes over what goes into queues next, with their positions, into an empty list.

@@ -17,8 +17,8 @@ use tremor_pdk::{
 
 use crate::engine::{
     account::token::{Ended, Ledger, Token},
+    processors::{Busy, Processors},
     route::router::{Egress, Ticket},
-    spin::Busy,
     tuning::STEADY,
 };
 use crate::{
@@ -51,6 +51,7 @@ pub(crate) struct Intake {
     in_a_row: usize,
     /// Whether events come without end, and anybody may pull.
     steady: Option<Busy>,
+    processors: Processors,
     /// What a pull of another task came to, for the source's own.
     left: Option<Result<Pull>>,
 }
@@ -68,7 +69,7 @@ pub(crate) struct Pulled {
 }
 
 impl Intake {
-    pub(crate) fn new(inlet: Inlet, source: Box<dyn DynSource>) -> Self {
+    pub(crate) fn new(inlet: Inlet, source: Box<dyn DynSource>, processors: Processors) -> Self {
         let ledger = source.is_transactional().then(Arc::default);
         Self {
             inlet,
@@ -79,6 +80,7 @@ impl Intake {
             heard: VecDeque::new(),
             in_a_row: 0,
             steady: None,
+            processors,
             left: None,
         }
     }
@@ -102,7 +104,7 @@ impl Intake {
         if has_more && !waited {
             self.in_a_row += 1;
             if self.in_a_row >= STEADY && self.steady.is_none() {
-                self.steady = Some(Busy::enter());
+                self.steady = Some(self.processors.busy());
             }
         } else {
             self.pauses();

@@ -29,7 +29,7 @@ use crate::engine::{
         shared_intake::SharedIntake,
         worker::Worker,
     },
-    spin::{self, Working},
+    spin,
     tuning::TURN,
 };
 use crate::{executor, processor::StreamEnd};
@@ -101,10 +101,11 @@ impl SourceSide {
         source: Box<dyn DynSource>,
         connection: &Arc<Connection>,
     ) -> Result<Settling, End> {
-        let _working = Working::enter();
-        let intake = Intake::new(std::mem::take(&mut self.inlet), source);
+        let processors = self.control.processors();
+        let _working = processors.working();
+        let intake = Intake::new(std::mem::take(&mut self.inlet), source, processors.clone());
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
-        let intake = Arc::new(SharedIntake::new(intake));
+        let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
@@ -194,7 +195,8 @@ impl Session<'_> {
             self.shared.intake.offer();
         }
         // Where there are more tasks than processors, one of them may wait for this.
-        if self.pulled_at.saturating_duration_since(self.yielded_at) >= TURN || !spin::is_roomy() {
+        let is_over = self.pulled_at.saturating_duration_since(self.yielded_at) >= TURN;
+        if is_over || !self.shared.control.processors().are_roomy() {
             self.yielded_at = self.pulled_at;
             executor::yield_now().await;
         }
@@ -291,7 +293,7 @@ impl Session<'_> {
     async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
         self.take_rest_through().await?;
         let until = executor::after(wait);
-        if spin::until(until) {
+        if spin::until(self.shared.control.processors(), until) {
             self.let_others_work().await;
             return Ok(None);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tremor_pdk::Limit;
 
 use crate::engine::{
-    queue::Spent,
+    queue::sender::Spent,
     tuning::{BATCH_EVENTS, BATCH_NS, BATCH_TO_HANDING, BATCH_TO_SINK, LONG_WAIT},
 };
 
@@ -25,6 +25,8 @@ pub(crate) struct Pace {
     handing: Option<u64>,
     /// Of running the sink, in ns, smoothed.
     running: Option<u64>,
+    /// Waiting for the turn of a batch, in 1/1024 of the time that it takes, smoothed.
+    turns: u64,
     /// What the sink makes of it.
     least: u32,
     /// Where the limit is not to change.
@@ -35,7 +37,7 @@ impl Default for Pace {
     fn default() -> Self {
         let least = *BATCH_EVENTS.start();
         let limit = Limit::default();
-        Self { limit, cost: None, handing: None, running: None, least, fixed: false }
+        Self { limit, cost: None, handing: None, running: None, turns: 0, least, fixed: false }
     }
 }
 
@@ -50,6 +52,16 @@ impl Pace {
         self.fixed
     }
 
+    /// Whether more than half of the time goes by in waiting for turns that other tasks have.
+    pub(crate) fn mostly_waits(&self) -> bool {
+        self.turns > 512
+    }
+
+    /// What is known of waits for turns is of another time.
+    pub(crate) fn forget_turns(&mut self) {
+        self.turns = 0;
+    }
+
     pub(crate) fn limit(&self) -> Limit {
         self.limit
     }
@@ -60,11 +72,14 @@ impl Pace {
         if self.fixed || events == 0 {
             return;
         }
-        let busy = took.saturating_sub(spent.waiting + spent.handing + spent.running + spent.turn);
+        let busy =
+            took.saturating_sub(spent.waiting + spent.handing + spent.running + spent.in_order);
         let busy = nanoseconds(busy);
         let cost = smooth(&mut self.cost, busy.saturating_mul(16) / events as u64).max(1);
         let handing = smooth(&mut self.handing, nanoseconds(spent.handing));
         let running = smooth(&mut self.running, nanoseconds(spent.running));
+        let turn = nanoseconds(spent.in_order).saturating_mul(1024);
+        self.turns = (self.turns * 7 + turn / nanoseconds(took).max(1)) / 8;
         let waited_long = spent.waiting >= LONG_WAIT;
         self.least = if waited_long { self.least * 2 } else { self.least / 2 }
             .clamp(*BATCH_EVENTS.start(), *BATCH_EVENTS.end());
@@ -97,7 +112,7 @@ mod tests {
         waiting: Duration::ZERO,
         handing: Duration::ZERO,
         running: Duration::ZERO,
-        turn: Duration::ZERO,
+        in_order: Duration::ZERO,
         woke: false,
     };
 

@@ -14,20 +14,27 @@ use std::{
 
 use crate::engine::{
     life::watch::Watch,
+    processors::{Busy, Processors},
     source::{intake::Intake, worker::Worker},
-    spin::{self, Busy},
+    spin,
+    tuning::WITHOUT_MORE_HELP,
 };
 use crate::executor;
 
 /// The intake of one connection, as its tasks share it.
 pub(crate) struct SharedIntake {
     intake: Mutex<Intake>,
+    processors: Processors,
     /// The source's own task, where it waits for the intake.
     waiting: Mutex<Option<Waker>>,
     is_awaited: AtomicBool,
     offers: Watch<Offers>,
-    /// Helpers that wait for an offer.
+    /// Helpers that wait for an offer,
     idle: AtomicUsize,
+    /// and those that work.
+    working: AtomicUsize,
+    /// When a helper left because it mostly waited for its turn.
+    crowded_at: Mutex<Option<Instant>>,
 }
 
 /// The intake, in use by one task. A call of the plugin may be under way, and may take long: so a
@@ -48,10 +55,17 @@ struct Offers {
 }
 
 impl SharedIntake {
-    pub(crate) fn new(intake: Intake) -> Self {
-        let (offers, idle) = (Watch::default(), AtomicUsize::new(0));
-        let (waiting, is_awaited) = (Mutex::default(), AtomicBool::new(false));
-        Self { intake: Mutex::new(intake), waiting, is_awaited, offers, idle }
+    pub(crate) fn new(intake: Intake, processors: Processors) -> Self {
+        Self {
+            intake: Mutex::new(intake),
+            processors,
+            waiting: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
+            offers: Watch::default(),
+            idle: AtomicUsize::new(0),
+            working: AtomicUsize::new(0),
+            crowded_at: Mutex::default(),
+        }
     }
 
     /// Waits for the intake. One task may: the source's own.
@@ -75,7 +89,7 @@ impl SharedIntake {
     fn lock_soon(&self) -> Option<IntakeGuard<'_>> {
         self.try_lock().or_else(|| {
             let mut intake = None;
-            spin::for_a_turn(|| {
+            spin::briefly(&self.processors, || {
                 intake = self.try_lock();
                 intake.is_some()
             });
@@ -101,7 +115,9 @@ impl SharedIntake {
         if self.idle.load(Ordering::Relaxed) == 0 {
             return;
         }
-        if let Some(place) = Busy::enter_if_free() {
+        if let Some(place) = self.processors.busy_if_free()
+            && !self.was_crowded()
+        {
             self.offers.update(|offers| _ = offers.place.get_or_insert(place));
         }
     }
@@ -115,10 +131,34 @@ impl SharedIntake {
     /// Takes batches through whenever that helps, until the intake ends.
     pub(crate) async fn help(self: Arc<Self>, mut worker: Worker) -> Worker {
         while let Some(_place) = self.offered().await {
-            let _working = spin::Working::enter();
-            while self.help_once(&mut worker).await && !spin::is_crowded() {}
+            let _working = self.processors.working();
+            self.working.fetch_add(1, Ordering::Relaxed);
+            worker.pace.forget_turns();
+            while self.help_once(&mut worker).await
+                && !self.processors.are_crowded()
+                && !self.is_one_too_many(&worker)
+            {}
+            self.working.fetch_sub(1, Ordering::Relaxed);
         }
         worker
+    }
+
+    /// Whether the others do the same without this helper, which then leaves. The first one stays.
+    fn is_one_too_many(&self, worker: &Worker) -> bool {
+        let leaves = worker.pace.mostly_waits() && self.working.load(Ordering::Relaxed) > 1;
+        if leaves {
+            *self.lock_crowded_at() = Some(Instant::now());
+        }
+        leaves
+    }
+
+    /// Whether a helper was one too many a short time ago.
+    fn was_crowded(&self) -> bool {
+        self.lock_crowded_at().is_some_and(|at| at.elapsed() < WITHOUT_MORE_HELP)
+    }
+
+    fn lock_crowded_at(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.crowded_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A processor to work on; none when the intake has ended.
@@ -156,7 +196,7 @@ impl SharedIntake {
             Some((pulled, ticket)) => worker.take_through(pulled, ticket, since).await,
             None => false,
         };
-        if woke || !spin::is_roomy() {
+        if woke || !self.processors.are_roomy() {
             // The sink may wait for this processor.
             executor::yield_now().await;
         }

@@ -17,6 +17,7 @@ use crate::{
     codec::BatchDecoder,
     engine::{
         account::token::Ended,
+        processors::Processors,
         source::{
             intake::{Inlet, Intake},
             pace::Pace,
@@ -45,7 +46,7 @@ fn try_pull(intake: &mut Intake, batch: &mut Batch) -> bool {
 
 /// An intake whose source has brought events so often that others may pull.
 fn steady(double: impl DynSource + 'static) -> Intake {
-    let mut intake = Intake::new(Inlet::default(), Box::new(double));
+    let mut intake = Intake::new(Inlet::default(), Box::new(double), Processors::default());
     while !intake.is_steady() {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
@@ -54,7 +55,8 @@ fn steady(double: impl DynSource + 'static) -> Intake {
 
 #[test]
 fn others_may_pull_once_several_pulls_in_a_row_brought_as_much_as_was_asked_for() {
-    let mut intake = Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)));
+    let mut intake =
+        Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)), Processors::default());
     let mut own = 0;
     while !try_pull(&mut intake, &mut batch()) {
         assert!(pull(&mut intake, &mut batch()).is_ready());
@@ -65,7 +67,8 @@ fn others_may_pull_once_several_pulls_in_a_row_brought_as_much_as_was_asked_for(
 
 #[test]
 fn others_may_not_pull_where_a_source_brings_less_than_it_is_asked_for() {
-    let mut intake = Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)));
+    let mut intake =
+        Intake::new(Inlet::default(), Box::new(Pulls::numbers(100)), Processors::default());
     for _ in 0..2 * STEADY {
         assert!(pull(&mut intake, &mut Batch::new()).is_ready());
         assert!(!intake.is_steady());
@@ -100,7 +103,7 @@ fn a_source_that_cannot_take_an_acknowledgement_hears_of_all_others() {
     let mut double = Pulls::numbers(3);
     let heard = double.heard.clone();
     double.deaf = true;
-    let mut intake = Intake::new(Inlet::default(), Box::new(double));
+    let mut intake = Intake::new(Inlet::default(), Box::new(double), Processors::default());
     for _ in 0..3 {
         let mut batch = batch();
         assert!(pull(&mut intake, &mut batch).is_ready());
@@ -147,7 +150,8 @@ fn tasks_that_take_batches_through_at_the_same_time_keep_their_order() {
     });
     let counts = workers.each_ref().map(|(_, count)| count.clone());
     // Those that made it steady are gone.
-    let intake = Arc::new(SharedIntake::new(steady(Pulls::numbers(PULLS + STEADY))));
+    let intake =
+        Arc::new(SharedIntake::new(steady(Pulls::numbers(PULLS + STEADY)), Processors::default()));
     let has_ended = Arc::<AtomicBool>::default();
     // The second one is the source's own.
     let mut is_own = false;

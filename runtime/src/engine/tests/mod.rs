@@ -39,6 +39,7 @@ use crate::engine::{
         notices::Notices,
         standing::Standing,
     },
+    processors::Processors,
     queue::{self, Bounds, Receiver, Sender},
     route::{
         pipeline::{Pipeline, Step},
@@ -197,8 +198,8 @@ impl Setup {
         let mut books = Books::default();
         let [stats, main, sinks] =
             [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
-        let (sender, queue) = queue::bounded(Bounds::default());
-        let (dead, letters) = queue::bounded(Bounds::default());
+        let (sender, queue) = queue::bounded(Bounds::default(), &Processors::default());
+        let (dead, letters) = queue::bounded(Bounds::default(), &Processors::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
         let ports = Ports { out: vec![Target::Pipeline(0)], err, ..Ports::default() };
         let pipelines = vec![pipeline(self.operators, main)];

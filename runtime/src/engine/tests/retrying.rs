@@ -30,6 +30,7 @@ use crate::{
             connection::{Connection, End},
             control::Phase,
         },
+        processors::Processors,
         queue::{self, Bounds},
         sink::retry::Retries,
         target::{Ports, Target},
@@ -169,7 +170,7 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let Lanes { mut source, mut sink, .. } = lanes(LONG);
     let told = Arc::new(AtomicBool::new(false));
     let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
-    let (dead, _letters) = queue::bounded(Bounds::default());
+    let (dead, _letters) = queue::bounded(Bounds::default(), &Processors::default());
     let ports = Ports { err: vec![Target::Pipeline(0)], ..Ports::default() };
     let (stats, dead) = (sink.router.stats.clone(), vec![outlet(dead, &Arc::default())]);
     let pipelines = vec![pipeline(operators, Arc::default())];

@@ -13,6 +13,7 @@ use crate::{
         account::stats::Stats,
         life::{connection::Connection, control::Control},
         pipeline::PipelineTask,
+        processors::Processors,
         queue::{self, Bounds},
         target::{Ports, Target},
     },
@@ -95,8 +96,9 @@ fn an_operator_is_told_the_time_that_it_wants_while_the_source_waits() {
 #[test]
 fn two_sources_of_one_pipeline_keep_their_order() {
     let stats = Arc::<Stats>::default();
-    let (to_sink, queue) = queue::bounded(Bounds::default());
-    let (to_pipeline, main) = queue::bounded(Bounds { events: 4, bytes: usize::MAX });
+    let (to_sink, queue) = queue::bounded(Bounds::default(), &Processors::default());
+    let (to_pipeline, main) =
+        queue::bounded(Bounds { events: 4, bytes: usize::MAX }, &Processors::default());
     let own = |target| Ports { out: vec![target], ..Ports::default() };
     let seen = Shared::<Vec<String>>::default();
     let pipelines = vec![pipeline(vec![Box::new(Sees(seen.clone()))], Arc::default())];

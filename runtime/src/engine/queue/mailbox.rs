@@ -1,0 +1,412 @@
+//! The mailbox of a task: what is queued for it, and the task itself while it waits for that.
+//!
+//! To wake a task costs the system a wake-up of a thread, often on a processor that sleeps, or on the
+//! one that is busy with the sender. A sender whose item leaves the task little to do therefore runs the
+//! task itself, on the spot, for a few items at most.
+//!
+//! All of it is one state under one lock, which is not held while the task runs.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    ops::{AddAssign, SubAssign},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use crate::engine::{
+    life::{
+        standing::Gauge,
+        wakers::{self, Place, Wakers},
+    },
+    queue::Bounds,
+    tuning::BATCHES_FOR_ANOTHER,
+};
+
+/// A bounded queue with the task that empties it.
+pub(crate) struct Mailbox<T> {
+    bounds: Bounds,
+    state: Mutex<State<T>>,
+    /// What the state says, for tasks that wait on the processor. Written under the lock.
+    shown: AtomicU8,
+    gauge: Gauge,
+}
+
+/// There is something to take, or nothing will come any more.
+const NEWS: u8 = 1;
+/// There is no room.
+const FULL: u8 = 2;
+/// A sender runs the task.
+const LENT: u8 = 4;
+
+struct State<T> {
+    items: VecDeque<(T, Load)>,
+    load: Load,
+    senders: usize,
+    /// Nothing is taken out any more.
+    is_closed: bool,
+    /// The waker of the task, while it waits for an item.
+    parked: Option<Waker>,
+    task: Task,
+    /// Senders that wait for room.
+    waiting: Wakers,
+}
+
+/// What an item counts for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) events: usize,
+    pub(crate) bytes: usize,
+}
+
+/// The task of a mailbox, and who runs it.
+enum Task {
+    /// There is none that senders could run.
+    Absent,
+    /// Nobody does.
+    Idle(Run),
+    /// The executor.
+    Running,
+    /// A sender, for so many items more.
+    Lent {
+        left: usize,
+        /// The executor is to go on with it.
+        wanted: bool,
+    },
+}
+
+/// A task, with its result left elsewhere.
+type Run = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What became of an item.
+pub(super) enum Put<'m, T> {
+    /// It is in the mailbox, and its task at work.
+    Taken,
+    /// The task waits for it.
+    Awaited(Parked<'m, T>),
+    /// Nothing is taken out any more.
+    Refused(T),
+}
+
+/// A task that waited for what was put in. It is to be woken, or run.
+pub(super) struct Parked<'m, T> {
+    mailbox: &'m Mailbox<T>,
+    waker: Waker,
+    task: Option<Run>,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty mailbox, with one sender.
+    pub(super) fn new(bounds: Bounds) -> Self {
+        let state = State {
+            items: VecDeque::new(),
+            load: Load::default(),
+            senders: 1,
+            is_closed: false,
+            parked: None,
+            task: Task::Absent,
+            waiting: Wakers::default(),
+        };
+        let (state, shown, gauge) = (Mutex::new(state), AtomicU8::new(0), Gauge::default());
+        Self { bounds, state, shown, gauge }
+    }
+
+    /// Puts an item in, once there is room for it, or at once where it is not to wait. Where the task
+    /// may be run by the sender, and waits, it is lent.
+    pub(super) fn poll_put(
+        &self,
+        context: &Context<'_>,
+        place: &mut Place,
+        item: &mut Option<(T, Load)>,
+        waits: bool,
+        may_run: bool,
+    ) -> Poll<Put<'_, T>> {
+        let mut state = self.lock();
+        let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
+        if waits && !state.has_room(self.bounds, load) {
+            state.waiting.wait(place, context.waker());
+            return Poll::Pending;
+        }
+        let Some((item, load)) = item.take() else { return Poll::Ready(Put::Taken) };
+        if state.is_closed {
+            return Poll::Ready(Put::Refused(item));
+        }
+        state.items.push_back((item, load));
+        state.load += load;
+        let waker = state.parked.take();
+        let task = if may_run && waker.is_some() { state.lend() } else { None };
+        self.show(&state);
+        drop(state);
+        Poll::Ready(match waker {
+            Some(waker) => Put::Awaited(Parked { mailbox: self, waker, task }),
+            None => Put::Taken,
+        })
+    }
+
+    /// Ready once an item may go in, or would be refused.
+    pub(super) fn poll_room(&self, context: &Context<'_>, place: &mut Place) -> Poll<()> {
+        let mut state = self.lock();
+        if state.has_room(self.bounds, Load::default()) {
+            return Poll::Ready(());
+        }
+        state.waiting.wait(place, context.waker());
+        Poll::Pending
+    }
+
+    /// Takes the next item out; none once nothing will come any more. Senders that are to be woken are
+    /// left in `woken`.
+    pub(super) fn poll_take(
+        &self,
+        context: &Context<'_>,
+        woken: &mut Vec<Option<Waker>>,
+    ) -> Poll<Option<T>> {
+        let mut state = self.lock();
+        if state.items.is_empty() {
+            if state.senders == 0 {
+                return Poll::Ready(None);
+            }
+            state.parked = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if let Task::Lent { left, wanted } = &mut state.task {
+            if *left == 0 {
+                *wanted = true;
+                return Poll::Pending;
+            }
+            *left -= 1;
+        }
+        let item = state.pop();
+        state.waiting.take(woken);
+        self.show(&state);
+        Poll::Ready(item)
+    }
+
+    /// Ready once the mailbox is empty and nothing will come any more.
+    pub(super) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.senders == 0 && state.items.is_empty() {
+            return Poll::Ready(());
+        }
+        state.parked = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Another sender.
+    pub(super) fn enter(&self) {
+        self.lock().senders += 1;
+    }
+
+    /// A sender is gone.
+    pub(super) fn leave(&self, place: &mut Place) {
+        let mut state = self.lock();
+        state.waiting.leave(place);
+        state.senders -= 1;
+        self.show(&state);
+        let waker = if state.senders == 0 { state.parked.take() } else { None };
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Nothing is taken out any more, and nothing goes in. Says how many events are left in it.
+    pub(super) fn close(&self) -> usize {
+        let mut woken = Vec::new();
+        let mut state = self.lock();
+        state.is_closed = true;
+        state.waiting.take(&mut woken);
+        self.show(&state);
+        let events = state.load.events;
+        drop(state);
+        wakers::wake(&mut woken);
+        events
+    }
+
+    /// What is left in it, to be dropped.
+    pub(super) fn clear(&self) -> VecDeque<(T, Load)> {
+        std::mem::take(&mut self.lock().items)
+    }
+
+    /// Whether there is something to take, or nothing will come any more; as seen without the lock.
+    pub(super) fn has_news(&self) -> bool {
+        self.shown.load(Ordering::Acquire) & NEWS != 0
+    }
+
+    /// Whether there is no room; as seen without the lock.
+    pub(super) fn is_full(&self) -> bool {
+        self.shown.load(Ordering::Acquire) & FULL != 0
+    }
+
+    /// Whether a sender runs the task; as seen without the lock.
+    pub(super) fn is_lent(&self) -> bool {
+        self.shown.load(Ordering::Acquire) & LENT != 0
+    }
+
+    /// How many events are in it, told from anywhere.
+    pub(super) fn gauge(&self) -> Gauge {
+        self.gauge.clone()
+    }
+
+    fn show(&self, state: &State<T>) {
+        let mut shown = 0;
+        if !state.items.is_empty() || state.senders == 0 {
+            shown |= NEWS;
+        }
+        if !state.has_room(self.bounds, Load::default()) {
+            shown |= FULL;
+        }
+        if matches!(state.task, Task::Lent { .. }) {
+            shown |= LENT;
+        }
+        self.shown.store(shown, Ordering::Release);
+        self.gauge.set(state.load.events);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> State<T> {
+    /// Whether an item need not wait. One that is too large by itself goes in alone.
+    fn has_room(&self, bounds: Bounds, item: Load) -> bool {
+        let fits = self.items.is_empty() || self.load.bytes + item.bytes <= bounds.bytes;
+        let is_full = self.load.events >= bounds.events || self.load.bytes >= bounds.bytes;
+        self.is_closed || (fits && !is_full)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let (item, load) = self.items.pop_front()?;
+        self.load -= load;
+        Some(item)
+    }
+
+    /// The task, if nobody runs it: a sender does from now on.
+    fn lend(&mut self) -> Option<Run> {
+        let lent = Task::Lent { left: BATCHES_FOR_ANOTHER, wanted: false };
+        match std::mem::replace(&mut self.task, lent) {
+            Task::Idle(run) => Some(run),
+            other => {
+                self.task = other;
+                None
+            }
+        }
+    }
+}
+
+impl<T> Parked<'_, T> {
+    /// Whether the sender may run the task.
+    pub(super) fn is_lent(&self) -> bool {
+        self.task.is_some()
+    }
+
+    /// Runs the task as far as it gets, or wakes it where it was not lent.
+    pub(super) fn go_on(self) {
+        let Self { mailbox, waker, task } = self;
+        let Some(mut run) = task else { return waker.wake() };
+        let has_ended = run.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        let mut state = mailbox.lock();
+        let Task::Lent { wanted, .. } = state.task else { return };
+        state.task = if has_ended { Task::Absent } else { Task::Idle(run) };
+        mailbox.show(&state);
+        drop(state);
+        if wanted || has_ended {
+            waker.wake();
+        }
+    }
+}
+
+/// The task of a mailbox, as the executor has it.
+pub(crate) struct Host<T, R> {
+    mailbox: Arc<Mailbox<T>>,
+    /// Left by the task, whoever runs it.
+    result: Arc<Mutex<Option<std::thread::Result<R>>>>,
+}
+
+impl<T, R: Send + 'static> Host<T, R> {
+    /// Has the mailbox's task run on the executor, and by senders where that is better. A panic is the
+    /// task's own, whoever runs it.
+    pub(crate) fn new(
+        mailbox: Arc<Mailbox<T>>,
+        future: impl Future<Output = R> + Send + 'static,
+    ) -> Self {
+        let result = Arc::new(Mutex::new(None));
+        let left = result.clone();
+        let mut future = Box::pin(future);
+        let run = std::future::poll_fn(move |context| {
+            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+            let result: Result<R, Box<dyn Any + Send>> = match polled {
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(result)) => Ok(result),
+                Err(panic) => Err(panic),
+            };
+            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Poll::Ready(())
+        });
+        mailbox.lock().task = Task::Idle(Box::pin(run));
+        Self { mailbox, result }
+    }
+
+    fn result(&self) -> R {
+        match self.result.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => resume_unwind(panic),
+            None => unreachable!("the task has left its result, and is polled no more"),
+        }
+    }
+}
+
+impl<T, R: Send + 'static> Future for Host<T, R> {
+    type Output = R;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<R> {
+        let mut state = self.mailbox.lock();
+        let mut run = match std::mem::replace(&mut state.task, Task::Running) {
+            Task::Idle(run) => run,
+            Task::Lent { left, .. } => {
+                state.task = Task::Lent { left, wanted: true };
+                return Poll::Pending;
+            }
+            Task::Absent | Task::Running => {
+                state.task = Task::Absent;
+                drop(state);
+                return Poll::Ready(self.result());
+            }
+        };
+        drop(state);
+        if run.as_mut().poll(context).is_pending() {
+            self.mailbox.lock().task = Task::Idle(run);
+            return Poll::Pending;
+        }
+        self.mailbox.lock().task = Task::Absent;
+        Poll::Ready(self.result())
+    }
+}
+
+impl<T, R> Drop for Host<T, R> {
+    /// The task has the other end of the mailbox: neither is to keep the other.
+    fn drop(&mut self) {
+        let task = std::mem::replace(&mut self.mailbox.lock().task, Task::Absent);
+        drop(task);
+    }
+}
+
+impl AddAssign for Load {
+    fn add_assign(&mut self, other: Self) {
+        self.events += other.events;
+        self.bytes += other.bytes;
+    }
+}
+
+impl SubAssign for Load {
+    fn sub_assign(&mut self, other: Self) {
+        self.events -= other.events;
+        self.bytes -= other.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use super::{BATCHES_FOR_ANOTHER, Host, Load, Mailbox, Parked, Place, Put};
+use crate::engine::queue::Bounds;
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Woken {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+fn mailbox() -> Arc<Mailbox<u32>> {
+    Arc::new(Mailbox::new(Bounds::default()))
+}
+
+/// Puts a number in, and has the task where it waits for it.
+fn put(mailbox: &Mailbox<u32>, number: u32) -> Option<Parked<'_, u32>> {
+    let context = Context::from_waker(Waker::noop());
+    let mut item = Some((number, Load { events: 1, bytes: 4 }));
+    match mailbox.poll_put(&context, &mut Place::default(), &mut item, true, true) {
+        Poll::Ready(Put::Awaited(parked)) => Some(parked),
+        Poll::Ready(Put::Taken) => None,
+        Poll::Ready(Put::Refused(_)) | Poll::Pending => panic!("there is room"),
+    }
+}
+
+/// Takes numbers until one is `last`, and has their sum as its result.
+async fn sum(mailbox: Arc<Mailbox<u32>>, last: u32) -> u32 {
+    let mut sum = 0;
+    std::future::poll_fn(|context| {
+        loop {
+            match mailbox.poll_take(context, &mut Vec::new()) {
+                Poll::Ready(Some(number)) if number == last => return Poll::Ready(sum),
+                Poll::Ready(Some(number)) => sum += number,
+                Poll::Ready(None) => return Poll::Ready(sum),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+#[test]
+fn whichever_task_runs_it_it_ends_for_its_own() {
+    let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
+    assert!(put(&mailbox, 1).is_none(), "it does not wait yet");
+    assert!(host.as_mut().poll(&mut context).is_pending());
+    put(&mailbox, 2).unwrap().go_on();
+    assert_eq!(woken.count(), 0);
+    put(&mailbox, 0).unwrap().go_on();
+    assert_eq!(woken.count(), 1, "its own task learns that it has ended");
+    assert_eq!(host.as_mut().poll(&mut context), Poll::Ready(3));
+}
+
+#[test]
+fn a_task_that_puts_something_into_its_own_mailbox_does_not_run_itself() {
+    let mailbox = mailbox();
+    let (own, mut puts) = (mailbox.clone(), 0);
+    let mut host = pin!(Host::new(
+        mailbox.clone(),
+        std::future::poll_fn(move |context| {
+            while own.poll_take(context, &mut Vec::new()).is_ready() {}
+            puts += 1;
+            let is_lent = put(&own, puts).unwrap().is_lent();
+            Poll::Ready(is_lent)
+        })
+    ));
+    assert_eq!(host.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(false));
+}
+
+#[test]
+fn it_takes_a_few_items_for_a_sender_and_any_number_for_its_own_task() {
+    let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
+    assert!(host.as_mut().poll(&mut context).is_pending());
+    let parked = put(&mailbox, 1).unwrap();
+    (1..100).for_each(|_| assert!(put(&mailbox, 1).is_none()));
+    assert!(mailbox.is_lent());
+    parked.go_on();
+    assert_eq!((mailbox.lock().items.len(), woken.count()), (100 - BATCHES_FOR_ANOTHER, 1));
+    assert!(!mailbox.is_lent());
+    assert!(host.as_mut().poll(&mut context).is_pending());
+    assert!(mailbox.lock().items.is_empty());
+}
+
+#[test]
+fn its_own_task_does_not_wait_for_the_sender_that_runs_it_and_is_woken_after_it() {
+    let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
+    assert!(host.as_mut().poll(&mut context).is_pending());
+    let parked = put(&mailbox, 1).unwrap();
+    assert!(host.as_mut().poll(&mut context).is_pending(), "it is lent");
+    parked.go_on();
+    assert_eq!(woken.count(), 1);
+}
+
+#[test]
+fn a_panic_is_that_of_its_own_task_whichever_task_runs_it() {
+    let (mailbox, woken) = (mailbox(), Arc::new(Woken::default()));
+    let waker = Waker::from(woken.clone());
+    let mut context = Context::from_waker(&waker);
+    let own = mailbox.clone();
+    let panics = std::future::poll_fn(move |context| {
+        let taken = own.poll_take(context, &mut Vec::new());
+        assert!(taken.is_pending(), "told to");
+        Poll::<()>::Pending
+    });
+    let mut host = pin!(Host::new(mailbox.clone(), panics));
+    assert!(host.as_mut().poll(&mut context).is_pending());
+    put(&mailbox, 1).unwrap().go_on();
+    assert_eq!(woken.count(), 1, "its own task learns of it");
+    let own = catch_unwind(AssertUnwindSafe(|| host.as_mut().poll(&mut context)));
+    assert_eq!(own.unwrap_err().downcast_ref(), Some(&"told to"));
+}
+
+#[test]
+fn a_task_that_is_dropped_leaves_nothing_not_even_with_the_sender_that_runs_it() {
+    let (mailbox, kept) = (mailbox(), Arc::new(()));
+    let host = |held: Arc<()>| {
+        let sum = sum(mailbox.clone(), 0);
+        Host::new(mailbox.clone(), async move {
+            let sum = sum.await;
+            drop(held);
+            sum
+        })
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    let mut idle = Box::pin(host(kept.clone()));
+    assert!(idle.as_mut().poll(&mut context).is_pending());
+    drop(idle);
+    assert_eq!(Arc::strong_count(&kept), 1);
+    assert!(!put(&mailbox, 1).unwrap().is_lent(), "there is no task any more");
+    let mut lent = Box::pin(host(kept.clone()));
+    assert!(lent.as_mut().poll(&mut context).is_pending());
+    let parked = put(&mailbox, 1).unwrap();
+    drop(lent);
+    parked.go_on();
+    assert_eq!(Arc::strong_count(&kept), 1);
+}

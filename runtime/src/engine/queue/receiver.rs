@@ -1,0 +1,89 @@
+//! The end of a queue that batches come out of.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Instant,
+};
+
+use crate::engine::{
+    life::{standing::Gauge, wakers},
+    processors::{Processors, Working},
+    queue::{Queued, mailbox::Mailbox},
+    spin::Spin,
+};
+
+/// The end that batches come out of.
+pub(crate) struct Receiver {
+    mailbox: Arc<Mailbox<Queued>>,
+    processors: Processors,
+    spin: Spin,
+    /// Whether there is so much to do with a batch that it takes a processor, and is worth waiting
+    /// for on one.
+    working: Option<Working>,
+    /// Senders that are to be woken. Empty between calls.
+    woken: Vec<Option<Waker>>,
+}
+
+impl Receiver {
+    pub(super) fn new(mailbox: Arc<Mailbox<Queued>>, processors: Processors) -> Self {
+        Self { mailbox, processors, spin: Spin::default(), working: None, woken: Vec::new() }
+    }
+
+    /// The next batch; `None` once the queue is closed and empty.
+    pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
+        let Self { mailbox, processors, spin, working, woken } = self;
+        if working.is_some() && !mailbox.has_news() && !mailbox.is_lent() {
+            spin.wait(processors, || mailbox.has_news());
+        }
+        let taken = mailbox.poll_take(context, woken);
+        wakers::wake(woken);
+        match &taken {
+            Poll::Ready(Some(queued)) if queued.is_encoded() => *working = None,
+            Poll::Ready(Some(_)) => _ = working.get_or_insert_with(|| processors.working()),
+            _ => {}
+        }
+        if taken.is_ready() {
+            spin.passed(Instant::now());
+        }
+        taken
+    }
+
+    /// Ready once nobody can put anything in, and nothing is in it.
+    pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
+        self.mailbox.poll_ended(context)
+    }
+
+    /// Where batches come from, to [host](crate::engine::queue::mailbox::Host) the task that has this end.
+    pub(crate) fn mailbox(&self) -> Arc<Mailbox<Queued>> {
+        self.mailbox.clone()
+    }
+
+    /// Tells how much is in the queue, from anywhere.
+    pub(crate) fn gauge(&self) -> Gauge {
+        self.mailbox.gauge()
+    }
+
+    /// Nothing is taken out for now: no processor is needed for that.
+    pub(crate) fn rest(&mut self) {
+        self.working = None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.mailbox.is_full()
+    }
+
+    /// Takes nothing more; says how many events were still in the queue.
+    pub(crate) fn close(self) -> usize {
+        self.mailbox.close()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.mailbox.close();
+        // What is left fails as it is dropped.
+        drop(self.mailbox.clear());
+    }
+}
