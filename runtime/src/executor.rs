@@ -6,6 +6,8 @@ use std::{
     future::Future,
     io,
     os::fd::BorrowedFd,
+    pin::Pin,
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -26,11 +28,8 @@ impl<T> Task<T> {
 impl<T> Future for Task<T> {
     type Output = T;
 
-    fn poll(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<T> {
-        std::pin::Pin::new(&mut self.0).poll(context)
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        Pin::new(&mut self.0).poll(context)
     }
 }
 
@@ -105,15 +104,11 @@ pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outp
     std::future::poll_fn(|context| {
         for (future, result) in futures.iter_mut().zip(&mut results) {
             let polled = future.as_mut().map(|future| future.as_mut().poll(context));
-            if let Some(std::task::Poll::Ready(value)) = polled {
+            if let Some(Poll::Ready(value)) = polled {
                 (*future, *result) = (None, Some(value));
             }
         }
-        if futures.iter().all(Option::is_none) {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
+        if futures.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     results.into_iter().flatten().collect()
@@ -124,9 +119,32 @@ pub async fn sleep(duration: Duration) {
     async_io::Timer::after(duration).await;
 }
 
-/// Waits until a point in time.
-pub async fn sleep_until(deadline: Instant) {
-    async_io::Timer::at(deadline).await;
+/// A timer that is set again and again.
+#[derive(Debug)]
+pub struct Alarm {
+    timer: async_io::Timer,
+    at: Option<Instant>,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { timer: async_io::Timer::never(), at: None }
+    }
+}
+
+impl Alarm {
+    /// Ready once it is `at`. It is set anew only where that is another time than before.
+    pub fn poll(&mut self, context: &mut Context<'_>, at: Instant) -> Poll<()> {
+        if self.at != Some(at) {
+            self.timer.set_at(at);
+            self.at = Some(at);
+        }
+        let polled = Pin::new(&mut self.timer).poll(context).map(drop);
+        if polled.is_ready() {
+            self.at = None;
+        }
+        polled
+    }
 }
 
 /// The point in time after this duration, or after a day where it is longer: those who wait for it
@@ -161,8 +179,8 @@ pub async fn yield_now() {
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (std::pin::pin!(one), std::pin::pin!(other));
     std::future::poll_fn(|context| match one.as_mut().poll(context) {
-        std::task::Poll::Pending => other.as_mut().poll(context),
-        ready @ std::task::Poll::Ready(_) => ready,
+        Poll::Pending => other.as_mut().poll(context),
+        ready @ Poll::Ready(_) => ready,
     })
     .await
 }

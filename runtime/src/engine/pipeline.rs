@@ -1,14 +1,16 @@
 //! A pipeline that several tasks feed, as a task of its own.
 
-use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use crate::engine::{
     account::token::InFlight,
-    life::control::{Control, Phase, Reached},
+    life::{
+        control::{Control, Phase},
+        wait::{Alarm, Interrupt},
+    },
     queue::Receiver,
     route::router::Router,
 };
-use crate::executor;
 
 /// What the task waits for.
 enum Step {
@@ -31,9 +33,10 @@ impl PipelineTask {
     /// Runs until everybody who feeds it is gone.
     pub(crate) async fn run(mut self) {
         let control = self.control.clone();
-        let mut stopped = control.reached(Phase::Stopped);
+        let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
+        let mut alarm = Alarm::default();
         loop {
-            match self.next(&mut stopped).await {
+            match self.next(&mut stopped, &mut alarm).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.tell_time().await,
                 Step::Ended => {
@@ -47,18 +50,17 @@ impl PipelineTask {
         self.router.stats.lost(self.queue.close());
     }
 
-    async fn next(&mut self, stopped: &mut Reached<'_>) -> Step {
+    async fn next(&mut self, stopped: &mut Interrupt<'_>, alarm: &mut Alarm) -> Step {
         let due = self.router.egress.due();
-        let mut timer = std::pin::pin!(executor::sleep_until(due.unwrap_or_else(Instant::now)));
         poll_fn(|context| {
-            if due.is_some() && timer.as_mut().poll(context).is_ready() {
+            if alarm.poll(context, [(due, ())]).is_ready() {
                 return Poll::Ready(Step::Due);
             }
             if let Poll::Ready(received) = self.queue.poll_receive(context) {
                 let received = received.map(|queued| Step::Received(queued.item));
                 return Poll::Ready(received.unwrap_or(Step::Ended));
             }
-            stopped.poll(context).map(|()| Step::Stopped)
+            stopped.poll(context).map(|_| Step::Stopped)
         })
         .await
     }

@@ -216,7 +216,8 @@ impl Simulation {
             let left = batch.take_undecoded();
             self.routes.name = name.as_str().into();
             self.routes.ports = ports.clone();
-            self.routes.take_in(batch, std::mem::take(&mut rejected), Token::untracked());
+            let item = InFlight::new(batch, Token::untracked());
+            self.routes.take_in(item, std::mem::take(&mut rejected));
             self.collect();
             let Some(left) = left else { return };
             batch = left;

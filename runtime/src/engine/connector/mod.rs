@@ -26,6 +26,7 @@ use crate::engine::{
         control::{Control, Phase},
         notices::Notices,
         standing::Standing,
+        wait::Interrupt,
     },
     parts::MakeConnector,
     queue::mailbox::Host,
@@ -382,11 +383,13 @@ impl ConnectorTask {
         let name = format!("{}:source", self.name);
         Some(executor::spawn(name, async move {
             // Whatever the source would wait for, it hears first of what ends it.
-            executor::first(connection.broken(), async {
+            let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
+            let ready = ends.or(async {
                 control.sinks_ready().await;
-                executor::first(control.reached(Phase::Draining), side.worker.router.room()).await;
-            })
-            .await;
+                side.worker.router.room().await;
+            });
+            // If it does not come to that, the source hears why.
+            _ = ready.await;
             let end = side.bring(source, &connection).await;
             if end.is_err() {
                 connection.break_off();

@@ -5,5 +5,6 @@ pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod notices;
 pub(crate) mod standing;
+pub(crate) mod wait;
 pub(crate) mod wakers;
 pub(crate) mod watch;

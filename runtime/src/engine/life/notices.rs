@@ -12,8 +12,10 @@ use std::{
     time::Instant,
 };
 
-use crate::engine::life::backoff::{Budget, WINDOW};
-use crate::executor;
+use crate::engine::life::{
+    backoff::{Budget, WINDOW},
+    wait::Alarm,
+};
 
 /// Lines of one connector within a minute, at most.
 const OWN: usize = 10;
@@ -113,20 +115,12 @@ impl Notices {
     /// Does the connector's work, and meanwhile says now and then how much was left out.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
-        let mut timer = pin!(executor::sleep_until(Instant::now()));
-        let mut set = None;
+        let mut alarm = Alarm::default();
         let result = poll_fn(|context| {
             if let Poll::Ready(result) = work.as_mut().poll(context) {
                 return Poll::Ready(result);
             }
-            while let Some(due) = self.due(context) {
-                if set.replace(due) != Some(due) {
-                    timer.set(executor::sleep_until(due));
-                }
-                if timer.as_mut().poll(context).is_pending() {
-                    break;
-                }
-                set = None;
+            while alarm.poll(context, [(self.due(context), ())]).is_ready() {
                 let now = Some(Instant::now());
                 self.tell(now);
                 self.all.tell(now);

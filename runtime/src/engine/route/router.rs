@@ -135,21 +135,9 @@ impl Router {
         Self { name, pool, stats, egress, encoding, connection: None, outgoing, ready, spent }
     }
 
-    /// Routes what has become of a pull, or of a part of it: see [`Routes::take_in`]. A ticket that
-    /// goes on keeps its place for the next part.
-    pub(crate) async fn take_in(
-        &mut self,
-        ticket: &mut Ticket,
-        batch: Batch,
-        rejected: Vec<Rejected>,
-        token: Token,
-    ) {
-        self.route(ticket, |routes| routes.take_in(batch, rejected, token)).await;
-    }
-
     /// Routes a batch out of port `out`.
     pub(crate) async fn emit(&mut self, item: InFlight) {
-        self.route(&mut self.egress.ticket(), |routes| routes.emit(item)).await;
+        self.route(&mut self.egress.ticket(), |routes| routes.take_in(item, Vec::new())).await;
     }
 
     /// Routes events that the component could not handle: see [`Routes::reject`].
@@ -181,7 +169,10 @@ impl Router {
         std::mem::take(&mut self.spent)
     }
 
-    async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
+    /// Does the `work` of a ticket: routes batches in order, encodes what comes of it in parallel with
+    /// other tasks, and puts that into queues in order. A ticket that goes on keeps its place for the
+    /// next part of its batch.
+    pub(crate) async fn route(&mut self, ticket: &mut Ticket, work: impl FnOnce(&mut Routes)) {
         let start = Instant::now();
         let mut routes = ticket.routes().await;
         self.spent.in_order += start.elapsed();
@@ -189,10 +180,6 @@ impl Router {
         routes.take_outgoing(&mut self.outgoing);
         self.egress.set_due(routes.due());
         drop(routes);
-        self.send(ticket).await;
-    }
-
-    async fn send(&mut self, ticket: &mut Ticket) {
         while let Some((queue, mut item)) = self.outgoing.pop_front() {
             let payload = match &mut self.encoding {
                 Some(encoding) => encoding.encode(&mut item.batch),

@@ -74,21 +74,15 @@ impl Routes {
         Self { name, ports, pipelines, pool, stats, control, work, outgoing, clock: None }
     }
 
-    /// Routes what has become of a pull: values out of port `out`, what could not be decoded out of
-    /// port `err`.
-    pub(crate) fn take_in(&mut self, batch: Batch, rejected: Vec<Rejected>, token: Token) {
+    /// Routes what a task has in hand: values out of port `out`, what it could not decode out of port
+    /// `err`.
+    pub(crate) fn take_in(&mut self, item: InFlight, rejected: Vec<Rejected>) {
         if !rejected.is_empty() {
-            self.reject(&batch, rejected, token.clone());
+            self.reject(&item.batch, rejected, item.token.clone());
         }
-        if batch.is_empty() {
-            token.settle();
-        } else {
-            self.emit(InFlight::new(batch, token));
+        if item.batch.is_empty() {
+            return item.token.settle();
         }
-    }
-
-    /// Routes a batch out of port `out`.
-    pub(crate) fn emit(&mut self, item: InFlight) {
         self.set_clock(&item.batch);
         fan_out(&self.ports.out, item, &mut self.work, &self.stats);
         self.run();

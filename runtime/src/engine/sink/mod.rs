@@ -5,7 +5,6 @@ pub(crate) mod retry;
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -18,9 +17,10 @@ use tremor_pdk::{
 use crate::engine::{
     account::token::InFlight,
     life::{
-        connection::{Broken, Connection, End},
-        control::{Control, Phase, Reached},
+        connection::{Connection, End},
+        control::{Control, Phase},
         standing::Standing,
+        wait::{Alarm, Interrupt},
     },
     queue::{Payload, Queued, Receiver},
     route::router::Router,
@@ -53,27 +53,19 @@ pub(crate) struct SinkSide {
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box takes memory")]
 enum Step {
     Received(Option<Queued>),
-    /// What is pending is to be tried again.
-    Retry,
-    /// An operator behind `err` is to be told the time.
-    Due,
-    Tick,
+    Due(Due),
     Interrupted,
 }
 
-/// What ends the sink of one connection wherever it is.
-struct Interrupt<'c> {
-    stopped: Reached<'c>,
-    broken: Broken<'c>,
-}
-
-impl Interrupt<'_> {
-    fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.stopped.poll(context).is_ready() {
-            return Poll::Ready(());
-        }
-        self.broken.poll(context)
-    }
+/// What it is time for.
+#[derive(Clone, Copy)]
+enum Due {
+    /// What is pending is tried again.
+    Retry,
+    /// An operator after `err` is told the time.
+    Operator,
+    /// The sink is told the time.
+    Tick,
 }
 
 impl SinkSide {
@@ -102,11 +94,9 @@ impl SinkSide {
 
     async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let control = self.control.clone();
-        let (stopped, broken) = (control.reached(Phase::Stopped), connection.broken());
-        let mut interrupt = Interrupt { stopped, broken };
+        let mut interrupt = Interrupt::new(&control, Phase::Stopped, Some(connection));
+        let (mut alarm, mut tick) = (Alarm::default(), executor::after(TICK));
         self.retries.try_now();
-        // One timer for many waits: to set one takes memory.
-        let mut tick = std::pin::pin!(executor::sleep(TICK));
         let mut has_drained = false;
         loop {
             while !self.pending.is_empty() && self.retries.next().is_none() {
@@ -116,7 +106,7 @@ impl SinkSide {
                 }
             }
             self.standing.set_in_hand(self.pending.iter().map(Queued::events).sum());
-            let result = match self.next(&mut interrupt, tick.as_mut()).await {
+            let result = match self.next(&mut interrupt, &mut alarm, tick).await {
                 Step::Received(Some(queued)) => {
                     self.router.stats.taken(queued.events());
                     self.standing.set_in_hand(queued.events());
@@ -128,34 +118,34 @@ impl SinkSide {
                         self.router.close().await;
                     }
                     self.undrained = true;
-                    match tell(&mut *sink, Signal::Drain, &mut interrupt).await {
-                        None => return End::Interrupted,
-                        Some(Ok(())) => {
+                    match interrupt.or(sink.on_signal(Signal::Drain)).await {
+                        Err(_) => return End::Interrupted,
+                        Ok(Ok(())) => {
                             self.undrained = false;
                             self.progress();
                             return End::Finished;
                         }
-                        Some(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
-                        Some(error) => error,
+                        Ok(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
+                        Ok(error) => error,
                     }
                 }
-                Step::Retry => {
+                Step::Due(Due::Retry) => {
                     self.retries.try_now();
                     Ok(())
                 }
-                Step::Due => {
+                Step::Due(Due::Operator) => {
                     self.router.tell_time().await;
                     Ok(())
                 }
-                Step::Tick => {
-                    tick.set(executor::sleep(TICK));
-                    match tell(&mut *sink, Signal::Tick, &mut interrupt).await {
-                        None => return End::Interrupted,
-                        Some(Err(error)) if retry::is_for_now(&error) => {
+                Step::Due(Due::Tick) => {
+                    tick = executor::after(TICK);
+                    match interrupt.or(sink.on_signal(Signal::Tick)).await {
+                        Err(_) => return End::Interrupted,
+                        Ok(Err(error)) if retry::is_for_now(&error) => {
                             self.retries.stuck_by(&error);
                             Ok(())
                         }
-                        Some(result) => result,
+                        Ok(result) => result,
                     }
                 }
                 Step::Interrupted => return End::Interrupted,
@@ -169,11 +159,11 @@ impl SinkSide {
     async fn next(
         &mut self,
         interrupt: &mut Interrupt<'_>,
-        mut tick: Pin<&mut impl Future<Output = ()>>,
+        alarm: &mut Alarm,
+        tick: Instant,
     ) -> Step {
-        let (retry, due) = (self.retries.next(), self.router.egress.due());
-        let first = [retry, due].into_iter().flatten().min();
-        let mut timer = std::pin::pin!(executor::sleep_until(first.unwrap_or_else(Instant::now)));
+        let (retry, operator) = (self.retries.next(), self.router.egress.due());
+        let times = [(retry, Due::Retry), (operator, Due::Operator), (Some(tick), Due::Tick)];
         poll_fn(|context| {
             // What waits to be tried again comes before whatever else there is.
             if retry.is_none()
@@ -184,10 +174,7 @@ impl SinkSide {
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
-            if first.is_some() && timer.as_mut().poll(context).is_ready() {
-                return Poll::Ready(if first == retry { Step::Retry } else { Step::Due });
-            }
-            tick.as_mut().poll(context).map(|()| Step::Tick)
+            alarm.poll(context, times).map(Step::Due)
         })
         .await
     }
@@ -206,13 +193,8 @@ impl SinkSide {
             item.token.settle();
             return Ok(());
         }
-        let deliver = poll_fn(|context| {
-            if let Poll::Ready(result) = sink.poll_deliver(context, &mut outgoing) {
-                return Poll::Ready(Some(result));
-            }
-            interrupt.poll(context).map(|()| None)
-        });
-        let Some(result) = deliver.await else {
+        let deliver = poll_fn(|context| sink.poll_deliver(context, &mut outgoing));
+        let Ok(result) = interrupt.or(deliver).await else {
             self.pending.push_front(item.into());
             return Err(End::Interrupted);
         };
@@ -329,18 +311,4 @@ impl SinkSide {
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;
     }
-}
-
-/// Tells a sink something, and waits for its answer; none where it is to end before that.
-async fn tell(
-    sink: &mut dyn DynSink,
-    signal: Signal,
-    interrupt: &mut Interrupt<'_>,
-) -> Option<Result<(), Error>> {
-    let mut answer = sink.on_signal(signal);
-    poll_fn(|context| match answer.as_mut().poll(context) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending => interrupt.poll(context).map(|()| None),
-    })
-    .await
 }

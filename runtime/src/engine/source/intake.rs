@@ -85,8 +85,9 @@ impl Intake {
         }
     }
 
-    /// A pull of the source's own task; `waited` says whether it was pending before. Before that, the
-    /// source hears of pulls that have ended.
+    /// A pull of the source's own task, which takes in what comes of it: [`Intake::next`] gives that.
+    /// `waited` says whether it was pending before. Before that, the source hears of pulls that have
+    /// ended.
     pub(crate) fn poll_pull(
         &mut self,
         context: &mut Context<'_>,
@@ -109,6 +110,9 @@ impl Intake {
         } else {
             self.pauses();
         }
+        if polled.is_ready() {
+            self.take(batch);
+        }
         polled
     }
 
@@ -121,19 +125,23 @@ impl Intake {
             Ok(()) => self.source.poll_pull(context, batch),
             Err(error) => Poll::Ready(Err(error)),
         };
+        let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
         match polled {
-            Poll::Ready(Ok(Pull::Events)) if batch.is_full() => return true,
             Poll::Ready(Ok(Pull::Events)) => {}
             Poll::Ready(result) => self.left = Some(result),
             Poll::Pending => self.source.give_up(batch),
         }
-        self.pauses();
-        false
+        self.take(batch);
+        if !has_more {
+            self.pauses();
+        }
+        has_more
     }
 
-    /// Gives up a pull that is pending; `batch` gets what it has brought so far.
+    /// Gives up a pull that is pending, and takes in what it has brought so far.
     pub(crate) fn give_up(&mut self, batch: &mut Batch) {
         self.source.give_up(batch);
+        self.take(batch);
     }
 
     /// Whether the source has brought anything.
@@ -152,8 +160,7 @@ impl Intake {
         self.steady = None;
     }
 
-    /// Takes in what was pulled: [`Intake::next`] gives what comes of it.
-    pub(crate) fn take(&mut self, batch: &mut Batch) {
+    fn take(&mut self, batch: &mut Batch) {
         if batch.is_empty() {
             return;
         }

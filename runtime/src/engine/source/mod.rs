@@ -19,8 +19,9 @@ use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
 use crate::engine::{
     account::token::{Ended, Ledger},
     life::{
-        connection::{Broken, Connection, End},
-        control::{Control, Phase, Reached},
+        connection::{Connection, End},
+        control::{Control, Phase},
+        wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
     source::{
@@ -59,6 +60,15 @@ enum Step {
     Changed,
 }
 
+impl From<Cause> for Step {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Phase => Self::Draining,
+            Cause::Broken => Self::Broken,
+        }
+    }
+}
+
 /// A source within one connection.
 struct Session<'s> {
     worker: &'s mut Worker,
@@ -79,15 +89,14 @@ struct Shared<'s> {
     intake: Arc<SharedIntake>,
     egress: Arc<Egress>,
     control: &'s Control,
-    connection: &'s Connection,
     others: Others<'s>,
 }
 
 /// What a source waits for besides events.
 struct Others<'s> {
     ledger: Option<Arc<Ledger>>,
-    drains: Reached<'s>,
-    broken: Broken<'s>,
+    interrupt: Interrupt<'s>,
+    alarm: Alarm,
 }
 
 impl SourceSide {
@@ -117,11 +126,10 @@ impl SourceSide {
             intake: intake.clone(),
             egress,
             control: &self.control,
-            connection,
             others: Others {
                 ledger: ledger.clone(),
-                drains: self.control.reached(Phase::Draining),
-                broken: connection.broken(),
+                interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
+                alarm: Alarm::default(),
             },
         };
         let mut session = Session {
@@ -210,11 +218,8 @@ impl Session<'_> {
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
         let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
-        let Shared { intake, egress, control, connection, others } = shared;
+        let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
-        let first = [until, due].into_iter().flatten().min();
-        let timer = executor::sleep_until(first.unwrap_or_else(Instant::now));
-        let mut timer = std::pin::pin!(timer);
         let mut waited = false;
         poll_fn(|context| {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
@@ -224,10 +229,8 @@ impl Session<'_> {
                 *pulled_at = Instant::now();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
-            let step = if control.has_reached(Phase::Draining) {
-                Step::Draining
-            } else if connection.is_broken() {
-                Step::Broken
+            let step = if let Some(cause) = others.interrupt.now() {
+                cause.into()
             } else {
                 if until.is_none() {
                     *pulled_at = Instant::now();
@@ -236,13 +239,13 @@ impl Session<'_> {
                             *yielded_at = *pulled_at;
                         }
                         *is_steady = intake.is_steady();
-                        intake.take(&mut batch);
                         return Poll::Ready((Step::Pulled(result), intake.next(egress)));
                     }
                     waited = true;
                 }
-                if first.is_some() && timer.as_mut().poll(context).is_ready() {
-                    if first == until { Step::Waited } else { Step::Due }
+                let times = [(until, true), (due, false)];
+                if let Poll::Ready(is_over) = others.alarm.poll(context, times) {
+                    if is_over { Step::Waited } else { Step::Due }
                 } else if egress.poll_due(context, due).is_ready() {
                     Step::Changed
                 } else if let Poll::Ready(step) = others.poll(context) {
@@ -253,7 +256,6 @@ impl Session<'_> {
             };
             // It is no pull: one that is pending is given up.
             intake.give_up(&mut batch);
-            intake.take(&mut batch);
             Poll::Ready((step, intake.next(egress)))
         })
         .await
@@ -359,13 +361,10 @@ impl Session<'_> {
 
 impl Others<'_> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
-        if self.drains.poll(context).is_ready() {
-            return Poll::Ready(Step::Draining);
+        match self.interrupt.poll(context) {
+            Poll::Ready(cause) => Poll::Ready(cause.into()),
+            Poll::Pending => self.poll_ended(context).map(Step::Ended),
         }
-        if self.broken.poll(context).is_ready() {
-            return Poll::Ready(Step::Broken);
-        }
-        self.poll_ended(context).map(Step::Ended)
     }
 
     fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {

@@ -3,13 +3,16 @@
 //! That may take longer than its connection lasts: what it brought may be on its way to the sink of
 //! the same connector, which has to be connected again first. So this is no part of a connection.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc};
 
 use tremor_pdk::Error;
 
 use crate::engine::{
     account::token::Ledger,
-    life::control::{Control, Phase},
+    life::{
+        control::{Control, Phase},
+        wait::Interrupt,
+    },
     source::shared_intake::SharedIntake,
 };
 
@@ -29,13 +32,10 @@ impl Settling {
     pub(crate) async fn run(self) -> Result<(), Error> {
         let Self { intake, ledger, control } = self;
         let Some(ledger) = ledger else { return Ok(()) };
-        let mut stopped = control.reached(Phase::Stopped);
+        let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
         while intake.lock().await.has_outstanding() {
-            let ended = poll_fn(|context| match ledger.poll_ended(context) {
-                Poll::Ready(ended) => Poll::Ready(Some(ended)),
-                Poll::Pending => stopped.poll(context).map(|()| None),
-            });
-            let Some(ended) = ended.await else { break };
+            let ended = stopped.or(poll_fn(|context| ledger.poll_ended(context)));
+            let Ok(ended) = ended.await else { break };
             intake.lock().await.acknowledge(ended)?;
         }
         Ok(())

@@ -188,7 +188,6 @@ impl SharedIntake {
                 return Poll::Ready((intake.next(egress), intake.is_steady()));
             }
             let goes_on = intake.try_pull(context, &mut batch);
-            intake.take(&mut batch);
             Poll::Ready((intake.next(egress), goes_on))
         })
         .await;

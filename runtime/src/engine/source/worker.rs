@@ -10,6 +10,7 @@ use tremor_pdk::{
 
 use crate::codec::BatchDecoder;
 use crate::engine::{
+    account::token::InFlight,
     route::router::{Router, Ticket},
     source::{intake::Pulled, pace::Pace},
 };
@@ -54,7 +55,8 @@ impl Worker {
                 shown.retain(|_, _| false);
                 ticket.set_goes_on(true);
                 let rejected = std::mem::take(&mut rejected);
-                self.router.take_in(&mut ticket, shown, rejected, token.clone()).await;
+                let item = InFlight::new(shown, token.clone());
+                self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
             }
             rest.put(batch);
             batch = rest.take().unwrap_or_default();
@@ -69,11 +71,13 @@ impl Worker {
             }
             ticket.set_goes_on(!rest.is_empty());
             if rest.is_empty() {
-                self.router.take_in(&mut ticket, batch, rejected, token).await;
+                let item = InFlight::new(batch, token);
+                self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
                 break;
             }
             let rejected = std::mem::take(&mut rejected);
-            self.router.take_in(&mut ticket, batch, rejected, token.clone()).await;
+            let item = InFlight::new(batch, token.clone());
+            self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
             batch = rest.take().unwrap_or_default();
         }
         drop(ticket);

@@ -15,7 +15,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    AT_ONCE, Lanes, Setup, both,
+    AT_ONCE, Harness, Setup, both,
     doubles::{Pulls, Takes, Taking},
     lines::lines,
     peer::{Peer, Script, attempts},
@@ -38,7 +38,7 @@ fn lost<T>() -> Result<T> {
 
 /// Runs a connector that is only a source; what it sends, a sink of doubles takes.
 fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
-    let Lanes { source, mut sink, books, .. } = Setup::default().lanes();
+    let Harness { source, mut sink, books, .. } = Setup::default().harness();
     let connector = peer.task(Some(source), None, policy);
     block_on(both(connector.run(), async {
         let taking = Box::new(Taking(Takes::of([])));
@@ -94,8 +94,8 @@ const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 #[test]
 fn a_source_that_has_ended_does_not_keep_its_own_sink_from_being_connected_again() {
     let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Delivery::done()), lost()]);
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    block_on(peer.both_sides(lanes, AT_ONCE).run());
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
     assert_eq!(sorted(&source.heard), pulls(2, true), "it has heard of its acknowledgements");
     assert!(peer.control.failure().is_none());
@@ -137,8 +137,8 @@ fn a_source_that_drains_does_not_keep_its_own_sink_from_being_connected_again() 
         0 => Ok(Box::new(Drains { control: control.clone(), ended: ended.clone() })),
         _ => Ok(Box::new(taking.clone())),
     });
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    block_on(peer.both_sides(lanes, AT_ONCE).run());
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX[..3]);
     assert_eq!(sorted(&source.heard), pulls(1, true));
     assert_eq!((peer.count("connect"), peer.count("create_source")), (2, 1));
@@ -160,8 +160,8 @@ fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connecte
         }
         Ok(Box::new(sink.clone()))
     });
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    block_on(peer.both_sides(lanes, AT_ONCE).run());
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sorted(&source.heard), pulls(2, true));
     assert_eq!(peer.count("connect"), 2);
 }
@@ -171,8 +171,8 @@ fn an_acknowledgement_that_a_source_cannot_take_any_more_fails_the_connector() {
     let (mut peer, source, _) = both_sides(2, []);
     let source = Pulls { deaf: true, ..source };
     peer.source = Box::new(move |_| Ok(Box::new(source.clone())));
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    block_on(peer.both_sides(lanes, AT_ONCE).run());
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    block_on(peer.both_sides(harness, AT_ONCE).run());
     let failure = peer.control.failure().unwrap().error.to_string();
     assert!(failure.contains("deaf"), "{failure}");
     assert_eq!(peer.count("connect"), 1, "another connection does not mend it");
@@ -210,8 +210,8 @@ fn attempts_begin_again_after_an_event_that_was_delivered() {
     let each = |pull| if pull % 2 == 0 { Ok(Delivery::done()) } else { lost() };
     // Those that a lost connection had are delivered again on the next.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    block_on(peer.both_sides(lanes, attempts(0)).run());
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    block_on(peer.both_sides(harness, attempts(0)).run());
     assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
     assert_eq!(sink.0.lock().unwrap().delivered.len(), 10);
 }
@@ -242,7 +242,7 @@ fn a_connection_is_lost_as_well_where_its_source_cannot_be_made() {
 #[test]
 fn a_lost_connection_is_not_made_again_at_once() {
     let peer = Script::of([lost()]).peer();
-    let Lanes { source, .. } = Setup::default().lanes();
+    let Harness { source, .. } = Setup::default().harness();
     // Any time up to this is long.
     let policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
     let connector = peer.task(Some(source), None, policy);
@@ -292,10 +292,10 @@ fn what_a_source_brings_with_each_lost_connection_does_not_fill_the_queue_of_its
         *shown.lock().unwrap() = Some(connection.clone());
         Ok(Box::new(Never))
     });
-    let (peer, lanes) = (Arc::new(peer), Setup::default().lanes());
-    let stats = lanes.source.worker.router.stats.clone();
+    let (peer, harness) = (Arc::new(peer), Setup::default().harness());
+    let stats = harness.source.worker.router.stats.clone();
     let brought = || stats.counts().taken;
-    block_on(both(peer.both_sides(lanes, AT_ONCE).run(), async {
+    block_on(both(peer.both_sides(harness, AT_ONCE).run(), async {
         while brought() < 256 {
             executor::yield_now().await;
         }

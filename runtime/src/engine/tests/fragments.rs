@@ -12,12 +12,12 @@ fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
     for helpers in [0, 3] {
         let codec = "string";
         let setup = Setup { source_codec: codec, sink_codec: codec, helpers, ..Setup::default() };
-        let mut lanes = setup.lanes();
+        let mut harness = setup.harness();
         let lines = processor::preprocessor("lines", &Config::Null).unwrap();
-        lanes.source.inlet.preprocessors =
+        harness.source.inlet.preprocessors =
             processor::Chain::new(vec![lines, Box::new(processor::Join::default())]);
         let parts = Pulls::of(&[&["one "], &["and "], &["a half\ntwo"], &[" and "], &["more\n"]]);
-        let outcome = lanes.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
+        let outcome = harness.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
         assert_eq!(outcome.messages(), ["one and a half", "two and more"]);
         assert_eq!(outcome.heard, pulls(5, true));
     }

@@ -82,7 +82,7 @@ impl Default for Setup {
 }
 
 /// Both sides, and what can be known of them from outside.
-struct Lanes {
+struct Harness {
     source: SourceSide,
     sink: SinkSide,
     books: Books,
@@ -194,7 +194,7 @@ impl SourceSide {
 }
 
 impl Setup {
-    fn lanes(self) -> Lanes {
+    fn harness(self) -> Harness {
         let mut books = Books::default();
         let [stats, main, sinks] =
             [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
@@ -222,11 +222,11 @@ impl Setup {
         let routed =
             router("sink", Vec::new(), ports, vec![outlet(dead, &Arc::default())], None, &sinks);
         let sink = sink_side(queue, routed, self.sink_codec);
-        Lanes { source, sink, books, decoded, letters }
+        Harness { source, sink, books, decoded, letters }
     }
 }
 
-impl Lanes {
+impl Harness {
     /// Runs both sides to their end. The sink is connected again as often as it is lost.
     fn run(self, pulls: Pulls, takes: &Shared<Takes>) -> Outcome {
         self.run_into(pulls, takes, || Box::new(doubles::Taking(takes.clone())))

@@ -14,7 +14,7 @@ use tremor_pdk::{
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
-use super::{AT_ONCE, Lanes, doubles::Shared};
+use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
     connector::ConnectorTask,
     life::{
@@ -71,8 +71,8 @@ impl Peer {
     }
 
     /// A connector that is linked to itself.
-    pub(super) fn both_sides(self: &Arc<Self>, lanes: Lanes, policy: Policy) -> ConnectorTask {
-        self.task(Some(lanes.source), Some(lanes.sink), policy)
+    pub(super) fn both_sides(self: &Arc<Self>, harness: Harness, policy: Policy) -> ConnectorTask {
+        self.task(Some(harness.source), Some(harness.sink), policy)
     }
 
     pub(super) fn task(

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tremor_pdk::{Delivery, Error, Operator};
 
 use super::{
-    Lanes, Setup, both,
+    Harness, Setup, both,
     doubles::{Pulls, Sees, Shared, Takes, Taking},
     pulls, settled, sorted,
 };
@@ -20,9 +20,9 @@ fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
         for helpers in [0, 3] {
             let seen = Shared::<Vec<String>>::default();
             let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
-            let lanes = Setup { helpers, operators, ..Setup::default() }.lanes();
+            let harness = Setup { helpers, operators, ..Setup::default() }.harness();
             let next = next.iter().cloned();
-            let outcome = lanes.run(Pulls::numbers(5), &Takes::of(next));
+            let outcome = harness.run(Pulls::numbers(5), &Takes::of(next));
             let numbers: Vec<String> = (0..15).map(|number| number.to_string()).collect();
             assert_eq!(*seen.lock().unwrap(), numbers);
             assert_eq!(outcome.messages(), numbers);
@@ -35,7 +35,7 @@ fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
 fn what_is_to_be_delivered_again_is_encoded_again() {
     let mut delivery = Delivery::done();
     delivery.retry(1..2, Error::timeout("not now"));
-    let outcome = Setup::default().lanes().run(Pulls::numbers(1), &Takes::of([Ok(delivery)]));
+    let outcome = Setup::default().harness().run(Pulls::numbers(1), &Takes::of([Ok(delivery)]));
     assert_eq!(outcome.delivered, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(outcome.heard, pulls(1, true));
 }
@@ -43,7 +43,8 @@ fn what_is_to_be_delivered_again_is_encoded_again() {
 #[test]
 fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
     for helpers in [0, 3] {
-        let Lanes { mut source, sink, books, .. } = Setup { helpers, ..Setup::default() }.lanes();
+        let Harness { mut source, sink, books, .. } =
+            Setup { helpers, ..Setup::default() }.harness();
         let double = Pulls::numbers(7);
         let heard = double.heard.clone();
         let connection = Arc::<Connection>::default();
@@ -61,7 +62,7 @@ fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
 #[test]
 fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
     for helpers in [0, 3] {
-        let Lanes { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.lanes();
+        let Harness { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
         let takes = Takes::of([Ok(Delivery::done()), lost]);

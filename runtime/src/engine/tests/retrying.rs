@@ -16,7 +16,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    AT_ONCE, Lanes, Setup, both,
+    AT_ONCE, Harness, Setup, both,
     doubles::{Pulls, Shared, Takes, Taking, Waits},
     lines::lines,
     notices, outlet,
@@ -42,10 +42,10 @@ fn full<T>() -> Result<T> {
     Err(Error::full("no room"))
 }
 
-fn lanes(retry: Policy) -> Lanes {
-    let mut lanes = Setup::default().lanes();
-    lanes.sink.retries = Retries::new(retry, notices());
-    lanes
+fn harness(retry: Policy) -> Harness {
+    let mut harness = Setup::default().harness();
+    harness.sink.retries = Retries::new(retry, notices());
+    harness
 }
 
 fn numbers(count: usize) -> Vec<String> {
@@ -56,7 +56,7 @@ fn numbers(count: usize) -> Vec<String> {
 fn a_peer_that_is_full_for_long_is_waited_for() {
     let slow = || Err(Error::timeout("too slow"));
     let takes = Takes::of((0..500).map(|at| if at % 2 == 0 { full() } else { slow() }));
-    let outcome = lanes(AT_ONCE).run(Pulls::numbers(5), &takes);
+    let outcome = harness(AT_ONCE).run(Pulls::numbers(5), &takes);
     assert_eq!(outcome.messages(), numbers(15));
     assert_eq!(outcome.heard, pulls(5, true));
     assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
@@ -97,7 +97,7 @@ fn a_peer_that_takes_a_part_of_a_batch_each_time_gets_all_of_it() {
     for full in [0, 2] {
         let takes = Takes::of([]);
         let sink = || Box::new(TakesOne { takes: takes.clone(), full, left: full }) as _;
-        let outcome = lanes(attempts(full as u64)).run_into(Pulls::numbers(50), &takes, sink);
+        let outcome = harness(attempts(full as u64)).run_into(Pulls::numbers(50), &takes, sink);
         assert_eq!(outcome.messages(), numbers(150));
         assert_eq!(outcome.heard, pulls(50, true));
         assert_eq!((outcome.counts.failed, outcome.letters.len()), (0, 0));
@@ -109,7 +109,7 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
     let mut part = Delivery::done();
     part.retry(1..3, Error::internal("busy"));
     let takes = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
-    let outcome = lanes(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
+    let outcome = harness(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
     assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
     assert_eq!(outcome.letters.len(), 2);
     for (letter, original) in outcome.letters.iter().zip(["\"1\"", "\"2\""]) {
@@ -122,7 +122,7 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
 
 #[test]
 fn without_attempts_what_is_not_taken_at_once_goes_to_err() {
-    let outcome = lanes(attempts(0)).run(Pulls::numbers(1), &Takes::of([full()]));
+    let outcome = harness(attempts(0)).run(Pulls::numbers(1), &Takes::of([full()]));
     assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
 }
 
@@ -132,7 +132,7 @@ const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
 #[test]
 fn a_wait_for_a_peer_ends_with_its_connection_or_the_flow() {
     for stops in [false, true] {
-        let Lanes { mut source, mut sink, .. } = lanes(LONG);
+        let Harness { mut source, mut sink, .. } = harness(LONG);
         let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
         let (takes, double) = (Takes::of([full()]), Pulls::numbers(1));
         let heard = double.heard.clone();
@@ -167,7 +167,7 @@ fn a_wait_for_a_peer_ends_with_its_connection_or_the_flow() {
 
 #[test]
 fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
-    let Lanes { mut source, mut sink, .. } = lanes(LONG);
+    let Harness { mut source, mut sink, .. } = harness(LONG);
     let told = Arc::new(AtomicBool::new(false));
     let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
     let (dead, _letters) = queue::bounded(Bounds::default(), &Processors::default());
@@ -222,16 +222,16 @@ fn a_peer_that_is_full_at_the_end_is_waited_for_as_well() {
         *made.lock().unwrap() += 1;
         Box::new(HoldsBack { full: [(); 20].into(), drains: drains.clone() }) as _
     };
-    lanes(AT_ONCE).run_into(Pulls::numbers(1), &Takes::of([]), sink);
+    harness(AT_ONCE).run_into(Pulls::numbers(1), &Takes::of([]), sink);
     assert_eq!((*made.lock().unwrap(), drains.load(Ordering::Relaxed)), (1, 21));
 }
 
 #[test]
 fn a_peer_that_is_full_is_a_line_in_the_log_and_one_when_it_is_not_any_more() {
     let takes = Takes::of((0..500).map(|_| full()));
-    let mut lanes = lanes(AT_ONCE);
+    let mut harness = harness(AT_ONCE);
     let notices = crate::engine::life::notices::Notices::new("slow".into(), Arc::default());
-    lanes.sink.retries = Retries::new(AT_ONCE, Arc::new(notices));
-    let lines = lines("slow", || _ = lanes.run(Pulls::numbers(1), &takes));
+    harness.sink.retries = Retries::new(AT_ONCE, Arc::new(notices));
+    let lines = lines("slow", || _ = harness.run(Pulls::numbers(1), &takes));
     assert_eq!(lines, 2);
 }

@@ -34,8 +34,8 @@ fn events_go_through_operators_and_into_the_sink_in_the_order_of_pulls() {
     for (helpers, count) in [(0, PULLS), (3, PULLS), (3, 2_000)] {
         let seen = Shared::<Vec<String>>::default();
         let operators: Vec<Box<dyn Operator>> = vec![Box::new(Sees(seen.clone()))];
-        let lanes = Setup { helpers, operators, ..Setup::default() }.lanes();
-        let outcome = lanes.run(Pulls::numbers(count), &Takes::of([]));
+        let harness = Setup { helpers, operators, ..Setup::default() }.harness();
+        let outcome = harness.run(Pulls::numbers(count), &Takes::of([]));
         assert_eq!(outcome.decoded, count, "{helpers}");
         assert_eq!(*seen.lock().unwrap(), numbers(3 * count), "{helpers}");
         assert_eq!(outcome.messages(), numbers(3 * count), "{helpers}");
@@ -50,8 +50,8 @@ fn what_operators_hold_back_is_acknowledged_with_the_batch_that_it_leaves_in() {
     for helpers in HELPERS {
         // Five do not go into three: every batch of the operator is of two pulls or three.
         let five = operator::operator("batch", &json!({ "max_events": 5, "max_wait": "1h" }));
-        let lanes = Setup { helpers, operators: vec![five.unwrap()], ..Setup::default() };
-        let outcome = lanes.lanes().run(Pulls::numbers(PULLS), &Takes::of([]));
+        let harness = Setup { helpers, operators: vec![five.unwrap()], ..Setup::default() };
+        let outcome = harness.harness().run(Pulls::numbers(PULLS), &Takes::of([]));
         assert_eq!(outcome.messages(), numbers(3 * PULLS), "{helpers}");
         assert!(outcome.delivered.iter().all(|batch| matches!(batch.len(), 1 | 5)), "{helpers}");
         assert_eq!(outcome.heard, pulls(PULLS as u64, true), "{helpers}");
@@ -61,17 +61,17 @@ fn what_operators_hold_back_is_acknowledged_with_the_batch_that_it_leaves_in() {
 #[test]
 fn what_cannot_be_decoded_is_the_sources_and_what_cannot_be_encoded_the_sinks() {
     for helpers in HELPERS {
-        let lanes = Setup { sink_codec: "string", ..Setup::default() };
-        let lanes = Setup { helpers, err: true, ..lanes }.lanes();
+        let harness = Setup { sink_codec: "string", ..Setup::default() };
+        let harness = Setup { helpers, err: true, ..harness }.harness();
         let source = Pulls::of(&[&["\"one\"", "{", "\"two\""], &["\"three\""]]);
-        let outcome = lanes.run(source, &Takes::of([]));
+        let outcome = harness.run(source, &Takes::of([]));
         let [letter, others @ ..] = &outcome.messages()[..] else { panic!("nothing") };
         assert!(letter.contains("\"component\":\"source\""), "{letter}");
         assert_eq!(others, ["one", "two", "three"], "{helpers}");
 
-        let lanes = Setup { sink_codec: "binary", helpers, ..Setup::default() };
+        let harness = Setup { sink_codec: "binary", helpers, ..Setup::default() };
         let source = Pulls::of(&[&["\"one\"", "2"], &["3", "\"four\""]]);
-        let outcome = lanes.lanes().run(source, &Takes::of([]));
+        let outcome = harness.harness().run(source, &Takes::of([]));
         assert_eq!(outcome.messages(), ["one", "four"], "{helpers}");
         for (letter, original) in outcome.letters.iter().zip(["\"2\"", "\"3\""]) {
             assert!(letter.contains("\"component\":\"sink\""), "{letter}");
@@ -87,9 +87,9 @@ fn what_cannot_be_decoded_is_the_sources_and_what_cannot_be_encoded_the_sinks() 
 fn an_operator_is_told_the_time_that_it_wants_while_the_source_waits() {
     let told = Arc::new(AtomicBool::new(false));
     let operators: Vec<Box<dyn Operator>> = vec![Box::new(Waits { due: None, told: told.clone() })];
-    let lanes = Setup { operators, ..Setup::default() }.lanes();
+    let harness = Setup { operators, ..Setup::default() }.harness();
     let source = Pulls { until: Some(told), ..Pulls::numbers(1) };
-    let outcome = lanes.run(source, &Takes::of([]));
+    let outcome = harness.run(source, &Takes::of([]));
     assert_eq!(outcome.messages(), ["0", "1", "2", "\"told\""]);
 }
 

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{Batch, Error, Pull, Result, dynamic::DynSource};
 
-use super::{Lanes, Setup, both};
+use super::{Harness, Setup, both};
 use crate::executor::{self, block_on};
 
 /// Answers every pull at once in the same way, until it is told to end.
@@ -47,7 +47,7 @@ impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
 
 /// Runs a source beside something else in one thread, which ends it as soon as it is polled twice.
 fn runs_beside_others(answer: impl FnMut() -> Result<Pull> + Send + 'static) {
-    let Lanes { mut source, .. } = Setup::default().lanes();
+    let Harness { mut source, .. } = Setup::default().harness();
     let until = Arc::<AtomicBool>::default();
     let restless = Box::new(Restless { answer, until: until.clone() });
     let source_runs = async {
