@@ -24,7 +24,7 @@
 //! `route`; `queue`; `account`; `parts`; `life`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
-//! fails for good: sources end first, each queue ends with the last who feeds it, and so everything
+//! fails for good: sources end first, each queue ends with its last sender, and so everything
 //! under way arrives.
 
 mod account;
@@ -70,7 +70,7 @@ use crate::{executor, flow, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.
 const GRACE: Duration = Duration::from_secs(2);
-/// The same where nobody wants to wait any more.
+/// The same where the process is to end at once.
 const LAST_MOMENT: Duration = Duration::from_millis(40);
 
 /// A flow that is ready to run.
@@ -105,7 +105,7 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// Whether it was still at work when its time to drain was over, or when it was told to stop.
     pub cut_off: bool,
-    /// Who was, where its time to drain was over.
+    /// The components that were, where the time to drain was over.
     pub held_up: Vec<HeldUp>,
 }
 

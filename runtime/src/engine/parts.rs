@@ -30,7 +30,7 @@ pub(crate) type MakeConnector =
 /// Makes an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;
 
-/// What a flow is made of: whoever knows its components.
+/// What a flow is made of, from the registry of components.
 pub(crate) trait Parts {
     /// The type of a connector.
     ///

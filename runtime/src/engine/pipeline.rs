@@ -17,7 +17,7 @@ enum Step {
     Received(InFlight),
     /// An operator is to be told the time.
     Due,
-    /// Nobody feeds it any more.
+    /// No task feeds it any more.
     Ended,
     Stopped,
 }
@@ -30,7 +30,7 @@ pub(crate) struct PipelineTask {
 }
 
 impl PipelineTask {
-    /// Runs until everybody who feeds it is gone.
+    /// Runs until every task that feeds it is gone.
     pub(crate) async fn run(mut self) {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);

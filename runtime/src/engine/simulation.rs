@@ -25,7 +25,7 @@ use crate::{
 
 /// A flow whose sources are fed by hand, and what comes out of it.
 pub(crate) struct Simulation {
-    /// The routes of everybody: their name and ports are those of whoever emits.
+    /// The routes of all sources: their name and ports are those of the source that emits.
     routes: Routes,
     pool: Pool,
     sources: Vec<Source>,
@@ -288,7 +288,7 @@ impl Simulation {
     }
 }
 
-/// Nobody wants to know how the pulls of a simulation end.
+/// The pulls of a simulation are not acknowledged.
 impl Share for () {
     fn is_tracked(&self) -> bool {
         false

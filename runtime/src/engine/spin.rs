@@ -2,7 +2,7 @@
 //!
 //! To park a thread and to wake it again can take longer than a batch does, on both sides. So a task
 //! that found its queue empty, or full, first looks again for up to [`SPIN`]. It does so only where
-//! that costs nobody anything and is worth it: while there are no more working tasks than
+//! that costs no other task anything and is worth it: while there are no more working tasks than
 //! processors, and while batches follow one another closely.
 
 use std::{hint::spin_loop, time::Instant};
@@ -21,7 +21,7 @@ pub(crate) fn briefly(processors: &Processors, ready: impl FnMut() -> bool) {
 }
 
 /// Waits on the processor until then, where that is so soon that a timer would be late and where
-/// nobody else needs the processor. Whether it did.
+/// no other task needs the processor. Whether it did.
 pub(crate) fn until(processors: &Processors, deadline: Instant) -> bool {
     let wait = deadline.saturating_duration_since(Instant::now());
     if wait.as_nanos() > u128::from(CLOSE_NS) || !processors.are_roomy() {
@@ -31,7 +31,7 @@ pub(crate) fn until(processors: &Processors, deadline: Instant) -> bool {
     true
 }
 
-/// What one who waits for another again and again knows of its waits.
+/// What a task knows of its waits for another one.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     /// When the last batch passed.
@@ -70,10 +70,10 @@ fn look(mut ready: impl FnMut() -> bool) {
     while !ready() && start.elapsed() < SPIN {
         if looks < LOOKS {
             looks += 1;
-            // So often that a look does not take the cache line from who writes it all the time.
+            // So seldom that looks do not take the cache line from the task that writes it.
             (0..8).for_each(|_| spin_loop());
         } else {
-            // The system may have put whoever is waited for on this processor.
+            // The system may have put the other task's thread on this processor.
             std::thread::yield_now();
         }
     }

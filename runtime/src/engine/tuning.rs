@@ -12,7 +12,7 @@ use std::{ops::RangeInclusive, time::Duration};
 pub(crate) const POOLED: usize = 128;
 
 /// How long a source does without another helper, once one of several has left because it mostly
-/// waited for its turn: what tasks do in order, they do not do faster for being more. On two
+/// waited for an in-order section: more tasks do not make that faster. On two
 /// processors there is one helper, and that stays (`bench/runs/2026-11-21-two-cores-one-pass`); more
 /// than four were never measured.
 pub(crate) const WITHOUT_MORE_HELP: Duration = Duration::from_millis(100);
@@ -22,10 +22,10 @@ pub(crate) const WITHOUT_MORE_HELP: Duration = Duration::from_millis(100);
 /// `bench/runs/2026-11-21-half-load-one-pass` has, must not get there.
 pub(crate) const STEADY: usize = 16;
 
-/// How long a source that always has something goes on before other tasks get their turn. Each time
+/// How long a source that always has something goes on before it lets other tasks run. Each time
 /// costs a wake-up of a thread, if there is one that sleeps: p99.9 at half load shows it
 /// (`bench/runs/2026-11-21-half-load-one-pass`).
-pub(crate) const TURN: Duration = Duration::from_millis(1);
+pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
 
 /// How long an operator waits at least that wants to be told the time again as soon as it was.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);

@@ -45,7 +45,7 @@ struct PullState {
     end: End,
 }
 
-/// Who hears of the end.
+/// The ledger that hears of the end.
 #[derive(Debug)]
 enum End {
     Source {
@@ -76,7 +76,7 @@ impl Token {
         Self { pull: None, settled: false }
     }
 
-    /// Whether anybody wants to know how this ends.
+    /// Whether the source wants to know how this ends.
     pub(crate) fn is_tracked(&self) -> bool {
         self.pull.is_some()
     }

@@ -61,11 +61,11 @@ impl Ending<'_> {
     }
 }
 
-/// Ends a source that is not connected: its operators emit what they hold back, and the queues that
-/// nobody else feeds end.
+/// Ends a source that is not connected: its operators emit what they hold back, and the queues
+/// without another sender end.
 pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
     // Once it has begun it is not cut short: what it has in hand would be lost. Where the flow is
-    // stopped, nobody takes anything, and so it does not wait.
+    // stopped, no task takes anything, and so it does not wait.
     if !control.has_reached(Phase::Stopped) {
         source.worker.router.close().await;
     }

@@ -79,7 +79,7 @@ impl fmt::Display for Attempts {
 }
 
 /// Exponential backoff with full jitter: the bound of each wait is twice the last, up to a maximum,
-/// and the wait is any time up to that, so that many who lost the same peer do not return as one.
+/// and the wait is any time up to that, so that many connectors that lost the same peer do not return at once.
 #[derive(Debug)]
 struct Backoff {
     max: Duration,

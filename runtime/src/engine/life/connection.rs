@@ -39,7 +39,7 @@ impl Connection {
 
     /// The source has brought an event, or the sink delivered one.
     pub(crate) fn event_passed(&self) {
-        // Once a batch: written once, so that its cache line stays with everybody who reads it.
+        // Once a batch: written once, so that its cache line stays with all that read it.
         if !self.has_passed.load(Ordering::Relaxed) {
             self.has_passed.store(true, Ordering::Relaxed);
         }
@@ -75,7 +75,7 @@ impl Future for Broken<'_> {
 pub(crate) enum End {
     /// There is nothing more to do, ever.
     Finished,
-    /// The connection broke, as somebody else has noticed.
+    /// The connection broke, as another part has noticed.
     Interrupted,
     /// The connection broke, as this side has noticed.
     Lost(tremor_pdk::Error),

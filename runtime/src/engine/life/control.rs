@@ -30,7 +30,7 @@ pub(crate) enum Phase {
     Draining,
     /// Everything ends where it is.
     Stopped,
-    /// Nobody waits for what does not.
+    /// What does not end is not waited for.
     Halted,
 }
 
@@ -101,7 +101,7 @@ impl Control {
         });
     }
 
-    /// Goes forward to a phase in which nothing is waited for, and keeps who held up a flow that was
+    /// Goes forward to a phase in which nothing is waited for, and keeps what held up a flow that was
     /// draining.
     pub(crate) fn cut_off(&self, phase: Phase) {
         if self.state.read(|state| state.phase == Phase::Draining) {
@@ -111,7 +111,7 @@ impl Control {
         self.advance(phase);
     }
 
-    /// Who held up the flow when it was cut off.
+    /// The components that held up the flow when it was cut off.
     pub(crate) fn held_up(&self) -> Vec<HeldUp> {
         self.state.read(|state| state.held_up.clone())
     }

@@ -70,7 +70,7 @@ struct Own {
     lines: Lines<OWN>,
     /// What the last line that was left out would have said.
     last: &'static str,
-    /// Who says how many were left out.
+    /// The task that says how many were left out.
     teller: Option<Waker>,
 }
 
@@ -132,7 +132,7 @@ impl Notices {
         result
     }
 
-    /// When there is something to tell. Whoever asks is woken when there is.
+    /// When there is something to tell. The task that asks is woken when there is.
     fn due(&self, context: &Context<'_>) -> Option<Instant> {
         let mut own = self.lock();
         own.teller = Some(context.waker().clone());

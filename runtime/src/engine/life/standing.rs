@@ -1,4 +1,4 @@
-//! How things stand with a connector, for whoever asks why its flow does not end.
+//! How things stand with a connector, for an operator who asks why the flow does not end.
 
 use std::{
     fmt::Write as _,

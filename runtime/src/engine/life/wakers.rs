@@ -1,20 +1,20 @@
-//! Those who wait for the same thing: each has one place, however often it asks again, and leaves
+//! Tasks that wait for the same thing: each has one place, however often it asks again, and leaves
 //! nothing there once it waits no more. To wait again or no more costs the same however many wait.
 
 use std::task::Waker;
 
-/// The wakers of those who wait.
+/// The wakers of tasks that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Wakers {
-    /// None where somebody waits no more.
+    /// None where a task waits no more.
     held: Vec<Option<Waker>>,
     /// Where that is so.
     free: Vec<usize>,
-    /// How often everybody was woken. Places are given anew each time.
+    /// How often all were woken. Places are given anew each time.
     round: u64,
 }
 
-/// The place of one who waits, or may wait.
+/// The place of a task that waits, or may wait.
 #[derive(Debug, Default)]
 pub(crate) struct Place(Option<(u64, usize)>);
 
@@ -39,7 +39,7 @@ impl Wakers {
         place.0 = Some((self.round, at));
     }
 
-    /// Whoever has this place waits no more.
+    /// The task that has this place waits no more.
     pub(crate) fn leave(&mut self, place: &mut Place) {
         if let Some(held) = self.find(place) {
             *held = None;
@@ -48,7 +48,7 @@ impl Wakers {
         place.0 = None;
     }
 
-    /// Takes everybody out, into a list that is empty: whoever wakes them does so without a lock.
+    /// Takes all out, into a list that is empty: they are to be woken without a lock.
     pub(crate) fn take(&mut self, into: &mut Vec<Option<Waker>>) {
         std::mem::swap(&mut self.held, into);
         self.free.clear();
@@ -74,7 +74,7 @@ impl Place {
     }
 }
 
-/// Wakes everybody in the list, and leaves it empty.
+/// Wakes all in the list, and leaves it empty.
 pub(crate) fn wake(wakers: &mut Vec<Option<Waker>>) {
     wakers.drain(..).flatten().for_each(Waker::wake);
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::{Place, Wakers};
 
     #[test]
-    fn whoever_asks_again_has_one_place_and_whoever_leaves_none() {
+    fn a_task_that_asks_again_has_one_place_and_one_that_leaves_has_none() {
         let mut wakers = Wakers::default();
         let mut places: Vec<Place> = (0..3).map(|_| Place::default()).collect();
         for _ in 0..10 {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_from_before_everybody_was_woken_is_nobody_elses() {
+    fn a_place_from_before_all_were_woken_belongs_to_no_other_task() {
         let mut wakers = Wakers::default();
         let (mut old, mut new) = (Place::default(), Place::default());
         wakers.wait(&mut old, Waker::noop());

@@ -8,7 +8,7 @@ use std::{
 
 use crate::engine::life::wakers::{self, Place, Wakers};
 
-/// A value with those who wait for it to change.
+/// A value with the tasks that wait for it to change.
 #[derive(Debug, Default)]
 pub(crate) struct Watch<T> {
     inner: Mutex<Inner<T>>,
@@ -20,7 +20,7 @@ struct Inner<T> {
     waiting: Wakers,
 }
 
-/// One who waits. Nothing is left of it in the watch once it is dropped.
+/// A task that waits. Nothing is left of it in the watch once it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter<'w, T> {
     watch: &'w Watch<T>,
@@ -41,7 +41,7 @@ impl<T> Watch<T> {
         read(&self.lock().value)
     }
 
-    /// Changes the value and wakes everybody who waits.
+    /// Changes the value and wakes all tasks that wait.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let mut waiting = Vec::new();
         let result = {
@@ -53,7 +53,7 @@ impl<T> Watch<T> {
         result
     }
 
-    /// One who is going to wait.
+    /// A task that is going to wait.
     pub(crate) fn waiter(&self) -> Waiter<'_, T> {
         Waiter { watch: self, place: Place::default() }
     }
@@ -106,7 +106,7 @@ impl<T> Single<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the value and wakes the one who waits.
+    /// Changes the value and wakes the task that waits.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let (result, waiting) = {
             let (value, waiting) = &mut *self.lock();
@@ -141,7 +141,7 @@ mod tests {
     use super::Watch;
 
     #[test]
-    fn who_has_waited_and_is_gone_leaves_no_waker() {
+    fn a_task_that_has_waited_and_is_gone_leaves_no_waker() {
         let watch = Watch::new(false);
         let context = Context::from_waker(Waker::noop());
         let is_set = |set: &bool| set.then_some(());

@@ -160,7 +160,7 @@ pub(crate) fn tasks(
 /// The router of a task.
 struct Routed {
     router: Router,
-    /// The sink that it feeds, where it is a source's and feeds that and nobody else.
+    /// The sink that it feeds, where it is a source's and feeds nothing else.
     sink: Option<NodeId>,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Runners(HashMap<NodeId, Vec<NodeId>>);
 
 /// Sources and sinks run themselves. A pipeline is run by the one task that feeds it. Where there
 /// are several, each of them runs it, if its operators keep nothing between batches; otherwise it
-/// is a task of its own. What nothing feeds is run by nobody.
+/// is a task of its own. A pipeline that nothing feeds is not run.
 pub(super) fn runners(flow: &Flow, parts: &dyn Parts) -> Runners {
     let graph = &flow.graph;
     let mut runners = Runners(HashMap::new());

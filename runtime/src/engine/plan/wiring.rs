@@ -47,7 +47,7 @@ impl Queues {
         Some(Outlet { queue, stats })
     }
 
-    /// The queue's end; its own sender goes, so that it ends with those who feed it.
+    /// The queue's end; its own sender goes, so that it ends with the tasks that feed it.
     pub(super) fn receiver(&mut self, id: NodeId) -> Receiver {
         self.senders.remove(&id);
         let none = || queue::bounded(Bounds::default(), &Processors::default()).1;

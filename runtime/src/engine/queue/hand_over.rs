@@ -1,4 +1,4 @@
-//! The queue between two tasks by itself, for benchmarks. Not for anybody else.
+//! The queue between two tasks by itself, for benchmarks only.
 
 use std::future::poll_fn;
 
@@ -23,7 +23,7 @@ pub fn queue() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Waits for room and puts the batch in; `false` where nobody receives any more.
+    /// Waits for room and puts the batch in; `false` where there is no receiver any more.
     pub async fn send(&mut self, batch: Batch) -> bool {
         let item = InFlight::new(batch, Token::untracked());
         self.0.send(item.into(), None).await.is_none()

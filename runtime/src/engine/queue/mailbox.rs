@@ -64,11 +64,11 @@ pub(crate) struct Load {
     pub(crate) bytes: usize,
 }
 
-/// The task of a mailbox, and who runs it.
+/// The task of a mailbox, and what runs it.
 enum Task {
     /// There is none that senders could run.
     Absent,
-    /// Nobody does.
+    /// Nothing does.
     Idle(Run),
     /// The executor.
     Running,
@@ -284,7 +284,7 @@ impl<T> State<T> {
         Some(item)
     }
 
-    /// The task, if nobody runs it: a sender does from now on.
+    /// The task, if nothing runs it: a sender does from now on.
     fn lend(&mut self) -> Option<Run> {
         let lent = Task::Lent { left: BATCHES_FOR_ANOTHER, wanted: false };
         match std::mem::replace(&mut self.task, lent) {
@@ -322,13 +322,13 @@ impl<T> Parked<'_, T> {
 /// The task of a mailbox, as the executor has it.
 pub(crate) struct Host<T, R> {
     mailbox: Arc<Mailbox<T>>,
-    /// Left by the task, whoever runs it.
+    /// Left by the task, whatever runs it.
     result: Arc<Mutex<Option<std::thread::Result<R>>>>,
 }
 
 impl<T, R: Send + 'static> Host<T, R> {
     /// Has the mailbox's task run on the executor, and by senders where that is better. A panic is the
-    /// task's own, whoever runs it.
+    /// task's own, whatever runs it.
     pub(crate) fn new(
         mailbox: Arc<Mailbox<T>>,
         future: impl Future<Output = R> + Send + 'static,

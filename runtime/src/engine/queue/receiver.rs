@@ -49,7 +49,7 @@ impl Receiver {
         taken
     }
 
-    /// Ready once nobody can put anything in, and nothing is in it.
+    /// Ready once there is no sender, and nothing is in it.
     pub(crate) fn poll_ended(&self, context: &Context<'_>) -> Poll<()> {
         self.mailbox.poll_ended(context)
     }

@@ -117,7 +117,7 @@ fn who_has_lost_its_connection_does_not_wait_for_what_may_wait_for_it() {
 }
 
 #[test]
-fn sending_to_nobody_does_not_wait() {
+fn sending_to_a_receiver_that_is_gone_does_not_wait() {
     let context = Context::from_waker(Waker::noop());
     let (mut sender, receiver) = bounded(Bounds { events: 1, bytes: 1 });
     assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());

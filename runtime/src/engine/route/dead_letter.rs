@@ -14,7 +14,7 @@ const MESSAGE: usize = 1 << 10;
 /// The shape of a dead letter. Public in every flow that links an `err` port.
 #[derive(Serialize)]
 struct DeadLetter<'a> {
-    /// Who could not handle the event.
+    /// The component that could not handle the event.
     component: &'a str,
     error: Reason<'a>,
     original: Original<'a>,

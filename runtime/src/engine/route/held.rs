@@ -9,7 +9,7 @@ use crate::engine::account::token::Token;
 /// The tokens of batches that an operator holds something of.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// The number of the last batch that somebody wants to know the end of. The first is 1.
+    /// The number of the last batch whose source wants acknowledgements. The first is 1.
     last: u64,
     batches: HashMap<u64, HeldBatch>,
     /// The calls that were accounted for.
@@ -25,7 +25,7 @@ struct HeldBatch {
 }
 
 impl Held {
-    /// The number of a batch that comes in; zero where nobody wants to know what becomes of it.
+    /// The number of a batch that comes in; zero where its source wants no acknowledgements.
     pub(crate) fn number(&mut self, token: &Token) -> u64 {
         if !token.is_tracked() {
             return 0;
@@ -34,7 +34,7 @@ impl Held {
         self.last
     }
 
-    /// Whether something is held that somebody wants to know the end of.
+    /// Whether something is held whose source wants an acknowledgement.
     pub(crate) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }

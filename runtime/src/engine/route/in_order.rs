@@ -16,13 +16,13 @@ use crate::engine::{processors::Processors, spin};
 /// A value that tasks use in the order of their numbers. The first number is 0.
 pub(crate) struct InOrder<T> {
     state: Mutex<State<T>>,
-    /// What the state says, for those who wait on the processor. Written under the lock.
+    /// What the state says, for tasks that wait on the processor. Written under the lock.
     next: AtomicU64,
     processors: Processors,
 }
 
 struct State<T> {
-    /// None while somebody has it.
+    /// None while a task has it.
     value: Option<Box<T>>,
     /// The number that may enter.
     next: u64,
@@ -58,7 +58,7 @@ impl<T> InOrder<T> {
     pub(crate) async fn enter(&self, number: u64) -> Section<'_, T> {
         let is_next = || self.next.load(Ordering::Acquire) == number;
         if !is_next() {
-            // Whoever has it is at work, and soon done.
+            // The task that has it is at work, and soon done.
             spin::briefly(&self.processors, is_next);
         }
         let value = poll_fn(|context| self.poll_take(number, context)).await;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_comes_when_all_before_it_are_over() {
+    fn a_number_enters_when_all_lower_ones_have_left() {
         let section = InOrder::new(Vec::new(), Processors::default());
         let mut second = pin!(section.enter(1));
         assert!(poll(second.as_mut()).is_pending());
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_may_pass_before_it_comes_and_when_it_has_come() {
+    fn a_number_may_pass_before_it_could_enter_and_when_it_could() {
         let section = InOrder::new((), Processors::default());
         section.pass(2);
         section.pass(1);
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn a_number_that_waits_is_woken() {
-        const TURNS: u64 = 1_000;
+        const NUMBERS: u64 = 1_000;
         let section = Arc::new(InOrder::new(Vec::new(), Processors::default()));
         let every_other = |first: u64| {
             let section = section.clone();
             move || {
-                for number in (first..TURNS).step_by(2) {
+                for number in (first..NUMBERS).step_by(2) {
                     block_on(section.enter(number)).push(number);
                 }
             }
@@ -211,6 +211,6 @@ mod tests {
         let other = std::thread::spawn(every_other(1));
         every_other(0)();
         other.join().unwrap();
-        assert_eq!(*block_on(section.enter(TURNS)), (0..TURNS).collect::<Vec<_>>());
+        assert_eq!(*block_on(section.enter(NUMBERS)), (0..NUMBERS).collect::<Vec<_>>());
     }
 }

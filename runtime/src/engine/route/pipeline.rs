@@ -254,7 +254,7 @@ impl Pipeline {
         step.post(name, ports, item, stats, env)
     }
 
-    /// Takes several batches through the rest of the pipeline, in order, and `last` behind them.
+    /// Takes several batches through the rest of the pipeline, in order, and `last` after them.
     fn process_all(&mut self, first: usize, ahead: Vec<Batch>, last: InFlight, env: &mut Env<'_>) {
         let bottom = env.work.len();
         for batch in ahead {

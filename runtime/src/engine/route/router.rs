@@ -5,7 +5,7 @@
 //! own. What such a pipeline consists of are the [`Routes`].
 //!
 //! A batch is best decoded, operated on and encoded by one core, for its values are larger than
-//! its bytes, and moving them to another core costs more than making them. So who feeds one sink and
+//! its bytes, and moving them to another core costs more than making them. So a task that feeds one sink and
 //! nothing else encodes for it ([`Encoding`]), and several tasks may take the batches of one source
 //! through ([`Router::another`]). Each batch has a [`Ticket`]: routes, and then queues, are used in
 //! the order of these, and so operators and sinks see batches in the order of pulls.
@@ -59,7 +59,7 @@ pub(crate) struct Router {
 /// Encodes for a sink.
 pub(crate) struct Encoding {
     pub(crate) codec: Box<dyn BatchEncoder>,
-    /// What stands behind every message.
+    /// What follows every message.
     pub(crate) suffix: Vec<u8>,
     /// Where encoded batches come from: the others keep nodes.
     pub(crate) pool: Pool,
@@ -78,7 +78,7 @@ pub(crate) struct Egress {
 #[derive(Default)]
 struct Due {
     at: Option<Instant>,
-    /// Who wants to know when that changes.
+    /// The task that waits for a change of it.
     waiting: Option<Waker>,
 }
 
@@ -89,7 +89,8 @@ pub(crate) struct Outlet {
     pub(crate) stats: Arc<Stats>,
 }
 
-/// The place of a batch in the order of a component's batches. Whoever drops it lets its turns pass.
+/// The place of a batch in the order of a component's batches. When it is dropped, its number passes
+/// the sections that it has not entered.
 pub(crate) struct Ticket {
     number: u64,
     egress: Arc<Egress>,
@@ -158,13 +159,13 @@ impl Router {
         }
     }
 
-    /// The end: operators emit what they hold back, then queues that nobody else feeds end.
+    /// The end: operators emit what they hold back, then queues without another sender end.
     pub(crate) async fn close(&mut self) {
         self.route(&mut self.egress.ticket(), Routes::drain).await;
         self.egress.ticket().queues().await.clear();
     }
 
-    /// What sending, and waiting for turns, has taken since this was last asked.
+    /// What sending, and waiting for in-order sections, has taken since this was last asked.
     pub(crate) fn take_spent(&mut self) -> Spent {
         std::mem::take(&mut self.spent)
     }

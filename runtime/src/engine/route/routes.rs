@@ -1,7 +1,6 @@
 //! Where a component's events go: through the pipelines that are run with it, towards queues.
 //!
-//! Nothing here waits. What is to go into queues is laid down in order, and whoever runs this sees
-//! to it ([`crate::engine::route::router`]).
+//! Nothing here waits. What is to go into queues is laid down in order, and the router puts it there ([`crate::engine::route::router`]).
 
 use std::{
     collections::VecDeque,

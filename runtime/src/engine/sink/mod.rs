@@ -239,7 +239,7 @@ impl SinkSide {
         }
     }
 
-    /// The peer has taken nothing of this. It is delivered again later, or to nobody any more.
+    /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
     async fn again(&mut self, item: InFlight, error: Error) {
         self.standing.enter("waiting to deliver");
         self.standing.note(&error);

@@ -49,7 +49,7 @@ pub(crate) struct Intake {
     heard: VecDeque<bool>,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
-    /// Whether events come without end, and anybody may pull.
+    /// Whether events come without end, and any task may pull.
     steady: Option<Busy>,
     processors: Processors,
     /// What a pull of another task came to, for the source's own.
@@ -154,7 +154,7 @@ impl Intake {
         self.steady.is_some()
     }
 
-    /// From now on nobody but the source's own task pulls, until events come without end again.
+    /// From now on only the source's own task pulls, until events come without end again.
     pub(crate) fn pauses(&mut self) {
         self.in_a_row = 0;
         self.steady = None;

@@ -31,7 +31,7 @@ use crate::engine::{
         worker::Worker,
     },
     spin,
-    tuning::TURN,
+    tuning::TIME_SLICE,
 };
 use crate::{executor, processor::StreamEnd};
 
@@ -78,7 +78,7 @@ struct Session<'s> {
     shared: Shared<'s>,
     /// Whether events came without end when the source was last polled.
     is_steady: bool,
-    /// When other tasks last had their turn.
+    /// When other tasks could last run.
     yielded_at: Instant,
     /// When the source was last polled.
     pulled_at: Instant,
@@ -170,7 +170,7 @@ impl Session<'_> {
             if let Some((pulled, ticket)) = pulled
                 && self.take_through(pulled, ticket).await?
             {
-                // Who was woken is sooner here than on a processor that is to be woken as well.
+                // The task that was woken runs sooner here than on a processor that is to be woken as well.
                 executor::yield_now().await;
             }
             match step {
@@ -203,7 +203,7 @@ impl Session<'_> {
             self.shared.intake.offer();
         }
         // Where there are more tasks than processors, one of them may wait for this.
-        let is_over = self.pulled_at.saturating_duration_since(self.yielded_at) >= TURN;
+        let is_over = self.pulled_at.saturating_duration_since(self.yielded_at) >= TIME_SLICE;
         if is_over || !self.shared.control.processors().are_roomy() {
             self.yielded_at = self.pulled_at;
             executor::yield_now().await;
@@ -350,7 +350,7 @@ impl Session<'_> {
         Ok(End::Finished)
     }
 
-    /// Waits until nobody helps any more.
+    /// Waits until no task helps any more.
     async fn helpers_end(&mut self) {
         self.shared.intake.end().await;
         for helper in self.helpers.drain(..) {

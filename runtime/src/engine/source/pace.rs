@@ -25,8 +25,8 @@ pub(crate) struct Pace {
     handing: Option<u64>,
     /// Of running the sink, in ns, smoothed.
     running: Option<u64>,
-    /// Waiting for the turn of a batch, in 1/1024 of the time that it takes, smoothed.
-    turns: u64,
+    /// Waiting for in-order sections, in 1/1024 of the time that a batch takes, smoothed.
+    in_order: u64,
     /// What the sink makes of it.
     least: u32,
     /// Where the limit is not to change.
@@ -37,7 +37,7 @@ impl Default for Pace {
     fn default() -> Self {
         let least = *BATCH_EVENTS.start();
         let limit = Limit::default();
-        Self { limit, cost: None, handing: None, running: None, turns: 0, least, fixed: false }
+        Self { limit, cost: None, handing: None, running: None, in_order: 0, least, fixed: false }
     }
 }
 
@@ -52,14 +52,14 @@ impl Pace {
         self.fixed
     }
 
-    /// Whether more than half of the time goes by in waiting for turns that other tasks have.
+    /// Whether more than half of the time goes by in waiting for in-order sections.
     pub(crate) fn mostly_waits(&self) -> bool {
-        self.turns > 512
+        self.in_order > 512
     }
 
-    /// What is known of waits for turns is of another time.
-    pub(crate) fn forget_turns(&mut self) {
-        self.turns = 0;
+    /// Forgets how long earlier batches waited for in-order sections.
+    pub(crate) fn forget_waits(&mut self) {
+        self.in_order = 0;
     }
 
     pub(crate) fn limit(&self) -> Limit {
@@ -78,8 +78,8 @@ impl Pace {
         let cost = smooth(&mut self.cost, busy.saturating_mul(16) / events as u64).max(1);
         let handing = smooth(&mut self.handing, nanoseconds(spent.handing));
         let running = smooth(&mut self.running, nanoseconds(spent.running));
-        let turn = nanoseconds(spent.in_order).saturating_mul(1024);
-        self.turns = (self.turns * 7 + turn / nanoseconds(took).max(1)) / 8;
+        let share = nanoseconds(spent.in_order).saturating_mul(1024);
+        self.in_order = (self.in_order * 7 + share / nanoseconds(took).max(1)) / 8;
         let waited_long = spent.waiting >= LONG_WAIT;
         self.least = if waited_long { self.least * 2 } else { self.least / 2 }
             .clamp(*BATCH_EVENTS.start(), *BATCH_EVENTS.end());

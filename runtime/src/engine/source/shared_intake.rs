@@ -1,5 +1,5 @@
 //! The tasks that take the batches of one source through: its own, and those that help it while
-//! events come without end and there are processors that nobody else needs.
+//! events come without end and there are processors that no other task needs.
 
 use std::{
     future::poll_fn,
@@ -33,7 +33,7 @@ pub(crate) struct SharedIntake {
     idle: AtomicUsize,
     /// and those that work.
     working: AtomicUsize,
-    /// When a helper left because it mostly waited for its turn.
+    /// When a helper left because it mostly waited for in-order sections.
     crowded_at: Mutex<Option<Instant>>,
 }
 
@@ -133,7 +133,7 @@ impl SharedIntake {
         while let Some(_place) = self.offered().await {
             let _working = self.processors.working();
             self.working.fetch_add(1, Ordering::Relaxed);
-            worker.pace.forget_turns();
+            worker.pace.forget_waits();
             while self.help_once(&mut worker).await
                 && !self.processors.are_crowded()
                 && !self.is_one_too_many(&worker)

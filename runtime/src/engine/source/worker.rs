@@ -31,7 +31,7 @@ impl Worker {
         batch
     }
 
-    /// Takes what was pulled at `since` into queues. Whether that woke somebody who was parked.
+    /// Takes what was pulled at `since` into queues. Whether that woke a task that was parked.
     pub(crate) async fn take_through(
         &mut self,
         pulled: Pulled,
