@@ -346,7 +346,11 @@ impl<T, R: Send + 'static> Host<T, R> {
             *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Poll::Ready(())
         });
-        mailbox.lock().task = Task::Idle(Box::pin(run));
+        let mut state = mailbox.lock();
+        // It is run by senders once it has waited: the waker of a task before it is not its own.
+        state.parked = None;
+        state.task = Task::Idle(Box::pin(run));
+        drop(state);
         Self { mailbox, result }
     }
 

@@ -162,3 +162,15 @@ fn a_task_that_is_dropped_leaves_nothing_not_even_with_the_sender_that_runs_it()
     parked.go_on();
     assert_eq!(Arc::strong_count(&kept), 1);
 }
+
+#[test]
+fn a_task_is_not_run_with_the_waker_of_the_one_before_it() {
+    let (mailbox, old) = (mailbox(), Arc::new(Woken::default()));
+    let waker = Waker::from(old.clone());
+    assert!(mailbox.poll_ended(&Context::from_waker(&waker)).is_pending());
+    let mut host = pin!(Host::new(mailbox.clone(), sum(mailbox.clone(), 0)));
+    assert!(put(&mailbox, 1).is_none(), "it has not waited yet");
+    assert!(host.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    put(&mailbox, 0).unwrap().go_on();
+    assert_eq!(old.count(), 0);
+}
