@@ -69,7 +69,7 @@ impl fmt::Display for Field {
 impl<'de> Deserialize<'de> for Field {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|error| D::Error::custom(format!("field `{text}`: {error}")))
+        text.parse().map_err(|error| D::Error::custom(format_args!("`{text}`: {error}")))
     }
 }
 

@@ -35,6 +35,11 @@ enum Make {
 }
 
 impl ComponentFactory {
+    /// Makes instances of a component that is built in.
+    pub(crate) fn of(component: LinkedComponent) -> Self {
+        Self { name: component.name.to_owned(), make: Make::Linked(component) }
+    }
+
     /// Loads the library, if it is not linked, and looks the component up in it: `kind` in the words
     /// of metadata.
     ///

@@ -42,6 +42,13 @@ pub trait HostServices: Send + Sync + 'static {
     }
 }
 
+/// No flow: nothing comes of what is asked.
+impl HostServices for () {
+    fn connection_lost(&self) {}
+
+    fn request_stop(&self, _graceful: bool, _reason: &str) {}
+}
+
 /// What one component instance sees of the host.
 pub struct HostContext {
     component: String,

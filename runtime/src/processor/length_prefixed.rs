@@ -19,7 +19,7 @@ use super::reassembly::{self, Held, Partial};
 /// not counted. A whole message is cut as well, and has to end with a message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SplitConfig {
+pub(crate) struct SplitConfig {
     /// What the length looks like.
     #[serde(default)]
     prefix: Prefix,
@@ -39,7 +39,7 @@ const fn max_length() -> usize {
 /// Puts its length in bytes in front of every message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PrependConfig {
+pub(crate) struct PrependConfig {
     /// What the length looks like.
     #[serde(default)]
     prefix: Prefix,
@@ -49,7 +49,7 @@ pub(super) struct PrependConfig {
 }
 
 /// The preprocessor.
-pub(super) struct Split {
+pub(crate) struct Split {
     config: SplitConfig,
     /// Streams that are within a message. The others are not in here.
     streams: HashMap<u64, State>,
@@ -211,7 +211,7 @@ impl Preprocessor for Split {
 }
 
 /// The postprocessor.
-pub(super) struct Prepend(PrependConfig);
+pub(crate) struct Prepend(PrependConfig);
 
 impl PostprocessorPlugin for Prepend {
     const NAME: &'static str = "length-prefixed";

@@ -5,22 +5,19 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
-    Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
+    Batch, NoConfig, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
+    Result,
     abi::batch::{Cutter, Rest},
 };
 
-use super::{
-    NoConfig,
-    reassembly::{self, Held, Partial},
-};
+use super::reassembly::{self, Held, Partial};
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
 /// line.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "lines")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// The longest line that is taken, in bytes. Longer ones go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
@@ -32,7 +29,7 @@ const fn max_length() -> usize {
 }
 
 /// The preprocessor.
-pub(super) struct Split {
+pub(crate) struct Split {
     /// Lines that have begun, by stream. Streams without one are not in here.
     partial: HashMap<u64, Partial>,
     held: Held,
@@ -106,7 +103,7 @@ impl Preprocessor for Split {
 }
 
 /// The postprocessor: a line feed behind every message.
-pub(super) struct End;
+pub(crate) struct End;
 
 impl PostprocessorPlugin for End {
     const NAME: &'static str = "lines";

@@ -40,17 +40,27 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Connector, Self::Codec, Self::Preprocessor, Self::Postprocessor, Self::Operator];
-}
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The kind in the words of messages and of plugins' metadata.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Connector => "connector",
             Self::Codec => "codec",
             Self::Preprocessor => "preprocessor",
             Self::Postprocessor => "postprocessor",
             Self::Operator => "operator",
-        })
+        }
+    }
+
+    /// An artefact of this kind, in the words of messages.
+    pub(crate) fn named(self, name: &str) -> String {
+        format!("{self} type {}", quote(name))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -91,7 +101,7 @@ pub trait Resolver {
     ///
     /// # Errors
     /// What is wrong.
-    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<(), String> {
+    fn validate(&self, kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<()> {
         let _ = (kind, name, config);
         Ok(())
     }
@@ -192,7 +202,7 @@ fn found<'f>(
         Lookup::Unusable(why) => Found::Unusable(why),
         Lookup::Known { schema: Some(schema) } if !all_fit => match Schema::new(schema) {
             Ok(schema) => Found::Yes(Some(schema)),
-            Err(why) => Found::Unusable(format!("its configuration schema is wrong: {why}")),
+            Err(why) => Found::Unusable(format!("its configuration cannot be checked: {why}")),
         },
         Lookup::Known { .. } => Found::Yes(None),
     };
@@ -235,8 +245,7 @@ impl Checker<'_> {
         let (name, at) = (&component.name.value, component.name.at);
         match self.found.get(&(kind, name.as_str())) {
             None | Some(Found::No) => {
-                let mut diagnostic =
-                    self.report.error(at, format!("unknown {kind} type {}", quote(name)));
+                let mut diagnostic = self.report.error(at, format!("unknown {}", kind.named(name)));
                 for help in unknown(self.resolver, kind, name) {
                     diagnostic = diagnostic.help(help);
                 }
@@ -244,15 +253,14 @@ impl Checker<'_> {
                 false
             }
             Some(Found::Unusable(why)) => {
-                let message = format!("{kind} type {} cannot be used: {why}", quote(name));
+                let message = format!("{} cannot be used: {why}", kind.named(name));
                 self.report.push(self.report.error(at, message));
                 false
             }
             Some(Found::Yes(schema)) => {
-                let owner = || format!("{kind} type {}", quote(name));
-                let fits = schema
-                    .as_ref()
-                    .is_none_or(|schema| schema.check(&component.config, &owner(), self.report));
+                let fits = schema.as_ref().is_none_or(|schema| {
+                    schema.check(&component.config, &kind.named(name), self.report)
+                });
                 fits && self.validate(kind, component)
             }
         }
@@ -264,7 +272,8 @@ impl Checker<'_> {
         let result = self.resolver.validate(kind, name, config.value());
         let sound = result.is_ok();
         if let Err(why) = result {
-            self.report.push(self.report.error(config.at(), why));
+            let message = format!("{}: {why}", kind.named(name));
+            self.report.push(self.report.error(config.at(), message));
         }
         sound
     }

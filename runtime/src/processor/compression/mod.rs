@@ -18,7 +18,7 @@ mod zstd;
 use tremor_pdk::Error;
 
 use self::room::Room;
-pub(super) use self::{
+pub(crate) use self::{
     compress::{CompressGzip, CompressLz4, CompressSnappy, CompressXz, CompressZstd},
     decompress::{
         DecompressAny, DecompressGzip, DecompressLz4, DecompressSnappy, DecompressXz,
@@ -27,7 +27,7 @@ pub(super) use self::{
 };
 
 /// Decompresses one stream or message, and then the next.
-pub(super) trait Decode: Send {
+pub(crate) trait Decode: Send {
     /// Decompresses what goes on after the input so far, until `out` is full; says how much of the
     /// input it has taken. Once `out` is full, there may be more to come, even without any input.
     /// Where it fails, what `out` has been given by then is good, and the rest of the stream is

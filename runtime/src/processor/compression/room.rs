@@ -12,7 +12,7 @@ pub(super) const KEPT: usize = 1 << 20;
 
 /// A buffer that is full at some point. There may be a little more in it then.
 #[derive(Default)]
-pub(in crate::processor) struct Room {
+pub(crate) struct Room {
     bytes: Vec<u8>,
     limit: usize,
 }

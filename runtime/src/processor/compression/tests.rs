@@ -1,9 +1,8 @@
 use serde_json::{Value, json};
 use tremor_pdk::Batch;
 
-use crate::processor::{
-    postprocessor, preprocessor,
-    testing::{cut_anywhere, frame, messages, pre, process, run},
+use crate::processor::testing::{
+    cut_anywhere, frame, messages, postprocessor, pre, preprocessor, process, run,
 };
 
 /// The formats: how they are named, and their configurations in front of and behind a codec.
@@ -246,5 +245,5 @@ fn options_that_are_wrong_are_refused() {
         assert!(preprocessor(name, &config).is_err(), "{name}");
     }
     let error = preprocessor("gzip", &json!({ "max_bytes": 0 })).err().unwrap();
-    assert_eq!(error, "`max_bytes` is 0: choose a number from 1 to 1073741824");
+    assert_eq!(error.message(), "`max_bytes`: expected a number from 1 to 1073741824, found 0");
 }
