@@ -76,7 +76,7 @@ fn a_message_never_takes_more_than_an_event_may_whatever_is_in_it() {
         match (&decoded, expected) {
             (Ok(root), expected) => assert_eq!(Ok(*root), expected, "{name}, {what}"),
             (Err(error), Err(expected)) => {
-                assert!(error.to_string().starts_with(expected), "{error}")
+                assert!(error.to_string().starts_with(expected), "{error}");
             }
             (Err(error), Ok(_)) => panic!("{name}, {what}: {error}"),
         }
