@@ -245,7 +245,7 @@ mod tests {
                 Kind::Operator,
                 "dedupe",
                 json!({ "by": ["a"], "within": "0s" }),
-                "`within`: `0s` is no length of time",
+                "`within`: expected a time with its unit and above zero",
             ),
             (
                 Kind::Operator,

@@ -191,7 +191,7 @@ fn make_recorded<T>(
     }
 }
 
-/// A connector that says one thing in its metadata and another when asked would lose events.
+/// A connector whose codec requirement is not that of its metadata would lose events.
 fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,
@@ -201,9 +201,9 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
         return Ok(());
     }
     Err(Error::configuration(format_args!(
-        "the connector's codec requirement is {requirement:?}; its flow {} one, and its metadata \
-         does not tell",
-        if has_codec { "gives it" } else { "does not give it" }
+        "the codec requirement of the connector is {requirement:?}, which its metadata does not say: \
+         the flow gives it {}",
+        if has_codec { "a codec" } else { "none" }
     )))
 }
 

@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use tremor_pdk::{Batch, Event, Path, PathError, ValueRef};
 
-/// A place in an event, written as a path: `host.name`, `tags[0]`. With `%` in front it is one of
+/// A place in an event, written as a path: `host.name`, `tags[0]`. One that starts with `%` is one of
 /// the metadata, `%class`; `%` alone is all of the metadata, and nothing the whole payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
@@ -81,8 +81,8 @@ impl JsonSchema for Field {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A path such as `host.name` or `tags[0]`; with `%` in front, one of the \
-                metadata, such as `%class`.",
+            "description": "A path such as `host.name` or `tags[0]`; one that starts with `%`, such \
+                as `%class`, leads into the metadata.",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Operators, codecs and processors of loaded plugins, in plain Rust. Nothing here allocates while
 //! all goes well.
 //!
-//! What a plugin leaves in a batch is checked before anybody reads it, as far as it is new.
+//! What a plugin leaves in a batch is checked before it is read, as far as it is new.
 
 use std::sync::Arc;
 

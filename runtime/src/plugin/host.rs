@@ -224,7 +224,7 @@ async fn wait_for(descriptor: i32, interest: Interest) -> io::Result<()> {
     match interest {
         Interest::READABLE => executor::readable(descriptor).await,
         Interest::WRITABLE => executor::writable(descriptor).await,
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "ready for what is not known")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected reading or writing")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `length-prefixed`: in front of every message its length.
+//! `length-prefixed`: before every message stands its length.
 
 mod prefix;
 
@@ -15,8 +15,8 @@ use tremor_pdk::{
 use self::prefix::{Endianness, Head, Prefix};
 use super::reassembly::{self, Held, Partial};
 
-/// Cuts byte streams into messages, in front of each of which stands its length in bytes, itself
-/// not counted. A whole message is cut as well, and has to end with a message.
+/// Cuts byte streams into messages. Before each stands its length in bytes, which does not count
+/// itself. A whole message is cut as well, and has to end with a message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitConfig {
@@ -36,7 +36,7 @@ const fn max_length() -> usize {
     reassembly::MAX_LENGTH
 }
 
-/// Puts its length in bytes in front of every message.
+/// Puts its length in bytes before every message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PrependConfig {
@@ -169,19 +169,19 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
         State::Length(head) if head.is_empty() => None,
         State::Lost { bytes: 0 } => None,
         State::Length(head) => {
-            let error = Error::bad_data("the stream ends in the middle of a length");
+            let error = Error::bad_data("the stream ends within a length");
             Some((head.bytes().to_vec(), error))
         }
         State::Message { length, missing, partial } => {
             let error = Error::bad_data(format_args!(
-                "the stream ends in the middle of a message: {} of {length} bytes are there",
+                "the stream ends within a message: {} of {length} bytes have come",
                 length - missing
             ));
             Some((partial.shown().to_vec(), error))
         }
         State::Lost { bytes } => {
             let error = Error::bad_data(format_args!(
-                "{bytes} bytes after the failure of the stream were not cut into messages"
+                "{bytes} bytes that came after the failure of the stream were not cut into messages"
             ));
             Some((Vec::new(), error))
         }

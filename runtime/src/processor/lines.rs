@@ -102,7 +102,7 @@ impl Preprocessor for Split {
     }
 }
 
-/// The postprocessor: a line feed behind every message.
+/// The postprocessor: a line feed after every message.
 pub(crate) struct End;
 
 impl PostprocessorPlugin for End {
@@ -252,7 +252,7 @@ mod tests {
         assert!(whole.iter().all(|line| line.len() == 1 << 20));
         assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (2 << 20)));
         let expected =
-            "a message of 1048576 bytes came while those that had begun took 41943040 bytes";
+            "a message of 1048576 bytes came while the beginnings of messages of all streams";
         assert!(rejected[0].starts_with(expected), "{}", rejected[0]);
     }
 }

@@ -71,7 +71,7 @@ fn what_is_no_record_is_an_error_that_says_where() {
         (
             &json!(null),
             "\"a\"b",
-            "expected a delimiter or the end behind a field in quotes at byte 3",
+            "expected a delimiter or the end after a field in quotes at byte 3",
         ),
         (&json!(null), "a\nb", "expected one record, found a second line at byte 1"),
         (&headers, "a", "expected 2 fields, found 1 at byte 1"),

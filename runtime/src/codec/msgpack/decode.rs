@@ -203,7 +203,7 @@ impl Decoder {
             now = outer;
         }
         if reader.left() > 0 {
-            return Err(reader.error("expected nothing behind the value").into());
+            return Err(reader.error("expected the end after the value").into());
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ pub trait Resolver {
 
     /// Whether all of these fit, pairs of a schema and a configuration, if that can be told without
     /// the validator in this process: its code and tables would stay in memory for as long as the
-    /// flow runs. `false` where one does not fit or nobody can tell: then the validator says more.
+    /// flow runs. `false` where one does not fit or this is not known: then the validator says more.
     fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         let _ = configurations;
         false
@@ -296,7 +296,7 @@ impl Checker<'_> {
     }
 }
 
-/// What to say to somebody who named an artefact that does not exist.
+/// The advice for a name that no artefact has.
 fn unknown(resolver: &dyn Resolver, kind: Kind, name: &str) -> Vec<String> {
     let mut names = resolver.names(kind);
     names.sort_unstable();

@@ -172,7 +172,7 @@ fn a_bad_configuration_says_what_is_wrong() {
     for (config, expected) in [
         (json!({ "aggregates": {} }), "exactly one of `every` and `events`"),
         (json!({ "every": "1s", "events": 1, "aggregates": {} }), "exactly one of"),
-        (json!({ "every": "1", "aggregates": {} }), "no length of time"),
+        (json!({ "every": "1", "aggregates": {} }), "`every`: expected a time with its unit"),
         (with(json!({ "function": "sum" })), "`aggregates.x`: expected the `field`"),
         (with(json!({ "function": "median", "field": "a" })), "unknown variant `median`"),
         (with(json!({ "function": "sum", "field": "a", "at": [1] })), "are for `percentiles`"),

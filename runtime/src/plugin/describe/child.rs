@@ -26,7 +26,7 @@ struct Question {
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
-/// standard output, and says how the process is to exit. `arguments` are those behind the command.
+/// standard output, and says how the process is to exit. `arguments` are those after the command.
 ///
 /// Foreign code runs in here: it is for a process of its own.
 pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {

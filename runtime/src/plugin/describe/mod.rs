@@ -1,5 +1,5 @@
 //! What a plugin knows about its configuration, asked for in a child process: scanning and checking
-//! run no foreign code in this one, and a plugin that crashes or hangs takes nobody along.
+//! run no foreign code in this one, and a plugin that crashes or hangs ends no other process.
 //!
 //! The child is the `tremor` binary under a hidden command, `tremor plugin-describe`, which does
 //! nothing but [`describe_main`]. What it says of schemas is cached by the library's contents.

@@ -227,7 +227,7 @@ impl<F: Format> Decompress<F> {
             Ok(_) => {}
             Err(error) => {
                 let context = format!(
-                    "the stream is lost from here on, in its bytes {start} to {}",
+                    "the rest of the stream is lost, from its bytes {start} to {} on",
                     start + length as u64
                 );
                 cutter.refuse(error.context(context));
@@ -264,7 +264,7 @@ impl<F: Format> Decompress<F> {
                 }
                 State::Lost(0) => Ok(()),
                 State::Lost(bytes) => Err(Error::bad_data(format_args!(
-                    "{bytes} bytes after the failure of the stream were not decompressed"
+                    "{bytes} bytes that came after the failure of the stream were not decompressed"
                 ))),
             };
             if let Err(error) = error {

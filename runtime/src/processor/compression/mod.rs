@@ -1,5 +1,5 @@
-//! Compression, a format a module. In front of a codec streams are decompressed as they come, a
-//! fragment at a time, and whole messages each by itself; behind a codec every message is
+//! Compression, a format a module. Before a codec streams are decompressed as they come, a
+//! fragment at a time, and whole messages each by itself; after a codec every message is
 //! compressed by itself.
 
 mod blocks;

@@ -65,7 +65,7 @@ impl Room {
 #[cold]
 pub(super) fn too_large(most: usize) -> Error {
     Error::bad_data(format_args!(
-        "decompressed, it is larger than {most} bytes: if it may be, raise `max_bytes`"
+        "the decompressed message has more than {most} bytes: raise `max_bytes` if it may have more"
     ))
 }
 

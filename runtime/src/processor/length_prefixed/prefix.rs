@@ -1,4 +1,4 @@
-//! The length in front of a message.
+//! The length before a message.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -108,8 +108,8 @@ impl Prefix {
         let bytes = rest.to_le_bytes();
         if bytes[width..].iter().any(|byte| *byte > 0) {
             return Err(Error::bad_data(format_args!(
-                "a message of {length} bytes is too long for a length of {width} bytes: choose \
-                 another `prefix`"
+                "a length of {width} bytes cannot hold {length}, that of the message: choose another \
+                 `prefix`"
             )));
         }
         let push = |byte: &u8| head.push(*byte);
@@ -125,7 +125,7 @@ fn varint(bytes: &[u8]) -> Result<Option<u64>> {
     let Some((last, _)) = bytes.split_last() else { return Ok(None) };
     if bytes.len() == LONGEST && *last > 1 {
         return Err(Error::bad_data(
-            "a length of more than 64 bits: the rest of the stream is lost",
+            "the length has more than 64 bits: the rest of the stream is lost",
         ));
     }
     if *last > 0x7f {

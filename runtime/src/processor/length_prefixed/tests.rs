@@ -70,8 +70,8 @@ fn a_message_above_the_limit_is_rejected_and_the_stream_goes_on_behind_it() {
 #[test]
 fn a_stream_that_ends_too_early_says_what_is_missing() {
     for (stream, expected) in [
-        (&b"\x01a\x04ab"[..], "the stream ends in the middle of a message: 2 of 4 bytes are there"),
-        (b"\x01a\x81", "the stream ends in the middle of a length"),
+        (&b"\x01a\x04ab"[..], "the stream ends within a message: 2 of 4 bytes have come"),
+        (b"\x01a\x81", "the stream ends within a length"),
     ] {
         let config = json!({ "prefix": "varint" });
         cut_anywhere(
