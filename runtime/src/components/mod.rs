@@ -97,20 +97,12 @@ impl Components {
     /// The libraries that a flow uses, each once.
     pub fn libraries(&self, flow: &Flow) -> Vec<&Library> {
         let mut libraries: Vec<&Library> = Vec::new();
-        let mut add = |kind, component: &flow::Component| {
+        for (kind, component) in flow::components(flow) {
             let library = self.library(kind, &component.name.value);
             let library =
                 library.filter(|new| libraries.iter().all(|old| old.path() != new.path()));
             libraries.extend(library);
-        };
-        for connector in &flow.spec.connectors {
-            add(Kind::Connector, &connector.component);
-            connector.codec.iter().for_each(|codec| add(Kind::Codec, codec));
-            connector.preprocessors.iter().for_each(|one| add(Kind::Preprocessor, one));
-            connector.postprocessors.iter().for_each(|one| add(Kind::Postprocessor, one));
         }
-        let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
-        operators.for_each(|operator| add(Kind::Operator, operator));
         libraries
     }
 

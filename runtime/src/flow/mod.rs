@@ -45,11 +45,6 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::{
-    check::fits,
-    name::{FORM as NAME_FORM, is_valid as is_valid_name},
-    spec::parse_duration,
-};
 pub use self::{
     check::{Kind, Lookup, Resolver, check},
     diagnostic::{Diagnostic, Error, Severity},
@@ -59,6 +54,11 @@ pub use self::{
     link::{ERR, End, IN, Link, OUT},
     source::{Located, Span},
     spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Retry, Spec},
+};
+pub(crate) use self::{
+    check::{components, fits},
+    name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::parse_duration,
 };
 use self::{diagnostic::Report, source::Source};
 

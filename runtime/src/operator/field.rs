@@ -94,7 +94,7 @@ mod tests {
     use super::Field;
 
     #[test]
-    fn a_field_lies_in_the_payload_or_behind_a_percent_sign_in_the_metadata() {
+    fn a_field_lies_in_the_payload_or_after_a_percent_sign_in_the_metadata() {
         let mut batch = Batch::new();
         batch.push_value(0, &literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
         batch.set_metadata(literal!({ "class": { "name": "x" } }));

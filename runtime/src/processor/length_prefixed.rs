@@ -181,7 +181,7 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
         }
         State::Lost { bytes } => {
             let error = Error::bad_data(format_args!(
-                "{bytes} bytes that came after the failure of the stream were not cut into messages"
+                "{bytes} bytes after the failure of the stream were not cut into messages"
             ));
             Some((Vec::new(), error))
         }

@@ -210,7 +210,7 @@ fn found<'f>(
 }
 
 /// All components that a flow names.
-fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
+pub(crate) fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
     let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
     let of_connectors = flow.spec.connectors.iter().flat_map(parts);
     of_connectors.chain(operators.map(|operator| (Kind::Operator, operator)))

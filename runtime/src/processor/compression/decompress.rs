@@ -264,7 +264,7 @@ impl<F: Format> Decompress<F> {
                 }
                 State::Lost(0) => Ok(()),
                 State::Lost(bytes) => Err(Error::bad_data(format_args!(
-                    "{bytes} bytes that came after the failure of the stream were not decompressed"
+                    "{bytes} bytes after the failure of the stream were not decompressed"
                 ))),
             };
             if let Err(error) = error {

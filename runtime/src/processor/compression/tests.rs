@@ -101,7 +101,7 @@ fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
 }
 
 #[test]
-fn behind_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
+fn after_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
     for name in streams() {
         let good = frame(name, &json!(null), &[text(100)]).0.concat();
         let decompress = &mut *pre(name, &json!(null));

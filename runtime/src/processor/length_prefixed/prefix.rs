@@ -108,8 +108,8 @@ impl Prefix {
         let bytes = rest.to_le_bytes();
         if bytes[width..].iter().any(|byte| *byte > 0) {
             return Err(Error::bad_data(format_args!(
-                "a length of {width} bytes cannot hold {length}, that of the message: choose another \
-                 `prefix`"
+                "a message of {length} bytes is too long for a length of {width} bytes: choose \
+                 another `prefix`"
             )));
         }
         let push = |byte: &u8| head.push(*byte);
