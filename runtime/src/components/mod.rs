@@ -78,15 +78,10 @@ impl Components {
     }
 
     /// Asks a component whether a configuration is good, and for the ports that an operator has then.
-    fn said(&self, kind: Kind, name: &str, config: &Config) -> Said {
-        match BuiltIn::find(kind, name) {
-            Some(built_in) => built_in.check(config),
-            None => self.ask(kind, name, config),
-        }
-    }
-
-    /// Asks a plugin whether a configuration is good, and for the ports that an operator has then.
     fn ask(&self, kind: Kind, name: &str, config: &Config) -> Said {
+        if let Some(built_in) = BuiltIn::find(kind, name) {
+            return built_in.check(config);
+        }
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
         let asked = (library.path().to_owned(), kind, name.to_owned(), config.to_string());
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,11 +208,11 @@ impl Resolver for Components {
 
     fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
         // A configuration that is wrong is reported where it is checked.
-        self.said(Kind::Operator, operator, config).unwrap_or_default()
+        self.ask(Kind::Operator, operator, config).unwrap_or_default()
     }
 
     fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<()> {
-        self.said(kind, name, config).map(drop)
+        self.ask(kind, name, config).map(drop)
     }
 
     fn go_together(

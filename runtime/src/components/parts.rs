@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Config;
 use tremor_pdk::{
     CodecRequirement, Error, Postprocessor, Preprocessor, Result, dynamic::BoxFuture,
 };
@@ -106,11 +107,8 @@ impl Parts for FlowParts<'_> {
         connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic> {
-        let factory = self.component(Kind::Preprocessor, component)?;
-        let watched = self.watched(Kind::Preprocessor, component, connector);
-        let make = || factory.preprocessor(component.config.value());
-        make_recorded(watched.as_ref(), make, Watched::preprocessor)
-            .map_err(|error| wrong(self.flow, Kind::Preprocessor, component, &error))
+        let make = ComponentFactory::preprocessor;
+        self.processor(Kind::Preprocessor, component, connector, make, Watched::preprocessor)
     }
 
     fn postprocessor(
@@ -118,11 +116,8 @@ impl Parts for FlowParts<'_> {
         connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
-        let factory = self.component(Kind::Postprocessor, component)?;
-        let watched = self.watched(Kind::Postprocessor, component, connector);
-        let make = || factory.postprocessor(component.config.value());
-        make_recorded(watched.as_ref(), make, Watched::postprocessor)
-            .map_err(|error| wrong(self.flow, Kind::Postprocessor, component, &error))
+        let make = ComponentFactory::postprocessor;
+        self.processor(Kind::Postprocessor, component, connector, make, Watched::postprocessor)
     }
 }
 
@@ -139,6 +134,22 @@ impl FlowParts<'_> {
 
     fn folder(&self) -> String {
         self.flow.folder().to_string_lossy().into_owned()
+    }
+
+    /// A preprocessor or a postprocessor of a connector.
+    fn processor<T>(
+        &self,
+        kind: Kind,
+        component: &Component,
+        connector: &str,
+        make: fn(&ComponentFactory, &Config) -> Result<T>,
+        record: fn(&Watched, T) -> T,
+    ) -> Result<T, flow::Diagnostic> {
+        let factory = self.component(kind, component)?;
+        let watched = self.watched(kind, component, connector);
+        let make = || make(&factory, component.config.value());
+        make_recorded(watched.as_ref(), make, record)
+            .map_err(|error| wrong(self.flow, kind, component, &error))
     }
 
     /// What makes instances of a component that is no connector and no codec of the runtime's own. Loads its
