@@ -6,7 +6,10 @@
 use std::{env, fs};
 
 use serde_json::Value as Json;
-use tremor_runtime::codec::{self, Bytes, Codec, Decoder, Encoder, Nodes, Span};
+use tremor_runtime::{
+    codec::{Bytes, Codec, Decoder, Encoder, Nodes, Span},
+    components,
+};
 
 /// Messages, one after the other.
 pub(crate) type Messages = Vec<Vec<u8>>;
@@ -40,7 +43,7 @@ pub(crate) struct Flat {
 impl Flat {
     /// An empty batch with the codec of a name.
     pub(crate) fn new(codec: &str) -> Self {
-        let codec: Codec = codec::lookup(codec, &Json::Null).expect("a codec of the runtime");
+        let codec: Codec = components::codec(codec, &Json::Null).expect("a codec of the runtime");
         Self {
             bytes: Bytes::new(),
             nodes: Nodes::new(),

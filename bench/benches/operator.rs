@@ -19,7 +19,7 @@ use tremor_abi::{
     value::Path,
 };
 use tremor_pdk::Operator;
-use tremor_runtime::{codec, operator};
+use tremor_runtime::{codec, components};
 
 type Group<'c> = BenchmarkGroup<'c, WallTime>;
 
@@ -101,7 +101,7 @@ fn measure(
 }
 
 fn built_in(group: &mut Group<'_>, case: &str, name: &str, config: &Json) {
-    let mut operator = operator::operator(name, config).expect("a good configuration");
+    let mut operator = components::operator(name, config).expect("a good configuration");
     let call = move |batch: &mut Batch, output: &mut Output| {
         operator.process(batch, output).expect("it does not fail as a whole");
     };
@@ -147,7 +147,7 @@ fn operators(criterion: &mut Criterion) {
         },
     );
 
-    let mut bucket = operator::operator("bucket", &json!({})).expect("a good configuration");
+    let mut bucket = components::operator("bucket", &json!({})).expect("a good configuration");
     let mut process = |batch: &mut Batch, output: &mut Output| {
         bucket.process(batch, output).expect("it does not fail as a whole");
     };

@@ -80,6 +80,7 @@ pub use tremor_abi::{
 
 pub use self::{
     codec::{Codec, CodecPlugin},
+    config::NoConfig,
     connector::{
         CodecRequirement, Connector, Delivery, Exception, NoSink, NoSource, Pull, Signal, Sink,
         Source,
@@ -99,9 +100,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::{
         Batch, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event,
-        Holds, Host, LogLevel, NoSink, NoSource, Operator, OperatorPlugin, Output, Postprocessor,
-        PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Pull, Result, Signal, Sink, Source,
-        Value, ValueRef, Verdict, Writer,
+        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, OperatorPlugin, Output,
+        Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Pull, Result, Signal,
+        Sink, Source, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

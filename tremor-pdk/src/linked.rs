@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde_json::Value as Json;
 use tremor_abi::{host::HostHandle, metadata::Record};
 
+pub use crate::config::read;
 use crate::{
     Connector, Host, Operator, OperatorPlugin, Postprocessor, PostprocessorPlugin, Preprocessor,
     PreprocessorPlugin, Result, config, driver::ConnectorDriver, dynamic::DynConnector,
@@ -52,37 +53,38 @@ pub enum Make {
     Postprocessor(fn(&Json) -> Result<Box<dyn Postprocessor>>),
 }
 
-fn config_schema<C: JsonSchema>() -> Option<Json> {
+/// The JSON Schema of a configuration.
+pub fn config_schema<C: JsonSchema>() -> Option<Json> {
     serde_json::to_value(schemars::schema_for!(C)).ok()
 }
 
 /// A connector.
-pub fn connector<C: Connector>() -> LinkedComponent {
+pub const fn connector<C: Connector>() -> LinkedComponent {
     fn make<C: Connector>(
         id: &str,
         json: &Json,
         host: HostHandle,
     ) -> Result<Box<dyn DynConnector>> {
-        let config = config::read_valid(C::NAME, json, C::validate)?;
+        let config = config::read_valid(json, C::validate)?;
         Ok(Box::new(ConnectorDriver::new(C::new(id, config, Host::new(host))?)))
     }
     LinkedComponent {
         kind: "connector",
         name: C::NAME,
         config_schema: config_schema::<C::Config>,
-        validate: |json| config::read_valid(C::NAME, json, C::validate).map(|_| Vec::new()),
+        validate: |json| config::read_valid(json, C::validate).map(|_| Vec::new()),
         make: Make::Connector(make::<C>),
     }
 }
 
 /// An operator.
-pub fn operator<O: OperatorPlugin>() -> LinkedComponent {
+pub const fn operator<O: OperatorPlugin>() -> LinkedComponent {
     fn make<O: OperatorPlugin>(
         id: &str,
         json: &Json,
         host: HostHandle,
     ) -> Result<Box<dyn Operator>> {
-        let config = config::read_valid(O::NAME, json, O::validate)?;
+        let config = config::read_valid(json, O::validate)?;
         Ok(Box::new(O::new(id, config, Host::new(host))?))
     }
     LinkedComponent {
@@ -90,7 +92,7 @@ pub fn operator<O: OperatorPlugin>() -> LinkedComponent {
         name: O::NAME,
         config_schema: config_schema::<O::Config>,
         validate: |json| {
-            let config = config::read_valid(O::NAME, json, O::validate)?;
+            let config = config::read_valid(json, O::validate)?;
             Ok(O::ports(&config))
         },
         make: Make::Operator(make::<O>),
@@ -100,15 +102,15 @@ pub fn operator<O: OperatorPlugin>() -> LinkedComponent {
 macro_rules! processor {
     ($(#[$doc:meta])* $function:ident, $plugin:ident, $make:ident) => {
         $(#[$doc])*
-        pub fn $function<T: $plugin>() -> LinkedComponent {
+        pub const fn $function<T: $plugin>() -> LinkedComponent {
             fn make<T: $plugin>(json: &Json) -> Result<Box<dyn $make>> {
-                Ok(Box::new(T::new(config::read_valid(T::NAME, json, T::validate)?)?))
+                Ok(Box::new(T::new(config::read_valid(json, T::validate)?)?))
             }
             LinkedComponent {
                 kind: stringify!($function),
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
-                validate: |json| config::read_valid(T::NAME, json, T::validate).map(|_| Vec::new()),
+                validate: |json| make::<T>(json).map(|_| Vec::new()),
                 make: Make::$make(make::<T>),
             }
         }

@@ -77,7 +77,8 @@ macro_rules! plugin {
             /// connector's.
             type Config: DeserializeOwned + JsonSchema;
 
-            /// Makes an instance.
+            /// Makes an instance. `tremor check` makes one as well, to see whether the configuration is
+            /// good: nothing outside of the process is touched.
             ///
             /// # Errors
             /// Kind configuration: what is wrong and what to do.

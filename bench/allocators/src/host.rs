@@ -19,7 +19,10 @@ use std::{
 use libloading::Library;
 use serde_json::json;
 use tremor_abi::batch::{Batch, Pool};
-use tremor_runtime::codec::{self, Decoder, Encoder};
+use tremor_runtime::{
+    codec::{Decoder, Encoder},
+    components,
+};
 
 use self::boundary::HostAllocator;
 
@@ -109,7 +112,7 @@ impl Flow {
         let mut lines = Vec::new();
         sample_logs::write_lines(EVENTS.into(), 42, &mut lines)?;
         let messages = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let codec = codec::lookup("json", &serde_json::Value::Null)?;
+        let codec = components::codec("json", &serde_json::Value::Null)?;
         Ok(Self {
             messages: messages.map(<[u8]>::to_vec).collect(),
             pool: Pool::new(4),

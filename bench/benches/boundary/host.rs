@@ -11,23 +11,15 @@ use std::{
 use criterion::{Criterion, Throughput};
 use serde_json::json;
 use tremor_pdk::{Batch, Operator, Output};
-use tremor_runtime::plugin::{ComponentFactory, HostContext, HostServices, Library, Policy};
+use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{calls::Calls, library};
 
 /// Asked so often in each call of the operator, so that the call itself counts for little.
 const TIMES: u64 = 100;
 
-/// Services that nobody asks for here.
-pub(crate) struct NoServices;
-
-impl HostServices for NoServices {
-    fn connection_lost(&self) {}
-    fn request_stop(&self, _graceful: bool, _reason: &str) {}
-}
-
 pub(crate) fn context() -> Arc<HostContext> {
-    HostContext::new("boundary", ".", NoServices)
+    HostContext::new("boundary", ".", ())
 }
 
 /// An operator of the library, loaded as the runtime loads it.

@@ -12,7 +12,7 @@ use abi_stable::{
 };
 use serde_json::json;
 use tremor_pdk::{Batch, Output, abi::module::PluginModuleRef};
-use tremor_runtime::plugin::{ComponentFactory, HostContext, HostServices, Library, Policy};
+use tremor_runtime::plugin::{ComponentFactory, HostContext, Library, Policy};
 
 use crate::{Result, Samples, calls::Calls, echo::Payloads, identical::identical};
 
@@ -91,15 +91,8 @@ fn libloading(file: &Path, record: &mut Record) {
     });
 }
 
-struct NoServices;
-
-impl HostServices for NoServices {
-    fn connection_lost(&self) {}
-    fn request_stop(&self, _graceful: bool, _reason: &str) {}
-}
-
 fn runtime(file: &Path, record: &mut Record) -> Result<()> {
-    let context = HostContext::new("loading", ".", NoServices);
+    let context = HostContext::new("loading", ".", ());
     let mut operator = record.step("runtime: check, open, compare, make", || {
         let library = Library::inspect(file)?;
         let factory = ComponentFactory::load(&library, "operator", "count", Policy::default())?;

@@ -9,10 +9,7 @@ use std::{
 use operator_logging::Logging;
 use serde_json::Value as Json;
 use tremor_pdk::{Batch, Operator, Output, abi::batch::Pool};
-use tremor_runtime::{
-    codec::{self, Codec},
-    operator,
-};
+use tremor_runtime::{codec::Codec, components};
 
 use crate::{
     data::Data,
@@ -31,12 +28,12 @@ pub(crate) struct Loop {
 
 impl Loop {
     pub(crate) fn new(codec: &str, logging: bool) -> Result<Self, String> {
-        let codec = codec::lookup(codec, &Json::Null).map_err(|error| error.to_string())?;
+        let codec = components::codec(codec, &Json::Null).map_err(|error| error.to_string())?;
         let mut operators: Vec<Box<dyn Operator>> = Vec::new();
         if logging {
             operators.push(Box::new(Logging::default()));
-            let bucket = operator::operator("bucket", &Json::Object(serde_json::Map::new()));
-            operators.push(bucket?);
+            let bucket = components::operator("bucket", &Json::Null);
+            operators.push(bucket.map_err(|error| error.to_string())?);
         }
         Ok(Self { codec, operators: Mutex::new(operators) })
     }

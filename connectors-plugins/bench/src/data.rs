@@ -32,18 +32,18 @@ impl Data {
     /// # Errors
     /// Kind configuration: another attempt would read the same file.
     pub(crate) fn read(path: &Path, form: Form) -> Result<Self> {
-        let wrong = |what: &dyn std::fmt::Display| {
-            Error::configuration(format!("`file`: {}: {what}", path.display()))
-        };
-        let bytes = read(path).map_err(|error| wrong(&format_args!("cannot be read: {error}")))?;
-        let data = Self::cut(bytes, form).map_err(|error| wrong(&error))?;
+        let of_file = |error: Error| error.context(format_args!("`file`: {}", path.display()));
+        let bytes = read(path).map_err(|error| {
+            of_file(Error::configuration(format_args!("cannot be read: {error}")))
+        })?;
+        let data = Self::cut(bytes, form).map_err(of_file)?;
         if data.events.is_empty() {
-            return Err(wrong(&"has no event: write one a line"));
+            return Err(of_file(Error::configuration("has no event: write one a line")));
         }
         Ok(data)
     }
 
-    fn cut(bytes: Vec<u8>, form: Form) -> Result<Self, String> {
+    fn cut(bytes: Vec<u8>, form: Form) -> Result<Self> {
         let mut events = Vec::new();
         let mut start = 0;
         let mut decoded = Vec::new();
@@ -58,11 +58,11 @@ impl Data {
                 Form::Base64 => {
                     let from = decoded.len();
                     STANDARD.decode_vec(line.trim_ascii(), &mut decoded).map_err(|error| {
-                        format!(
+                        Error::configuration(format_args!(
                             "line {}: expected the base64 of an event: {error}; leave `base64` out \
                              where lines are events as they are",
                             number + 1
-                        )
+                        ))
                     })?;
                     events.push(from..decoded.len());
                 }

@@ -1,14 +1,8 @@
 //! The `null` connector: a sink that takes every event and keeps none.
 //!
-//! For flows whose output nobody wants, and for measuring everything in front of a sink.
+//! For flows whose output is not needed, and to measure everything before a sink.
 
 use tremor_pdk::prelude::*;
-
-/// Nothing to configure.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
-pub struct Config {}
 
 /// The connector.
 #[derive(Debug)]
@@ -19,11 +13,11 @@ impl Connector for Null {
     const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
     /// Nobody reads the events, so nobody needs to encode them.
     const CODEC: CodecRequirement = CodecRequirement::Structured;
-    type Config = Config;
+    type Config = NoConfig;
     type Source = NoSource;
     type Sink = Devourer;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
         Ok(Self)
     }
 

@@ -22,7 +22,7 @@ mod operator;
 
 pub use self::{
     classify::{Classification, classify},
-    operator::{Config, Logging},
+    operator::Logging,
 };
 
 tremor_pdk::export! { operators: [Logging] }

@@ -4,12 +4,6 @@ use tremor_pdk::prelude::*;
 
 use super::classify::{Classification, classify};
 
-/// There is nothing to configure.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
-pub struct Config {}
-
 /// The operator.
 #[derive(Debug, Default)]
 pub struct Logging {
@@ -75,9 +69,9 @@ impl Operator for Logging {
 impl OperatorPlugin for Logging {
     const NAME: &'static str = "logging";
     const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    type Config = Config;
+    type Config = NoConfig;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
         Ok(Self::default())
     }
 }

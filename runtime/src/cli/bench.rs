@@ -47,20 +47,25 @@ pub(crate) struct Arguments {
     hgrm: Option<PathBuf>,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// What an argument should have been.
+#[derive(Debug, thiserror::Error)]
+#[error("expected {0}")]
+struct Expected(&'static str);
+
+fn seconds(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "expected seconds, 0 or more".to_owned())
+    number.ok_or(Expected("seconds, 0 or more"))
 }
 
-fn events_per_second(text: &str) -> Result<f64, String> {
+fn events_per_second(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| "expected events a second, more than 0".to_owned())
+    number.ok_or(Expected("events a second, more than 0"))
 }
 
 /// Runs the benchmark and prints its report, which is what was asked for, to stdout.
 pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     if arguments.link != Link::OF_THIS_BUILD {
-        return Err(usage(match arguments.link {
+        return Err(Failure::of_usage(match arguments.link {
             Link::Static => {
                 "error: `--link static` needs a build that has the plugins in it; this one loads them\n  \
                  help: `cargo xtask build-static` makes it, in `target/static`"
@@ -71,10 +76,12 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
             }
         }));
     }
-    let folder = TempDir::new()
-        .map_err(|error| failed(&format!("error: no folder for temporary files: {error}")))?;
+    let folder = TempDir::new().map_err(|error| {
+        Failure::of_flow(format_args!("error: no folder for temporary files: {error}"))
+    })?;
     let measured = folder.path().join("report.json");
-    let overrides = Overrides::new(arguments, &measured).map_err(|error| usage(&error))?;
+    let overrides = Overrides::new(arguments, &measured)
+        .map_err(|error| Failure::of_usage(format_args!("error: not a path: {error}")))?;
     let prepared = plugins.prepare_with(std::slice::from_ref(&arguments.flow), |file| {
         let mut flow = flow::load(file)?;
         overrides.apply(&mut flow)?;
@@ -86,19 +93,21 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     for (prepared, run) in prepared.iter().zip(&runs) {
         everything_arrived(&run.counts)?;
         let measured = fs::read_to_string(&measured)
-            .map_err(|error| error.to_string())
-            .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))
-            .map_err(|error| failed(&format!("error: the connector left no report: {error}")))?;
+            .and_then(|text| Ok(serde_json::from_str(&text)?))
+            .map_err(|error| {
+                Failure::of_flow(format_args!("error: the connector left no report: {error}"))
+            })?;
         let report = Report::new(prepared, arguments.link, measured, run, cpu_s);
         if report.measured.events == 0 {
-            return Err(failed(
+            return Err(Failure::of_flow(
                 "error: nothing was measured: every event came before the end of the warm-up\n  \
                  help: a shorter `--warmup`, or a longer `--duration`",
             ));
         }
         if let Some(path) = &arguments.json {
             fs::write(path, report.json()).map_err(|error| {
-                failed(&format!("error: cannot write {}: {error}", path.display()))
+                let path = path.display();
+                Failure::of_flow(format_args!("error: cannot write {path}: {error}"))
             })?;
         }
         plugin::print(&report.to_string())?;
@@ -112,21 +121,9 @@ fn everything_arrived(counts: &Counts) -> Result<(), Failure> {
     if lost == 0 {
         return Ok(());
     }
-    Err(failed(&format!(
+    Err(Failure::of_flow(format_args!(
         "error: no figure: {lost} of {} events failed on the way\n  help: the data has to be what the \
          codec of the flow reads; `tremor run` with an `err` link shows what is wrong",
         counts.events_in
     )))
-}
-
-fn usage(text: &str) -> Failure {
-    let mut failure = Failure::default();
-    failure.usage(&text);
-    failure
-}
-
-fn failed(text: &str) -> Failure {
-    let mut failure = Failure::default();
-    failure.flow(&text);
-    failure
 }

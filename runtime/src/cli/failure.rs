@@ -13,6 +13,20 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Something is wrong with what the user wrote.
+    pub(crate) fn of_usage(error: impl fmt::Display) -> Self {
+        let mut failure = Self::default();
+        failure.usage(&error);
+        failure
+    }
+
+    /// Something went wrong while flows ran.
+    pub(crate) fn of_flow(error: impl fmt::Display) -> Self {
+        let mut failure = Self::default();
+        failure.flow(&error);
+        failure
+    }
+
     /// Adds something wrong with what the user wrote.
     pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
         self.add(error, 2);

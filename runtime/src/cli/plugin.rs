@@ -155,11 +155,9 @@ fn description(library: &Library, plugins: &PluginArguments) -> String {
 
 /// What was asked for goes to stdout; a closed pipe only ends the output.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut failure = Failure::default();
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            failure.flow(&format_args!("error: cannot write to stdout: {error}"));
-            Err(failure)
+            Err(Failure::of_flow(format_args!("error: cannot write to stdout: {error}")))
         }
         _ => Ok(()),
     }

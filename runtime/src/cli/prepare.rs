@@ -82,7 +82,7 @@ impl PluginArguments {
         }
         for file in files {
             let checked = read(file)
-                .map_err(|error| error.to_string())
+                .map_err(Failure::of_usage)
                 .and_then(|draft| self.check(draft, |draft, components| draft.check(components)));
             match checked {
                 Ok(good) => prepared.push(good),
@@ -109,11 +109,12 @@ impl PluginArguments {
         &self,
         mut draft: Draft,
         check: impl FnOnce(Draft, &Components) -> Result<Flow, flow::Error>,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, Failure> {
         missing_folders(draft.flow()).into_iter().for_each(|missing| draft.add(missing));
-        let components =
-            self.components(draft.flow()).map_err(|error| format!("error: {error}"))?;
-        let flow = check(draft, &components).map_err(|error| error.to_string())?;
+        let components = self
+            .components(draft.flow())
+            .map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
+        let flow = check(draft, &components).map_err(Failure::of_usage)?;
         for objection in components.libraries(&flow).iter().filter_map(|it| it.objection()) {
             self.warn(&format!("{objection}; `--strict-plugins` refuses such plugins"));
         }

@@ -11,12 +11,11 @@ use super::{Failure, Prepared, signals};
 
 /// Runs flows to their end and says what became of their events.
 pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>, Failure> {
-    let mut failure = Failure::default();
     let stopper = Stopper::default();
-    if let Err(error) = signals::listen(stopper.clone()) {
-        failure.flow(&format_args!("error: cannot listen for signals: {error}"));
-        return Err(failure);
-    }
+    signals::listen(stopper.clone()).map_err(|error| {
+        Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
+    })?;
+    let mut failure = Failure::default();
     let flows: Vec<_> =
         flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
     let reports = run::run(&flows, &stopper, deadline).unwrap_or_else(|error| {

@@ -1,6 +1,9 @@
 //! `tremor test`: flows against what is expected of them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use tremor_runtime::{flow, flow_test::FlowTest};
 
@@ -34,12 +37,12 @@ enum Outcome {
     Different(String),
 }
 
-fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, String> {
-    let test = FlowTest::open(folder).map_err(|error| format!("error: {error}"))?;
-    let draft = flow::read(test.flow()).map_err(|error| error.to_string())?;
+fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, Failure> {
+    let failed = |error: &dyn fmt::Display| Failure::of_usage(format_args!("error: {error}"));
+    let test = FlowTest::open(folder).map_err(|error| failed(&error))?;
+    let draft = flow::read(test.flow()).map_err(Failure::of_usage)?;
     let Prepared { flow, components } =
         plugins.check(draft, |draft, components| draft.check(&components.without_connectors()))?;
-    let failed = |error: &dyn std::fmt::Display| format!("error: {error}");
     if update {
         let files = test.update(&flow, &components).map_err(|error| failed(&error))?;
         return Ok(if files.is_empty() { Outcome::Same } else { Outcome::Updated(files) });

@@ -16,7 +16,7 @@ pub(crate) trait BatchDecoder: Send {
 
 /// Turns the values of batches into messages.
 pub(crate) trait BatchEncoder: Send {
-    /// Encodes the events of a batch, each with `suffix` behind it, into a new one. What it fails
+    /// Encodes the events of a batch, each with `suffix` after it, into a new one. What it fails
     /// on is taken out of both and returned.
     fn encode_batch(
         &mut self,
@@ -90,7 +90,7 @@ impl Decoder {
 }
 
 impl Encoder {
-    /// Encodes the events of a batch, each with `suffix` behind it, into a new one. What it fails
+    /// Encodes the events of a batch, each with `suffix` after it, into a new one. What it fails
     /// on is taken out of both and returned.
     pub fn encode_batch(
         &mut self,

@@ -1,4 +1,4 @@
-//! Decoders that write what they find in a message behind it, into the buffer that it lies in: they
+//! Decoders that write what they find in a message after it, into the buffer that it lies in: they
 //! read from a copy.
 
 use tremor_abi::document::Writer;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Which part of the program an [`Error`] blames.
+/// What is wrong with a message or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -12,10 +12,6 @@ pub enum ErrorKind {
     /// A message that would become more than a message may, or does not fit its batch; nothing else
     /// is wrong with it. It goes to the `err` port as bad data does.
     TooLarge,
-    /// A codec's options are wrong.
-    Configuration,
-    /// No codec has the name.
-    UnknownCodec,
 }
 
 /// An error of a codec: its kind, what was wrong, and where in the message.
@@ -50,7 +46,7 @@ impl Error {
         Self { position: Some(position), ..Self::bad_data(message) }
     }
 
-    /// Which part of the program is to blame.
+    /// What is wrong.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }

@@ -27,8 +27,8 @@ fn too_many(message: usize) -> Error {
     Error::new(
         ErrorKind::TooLarge,
         format!(
-            "decoded, it takes more than {most} bytes of memory, which are the most for a message \
-             of {message} bytes"
+            "the decoded message takes more than {most} bytes of memory, which are the most for a \
+             message of {message} bytes"
         ),
     )
 }

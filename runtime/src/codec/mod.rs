@@ -4,9 +4,9 @@
 //! text where it is; encoding appends to a buffer of the sink. Nothing is allocated for an event.
 //!
 //! ```
-//! use tremor_runtime::codec::{self, Bytes, Nodes, Span};
+//! use tremor_runtime::{codec::{self, Bytes, Nodes, Span}, components};
 //!
-//! let codec = codec::lookup("json", &serde_json::Value::Null)?;
+//! let codec = components::codec("json", &serde_json::Value::Null).expect("a codec of the runtime");
 //! let (mut decoder, mut encoder) = (codec.decoder(), codec.encoder());
 //!
 //! let message = br#"{ "level": "warn" }"#;
@@ -48,43 +48,13 @@ pub mod syslog;
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tremor_abi::document::{Node, ValueRef};
 
 pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
 pub use copied::Copied;
 pub use error::{Error, ErrorKind};
-
-/// The names of all codecs.
-pub const fn names() -> &'static [&'static str] {
-    &["json", "msgpack", "string", "binary", "csv", "influx", "syslog", "null"]
-}
-
-/// The codec of a name, with options as they stand in a flow; `null` for none.
-///
-/// # Errors
-/// [`ErrorKind::UnknownCodec`] with a near name if there is one, [`ErrorKind::Configuration`] for
-/// an option that the codec does not have or a value that it cannot take.
-pub fn lookup(name: &str, config: &Value) -> Result<Codec, Error> {
-    match name {
-        "json" => options::json(config).map(|(decode, encode)| Codec::Json { decode, encode }),
-        "msgpack" => options::msgpack(config).map(|decode| Codec::Msgpack { decode }),
-        "string" => options::none(name, config).map(|()| Codec::String),
-        "binary" => options::none(name, config).map(|()| Codec::Binary),
-        "csv" => options::csv(config).map(|options| Codec::Csv { options: options.into() }),
-        "influx" => options::none(name, config).map(|()| Codec::Influx),
-        "syslog" => options::none(name, config).map(|()| Codec::Syslog),
-        "null" => options::none(name, config).map(|()| Codec::Null),
-        _ => {
-            let help = match options::near(name, names()) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are {}", names().join(", ")),
-            };
-            Err(Error::new(ErrorKind::UnknownCodec, format!("unknown codec `{name}`: {help}")))
-        }
-    }
-}
+pub(crate) use options::Json;
 
 /// A codec and its options; what works is a [`Decoder`] or an [`Encoder`] made from it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,135 +1,54 @@
-//! The configuration of codecs, as it stands in a flow.
+//! What the configurations of codecs share, and that of `json`, which has two sides.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::Error};
 use tremor_abi::document::MAX_DEPTH;
 
-use super::{Error, ErrorKind, csv, json, msgpack};
+use super::{Codec, json};
 
-#[derive(Deserialize)]
+/// How JSON is read and written.
+#[derive(Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct JsonOptions {
+pub(crate) struct Json {
+    /// Whether the keys of each object are written in the order of their bytes.
     sorted_keys: bool,
+    /// What becomes of an integer that 64 bits cannot hold.
     big_integers: BigIntegers,
+    /// How many arrays and objects may lie in each other.
+    #[serde(deserialize_with = "max_depth")]
+    #[schemars(range(min = 1, max = MAX_DEPTH))]
     max_depth: usize,
 }
 
-impl Default for JsonOptions {
+#[derive(Deserialize, JsonSchema, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum BigIntegers {
+    /// Its message is bad data.
+    Error,
+    /// It is read as a float.
+    Float,
+}
+
+impl Default for Json {
     fn default() -> Self {
         Self { sorted_keys: false, big_integers: BigIntegers::Error, max_depth: MAX_DEPTH }
     }
 }
 
-#[derive(Deserialize, PartialEq)]
-#[serde(rename_all = "lowercase")]
-enum BigIntegers {
-    Error,
-    Float,
-}
-
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct MsgpackOptions {
-    max_depth: usize,
-}
-
-impl Default for MsgpackOptions {
-    fn default() -> Self {
-        Self { max_depth: MAX_DEPTH }
+impl From<Json> for Codec {
+    fn from(options: Json) -> Self {
+        let Json { sorted_keys, big_integers, max_depth } = options;
+        let big_integers_as_floats = big_integers == BigIntegers::Float;
+        let decode = json::DecodeOptions { max_depth, big_integers_as_floats };
+        Self::Json { decode, encode: json::EncodeOptions { sorted_keys } }
     }
 }
 
-#[derive(Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct CsvOptions {
-    delimiter: String,
-    quote: Option<String>,
-    headers: Option<Vec<String>>,
-    numbers: bool,
-}
-
-impl Default for CsvOptions {
-    fn default() -> Self {
-        Self { delimiter: ",".into(), quote: Some("\"".into()), headers: None, numbers: false }
+/// Reads how deep values may be nested.
+pub(super) fn max_depth<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let depth = usize::deserialize(deserializer)?;
+    if (1..=MAX_DEPTH).contains(&depth) {
+        return Ok(depth);
     }
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct NoOptions {}
-
-pub(super) fn json(config: &Value) -> Result<(json::DecodeOptions, json::EncodeOptions), Error> {
-    let options: JsonOptions =
-        parse("json", &["sorted_keys", "big_integers", "max_depth"], config)?;
-    let decode = json::DecodeOptions {
-        max_depth: depth("json", options.max_depth)?,
-        big_integers_as_floats: options.big_integers == BigIntegers::Float,
-    };
-    Ok((decode, json::EncodeOptions { sorted_keys: options.sorted_keys }))
-}
-
-pub(super) fn msgpack(config: &Value) -> Result<msgpack::DecodeOptions, Error> {
-    let options: MsgpackOptions = parse("msgpack", &["max_depth"], config)?;
-    Ok(msgpack::DecodeOptions { max_depth: depth("msgpack", options.max_depth)? })
-}
-
-pub(super) fn csv(config: &Value) -> Result<csv::Options, Error> {
-    let given: CsvOptions = parse("csv", &["delimiter", "quote", "headers", "numbers"], config)?;
-    let one = |name: &str, text: &str| match *text.as_bytes() {
-        [byte] => Ok(byte),
-        _ => Err(wrong("csv", &format!("`{name}` must be one ASCII character, not {text:?}"))),
-    };
-    let options = csv::Options {
-        delimiter: one("delimiter", &given.delimiter)?,
-        quote: given.quote.map(|quote| one("quote", &quote)).transpose()?,
-        headers: given.headers,
-        numbers: given.numbers,
-    };
-    options.check().map_err(|error| wrong("csv", &error))?;
-    Ok(options)
-}
-
-pub(super) fn none(codec: &str, config: &Value) -> Result<(), Error> {
-    parse(codec, &[], config).map(|NoOptions {}| ())
-}
-
-fn parse<T: DeserializeOwned + Default>(
-    codec: &str,
-    known: &[&str],
-    config: &Value,
-) -> Result<T, Error> {
-    if config.is_null() {
-        return Ok(T::default());
-    }
-    let Value::Object(options) = config else {
-        return Err(wrong(codec, "the options must be a map"));
-    };
-    if let Some(unknown) = options.keys().find(|option| !known.contains(&option.as_str())) {
-        let help = match (near(unknown, known), known) {
-            (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, []) => "it takes none".to_owned(),
-            (None, known) => format!("it takes {}", known.join(", ")),
-        };
-        return Err(wrong(codec, &format!("unknown option `{unknown}`: {help}")));
-    }
-    T::deserialize(config).map_err(|error| wrong(codec, &error.to_string()))
-}
-
-fn depth(codec: &str, max_depth: usize) -> Result<usize, Error> {
-    if (1..=MAX_DEPTH).contains(&max_depth) {
-        return Ok(max_depth);
-    }
-    Err(wrong(codec, &format!("`max_depth` must be from 1 to {MAX_DEPTH}, not {max_depth}")))
-}
-
-fn wrong(codec: &str, what: &str) -> Error {
-    Error::new(ErrorKind::Configuration, format!("codec `{codec}`: {what}"))
-}
-
-/// The known name that somebody who wrote `name` may have meant.
-pub(super) fn near<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let score = |known: &str| strsim::jaro_winkler(name, known);
-    let best = known.iter().copied().max_by(|a, b| score(a).total_cmp(&score(b)))?;
-    (score(best) > 0.8).then_some(best)
+    Err(D::Error::custom(format_args!("expected a number from 1 to {MAX_DEPTH}, found {depth}")))
 }

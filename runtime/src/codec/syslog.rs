@@ -23,13 +23,13 @@
 //! What a message does not have, or has as `-`, the value does not have, and the other way around.
 //!
 //! RFC 3164 says what was found in use rather than what is right, so much is read: a time as in RFC
-//! 3339 is taken as well, a message without a time is all `msg`, a word behind the time that ends
+//! 3339 is taken as well, a message without a time is all `msg`, a word after the time that ends
 //! with a colon or has a bracket is no host but the program. It has neither a year nor a time zone:
 //! the year is the latest in which the time is no more than a day ahead of the clock, and the zone
 //! is UTC.
 //!
 //! What does not come back as it was: times are written in UTC, in RFC 5424 with µs, in RFC 3164
-//! with seconds and without the year; the mark in front of UTF-8 (a byte order mark) is taken off
+//! with seconds and without the year; the mark before UTF-8 (a byte order mark) is taken off
 //! and not written; a `msg` of RFC 3164 without `appname` whose first words look like a program is
 //! read as one.
 

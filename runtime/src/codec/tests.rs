@@ -1,11 +1,12 @@
-use super::{Bytes, Codec, ErrorKind, Nodes, Span, json, lookup, names};
+use super::{Bytes, Codec, Nodes, Span};
+use crate::components;
 use serde_json::json;
 use tremor_abi::document::{Document, Writer};
 use tremor_abi::literal;
 use tremor_abi::value::Value;
 
 fn codec(name: &str) -> Codec {
-    lookup(name, &json!(null)).expect("a codec")
+    components::codec(name, &json!(null)).expect("a codec")
 }
 
 /// What a codec makes of a message, as JSON.
@@ -23,7 +24,7 @@ pub(super) fn decode_with(
     bytes.extend_from_copy_slice(message);
     let span = Span { start: 2, len: u32::try_from(message.len()).expect("a short message") };
     let mut nodes = Nodes::new();
-    let codec = lookup(name, config).expect("a codec");
+    let codec = components::codec(name, config).expect("a codec");
     let root = codec.decoder().decode(&mut bytes, span, &mut nodes);
     let root = root.map_err(|error| error.to_string())?;
     Ok(Document::new(&bytes, &nodes).root(root).to_string())
@@ -59,73 +60,8 @@ pub(super) fn encode_json_with(
     value: &serde_json::Value,
 ) -> Result<String, String> {
     let value: Value<'_> = serde_json::from_value(value.clone()).expect("a value");
-    let codec = lookup(name, config).expect("a codec");
+    let codec = components::codec(name, config).expect("a codec");
     encode_with(&codec, &value).map(|message| String::from_utf8(message).expect("text"))
-}
-
-#[test]
-fn every_name_is_a_codec() {
-    for name in names() {
-        assert!(lookup(name, &json!({})).is_ok(), "{name}");
-    }
-}
-
-#[test]
-fn an_unknown_name_is_answered_with_a_near_one() {
-    for (name, expected) in [
-        ("jsn", "unknown codec `jsn`: did you mean `json`?"),
-        ("msgpak", "unknown codec `msgpak`: did you mean `msgpack`?"),
-        (
-            "xyz",
-            "unknown codec `xyz`: there are json, msgpack, string, binary, csv, influx, syslog, null",
-        ),
-    ] {
-        let error = lookup(name, &json!(null)).expect_err(name);
-        assert_eq!(error.kind(), ErrorKind::UnknownCodec);
-        assert_eq!(error.to_string(), expected);
-    }
-}
-
-#[test]
-fn options_are_checked() {
-    for (name, config, expected) in [
-        (
-            "json",
-            json!({ "sort_keys": true }),
-            "unknown option `sort_keys`: did you mean `sorted_keys`?",
-        ),
-        (
-            "json",
-            json!({ "q": 1 }),
-            "unknown option `q`: it takes sorted_keys, big_integers, max_depth",
-        ),
-        ("json", json!({ "max_depth": 0 }), "`max_depth` must be from 1 to 512, not 0"),
-        ("msgpack", json!({ "max_depth": 513 }), "`max_depth` must be from 1 to 512, not 513"),
-        (
-            "json",
-            json!({ "sorted_keys": "yes" }),
-            "invalid type: string \"yes\", expected a boolean",
-        ),
-        (
-            "json",
-            json!({ "big_integers": "drop" }),
-            "unknown variant `drop`, expected `error` or `float`",
-        ),
-        ("string", json!({ "charset": "latin1" }), "unknown option `charset`: it takes none"),
-        ("binary", json!([]), "the options must be a map"),
-    ] {
-        let error = lookup(name, &config).expect_err("a wrong option");
-        assert_eq!(error.kind(), ErrorKind::Configuration);
-        assert_eq!(error.to_string(), format!("codec `{name}`: {expected}"));
-    }
-}
-
-#[test]
-fn options_are_heeded() {
-    let config = json!({ "sorted_keys": true, "big_integers": "float", "max_depth": 3 });
-    let Ok(Codec::Json { decode, encode }) = lookup("json", &config) else { panic!("json") };
-    assert_eq!(decode, json::DecodeOptions { max_depth: 3, big_integers_as_floats: true });
-    assert_eq!(encode, json::EncodeOptions { sorted_keys: true });
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl BatchDecoder for Instance {
             if may_stop || !batch.events().iter().any(is_raw) {
                 return Ok(());
             }
-            Err(Error::internal("the codec left messages that are not decoded"))
+            Err(Error::internal("the codec left messages undecoded"))
         });
         if let Err(error) = result.and_then(|()| self.accounts(batch)) {
             return self.reject_all(batch, &error);

@@ -1,5 +1,6 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
+mod built_in;
 mod codec;
 mod parts;
 
@@ -10,30 +11,17 @@ use std::{
 };
 
 use serde_json::Value as Config;
-use tremor_pdk::{abi::module::ArtefactKind, linked::LinkedPlugin};
+use tremor_pdk::{Result, linked::LinkedPlugin};
 
-use self::codec::Chosen;
+#[cfg(test)]
+pub(crate) use self::built_in::factory;
+pub use self::built_in::{codec, operator};
 pub(crate) use self::parts::FlowParts;
+use self::{built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Flow, Kind, Lookup, Resolver},
-    operator,
     plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
-    processor,
 };
-
-/// The kind of connectors in the words of metadata.
-const CONNECTOR: &str = ArtefactKind::CONNECTOR.as_str();
-
-/// The kind of artefact that offers this kind of component, in the words of metadata.
-fn artefact_kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Connector => CONNECTOR,
-        Kind::Codec => ArtefactKind::CODEC.as_str(),
-        Kind::Preprocessor => ArtefactKind::PREPROCESSOR.as_str(),
-        Kind::Postprocessor => ArtefactKind::POSTPROCESSOR.as_str(),
-        Kind::Operator => ArtefactKind::OPERATOR.as_str(),
-    }
-}
 
 /// What flows are checked against and made from. What is built in comes before what plugins offer
 /// under the same name.
@@ -48,11 +36,11 @@ pub struct Components {
 /// A library, a kind, a name and a configuration.
 type Asked = (PathBuf, Kind, String, String);
 /// The ports of an operator, or what is wrong.
-type Said = Result<Vec<String>, String>;
+type Said = Result<Vec<String>>;
 
 impl Components {
-    /// Looks for plugins and runs none of them. What it stumbles over it returns: that hurts only
-    /// flows that use it.
+    /// Looks for plugins and runs none of them. Returns the libraries that cannot be used as well: they
+    /// matter only to flows that name them.
     pub fn find(
         paths: &[SearchPath],
         describer: Describer,
@@ -89,44 +77,36 @@ impl Components {
         WithoutConnectors(self)
     }
 
-    /// Asks a plugin whether a configuration is good, and for the ports that an operator has then.
+    /// Asks a component whether a configuration is good, and for the ports that an operator has then.
     fn ask(&self, kind: Kind, name: &str, config: &Config) -> Said {
+        if let Some(built_in) = BuiltIn::find(kind, name) {
+            return built_in.check(config);
+        }
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
         let asked = (library.path().to_owned(), kind, name.to_owned(), config.to_string());
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let ask = || {
-            let ports = self.describer.validate(library, artefact_kind(kind), name, config);
-            ports.map_err(|error| error.to_string())
-        };
+        let ask = || Ok(self.describer.validate(library, kind.as_str(), name, config)?);
         said.entry(asked).or_insert_with(ask).clone()
     }
 
     /// The libraries that a flow uses, each once.
     pub fn libraries(&self, flow: &Flow) -> Vec<&Library> {
         let mut libraries: Vec<&Library> = Vec::new();
-        let mut add = |kind, component: &flow::Component| {
+        for (kind, component) in flow::components(flow) {
             let library = self.library(kind, &component.name.value);
             let library =
                 library.filter(|new| libraries.iter().all(|old| old.path() != new.path()));
             libraries.extend(library);
-        };
-        for connector in &flow.spec.connectors {
-            add(Kind::Connector, &connector.component);
-            connector.codec.iter().for_each(|codec| add(Kind::Codec, codec));
-            connector.preprocessors.iter().for_each(|one| add(Kind::Preprocessor, one));
-            connector.postprocessors.iter().for_each(|one| add(Kind::Postprocessor, one));
         }
-        let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
-        operators.for_each(|operator| add(Kind::Operator, operator));
         libraries
     }
 
     /// The library that offers a component, where none is built in under that name.
     fn library(&self, kind: Kind, name: &str) -> Option<&Library> {
-        if is_built_in(kind, name) {
+        if BuiltIn::find(kind, name).is_some() {
             return None;
         }
-        self.registry.find(artefact_kind(kind), name).ok().flatten()
+        self.registry.find(kind.as_str(), name).ok().flatten()
     }
 
     /// The codec of a connector: what it needs, as its metadata says, and what the flow gives it.
@@ -137,10 +117,9 @@ impl Components {
     ) -> Result<Option<Chosen<'f>>, flow::Diagnostic> {
         let (name, kind) = (&connector.name.value, &connector.component.name);
         let given = match &connector.codec {
-            Some(component) if is_built_in(Kind::Codec, &component.name.value) => {
-                let made = crate::codec::lookup(&component.name.value, component.config.value());
-                let wrong = |error| flow.error(component.config.at(), format!("{error}"));
-                Some(Chosen::BuiltIn(made.map_err(wrong)?))
+            Some(component) if BuiltIn::find(Kind::Codec, &component.name.value).is_some() => {
+                let made = codec(&component.name.value, component.config.value());
+                Some(Chosen::BuiltIn(made.map_err(|it| wrong(flow, Kind::Codec, component, &it))?))
             }
             Some(component) => Some(Chosen::Plugin(component)),
             None => None,
@@ -150,12 +129,12 @@ impl Components {
         let need = artefact.and_then(|artefact| artefact.codec.as_deref());
         match (need, given) {
             (Some("structured"), Some(_)) => {
-                let codec = connector.codec.as_ref().map_or(kind.at, |codec| codec.name.at);
+                let at = connector.codec.as_ref().map_or(kind.at, |codec| codec.name.at);
                 let message = format!(
                     "connector `{name}` has a codec, but `{kind}` takes none: its events are values",
                     kind = kind.value
                 );
-                Err(flow.error(codec, message).help("remove `codec`"))
+                Err(flow.error(at, message).help("remove `codec`"))
             }
             (Some("required"), None) => {
                 let message = format!(
@@ -168,7 +147,7 @@ impl Components {
             }
             (Some("optional"), None) => {
                 let default = artefact.and_then(|artefact| artefact.default_codec.as_deref());
-                let made = crate::codec::lookup(default.unwrap_or_default(), &Config::Null);
+                let made = codec(default.unwrap_or_default(), &Config::Null);
                 made.map(|codec| Some(Chosen::BuiltIn(codec))).map_err(|error| {
                     let message = format!("the default codec of `{}`: {error}", kind.value);
                     flow.error(kind.at, message)
@@ -181,49 +160,46 @@ impl Components {
 
 fn artefact<'l>(library: &'l Library, name: &str) -> Option<&'l ArtefactMetadata> {
     let artefacts = &library.metadata().artefacts;
-    artefacts.iter().find(|artefact| artefact.kind == CONNECTOR && artefact.name == name)
+    artefacts
+        .iter()
+        .find(|artefact| artefact.kind == Kind::Connector.as_str() && artefact.name == name)
 }
 
-fn is_built_in(kind: Kind, name: &str) -> bool {
-    built_in(kind).contains(&name)
-}
-
-fn built_in(kind: Kind) -> &'static [&'static str] {
-    match kind {
-        Kind::Connector => &[],
-        Kind::Codec => crate::codec::names(),
-        Kind::Preprocessor => processor::PREPROCESSORS,
-        Kind::Postprocessor => processor::POSTPROCESSORS,
-        Kind::Operator => operator::OPERATORS,
-    }
+/// What a component says of its configuration, at its place in the flow.
+fn wrong(
+    flow: &Flow,
+    kind: Kind,
+    component: &flow::Component,
+    error: &tremor_pdk::Error,
+) -> flow::Diagnostic {
+    let named = kind.named(&component.name.value);
+    flow.error(component.config.at(), format!("{named}: {error}"))
 }
 
 impl Resolver for Components {
     fn find(&self, kind: Kind, name: &str) -> Lookup {
         let known = |schema| Lookup::Known { schema };
-        if is_built_in(kind, name) {
-            return known(match kind {
-                Kind::Connector | Kind::Codec => None,
-                Kind::Preprocessor => processor::preprocessor_schema(name),
-                Kind::Postprocessor => processor::postprocessor_schema(name),
-                Kind::Operator => operator::schema(name),
-            });
+        if let Some(built_in) = BuiltIn::find(kind, name) {
+            return known(built_in.config_schema());
         }
-        match self.registry.find(artefact_kind(kind), name) {
+        match self.registry.find(kind.as_str(), name) {
             Ok(None) => Lookup::Unknown,
             Err(error) => Lookup::Unusable(error.to_string()),
             Ok(Some(library)) => {
-                let schema = library.check(self.policy).and_then(|()| {
-                    self.describer.config_schema(library, artefact_kind(kind), name)
-                });
+                let schema = library
+                    .check(self.policy)
+                    .and_then(|()| self.describer.config_schema(library, kind.as_str(), name));
                 schema.map_or_else(|error| Lookup::Unusable(error.to_string()), known)
             }
         }
     }
 
     fn names(&self, kind: Kind) -> Vec<String> {
-        let built_in = built_in(kind).iter().copied();
-        built_in.chain(self.registry.names(artefact_kind(kind))).map(str::to_owned).collect()
+        let plugins = self.registry.names(kind.as_str());
+        BuiltIn::names(kind)
+            .map(str::to_owned)
+            .chain(plugins.into_iter().map(str::to_owned))
+            .collect()
     }
 
     fn searched(&self) -> Vec<PathBuf> {
@@ -231,28 +207,12 @@ impl Resolver for Components {
     }
 
     fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
-        let ports = if is_built_in(Kind::Operator, operator) {
-            operator::ports(operator, config)
-        } else {
-            self.ask(Kind::Operator, operator, config)
-        };
         // A configuration that is wrong is reported where it is checked.
-        ports.unwrap_or_default()
+        self.ask(Kind::Operator, operator, config).unwrap_or_default()
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<(), String> {
-        if !is_built_in(kind, name) {
-            return self.ask(kind, name, config).map(drop);
-        }
-        match kind {
-            Kind::Connector => Ok(()),
-            Kind::Codec => {
-                crate::codec::lookup(name, config).map(drop).map_err(|error| error.to_string())
-            }
-            Kind::Preprocessor => processor::preprocessor(name, config).map(drop),
-            Kind::Postprocessor => processor::postprocessor(name, config).map(drop),
-            Kind::Operator => operator::operator(name, config).map(drop),
-        }
+    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<()> {
+        self.ask(kind, name, config).map(drop)
     }
 
     fn go_together(
@@ -291,7 +251,7 @@ impl Resolver for WithoutConnectors<'_> {
         self.0.ports(operator, config)
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<(), String> {
+    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<()> {
         match kind {
             Kind::Connector => Ok(()),
             _ => self.0.validate(kind, name, config),

@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use tremor_pdk::{CodecRequirement, Postprocessor, Preprocessor, dynamic::BoxFuture};
+use serde_json::Value as Config;
+use tremor_pdk::{
+    CodecRequirement, Error, Postprocessor, Preprocessor, Result, dynamic::BoxFuture,
+};
 
 use super::{
-    CONNECTOR, Components, artefact_kind,
+    BuiltIn, Components,
+    built_in::factory,
     codec::{Chosen, PluginCodec},
-    is_built_in,
+    wrong,
 };
 use crate::{
     codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
-    operator,
-    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices},
-    processor,
+    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
     stop::Stopper,
-    watchdog::{Call, Calls, WatchedCodec},
+    watchdog::{Call, Calls, Watched, WatchedCodec},
 };
 
 /// The components of one flow.
@@ -36,14 +38,9 @@ impl Parts for FlowParts<'_> {
         let kind = &connector.component.name;
         let codec = self.codec(connector)?;
         let has_codec = codec.is_some();
-        let unusable = |error: String| flow.error(kind.at, error);
-        let library = components
-            .registry
-            .find(CONNECTOR, &kind.value)
-            .map_err(|error| unusable(error.to_string()))?
-            .ok_or_else(|| unusable(format!("there is no connector `{}`", kind.value)))?;
+        let library = self.library(Kind::Connector, &connector.component)?;
         let factory = ConnectorFactory::load(library, &kind.value, components.policy)
-            .map_err(|error| unusable(error.to_string()))?;
+            .map_err(|error| flow.error(kind.at, error.to_string()))?;
         let name = connector.name.value.clone();
         let config = connector.component.config.value().clone();
         let folder = self.folder();
@@ -71,7 +68,7 @@ impl Parts for FlowParts<'_> {
                 let factory = self.component(Kind::Codec, component)?;
                 let codec = PluginCodec { factory, config: component.config.value().clone() };
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
-                let part = format!("codec `{}`", component.name.value);
+                let part = part(Kind::Codec, component);
                 let watch = move || calls.watch(&connector, Some(&part));
                 Some(Box::new(WatchedCodec { codec, watch }))
             }
@@ -83,30 +80,26 @@ impl Parts for FlowParts<'_> {
         pipeline: &str,
         component: &flow::Component,
     ) -> Result<OperatorInstance, flow::Diagnostic> {
-        let (name, config) = (&*component.name.value, component.config.value());
-        let wrong = |error: String| self.flow.error(component.config.at(), error);
-        if is_built_in(Kind::Operator, name) {
-            let ports = operator::ports(name, config).map_err(wrong)?;
-            let operator = operator::operator(name, config).map_err(wrong)?;
-            return Ok(OperatorInstance { operator, ports, make: None });
-        }
         let factory = self.component(Kind::Operator, component)?;
-        let ports = factory.operator_ports(config).map_err(|error| wrong(error.to_string()))?;
-        let (pipeline, config) = (pipeline.to_owned(), config.clone());
-        let (folder, services) = (self.folder(), self.services(&pipeline));
-        let watched = self.calls.watch(&pipeline, Some(&format!("operator `{name}`")));
+        let wrong = |error: Error| wrong(self.flow, Kind::Operator, component, &error);
+        let config = component.config.value().clone();
+        let ports = factory.operator_ports(&config).map_err(wrong)?;
+        let (pipeline, folder) = (pipeline.to_owned(), self.folder());
+        let services = self.services(&pipeline);
+        let watched = self.watched(Kind::Operator, component, &pipeline);
+        let is_built_in = watched.is_none();
         let make = move || {
             let host = HostContext::new(&*pipeline, &*folder, services.clone());
             let make = || factory.operator(&pipeline, &config, host);
-            watched.call(Call::New, make).map(|made| watched.operator(made))
+            make_recorded(watched.as_ref(), make, Watched::operator)
         };
-        let operator = make().map_err(|error| wrong(error.to_string()))?;
-        Ok(OperatorInstance { operator, ports, make: Some(Box::new(make)) })
+        let operator = make().map_err(wrong)?;
+        Ok(OperatorInstance { operator, ports, make: (!is_built_in).then(|| Box::new(make) as _) })
     }
 
-    fn is_stateless(&self, operator: &flow::Component) -> bool {
-        let name = &*operator.name.value;
-        is_built_in(Kind::Operator, name) && operator::is_stateless(name)
+    fn is_stateless(&self, operator: &Component) -> bool {
+        let found = BuiltIn::find(Kind::Operator, &operator.name.value);
+        matches!(found, Some(BuiltIn::Stateless(_)))
     }
 
     fn preprocessor(
@@ -114,16 +107,8 @@ impl Parts for FlowParts<'_> {
         connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic> {
-        let (name, config) = (&*component.name.value, component.config.value());
-        let made = if is_built_in(Kind::Preprocessor, name) {
-            processor::preprocessor(name, config)
-        } else {
-            let factory = self.component(Kind::Preprocessor, component)?;
-            let watched = self.calls.watch(connector, Some(&format!("preprocessor `{name}`")));
-            let made = watched.call(Call::New, || factory.preprocessor(config));
-            made.map(|made| watched.preprocessor(made)).map_err(|error| error.to_string())
-        };
-        made.map_err(|error| self.flow.error(component.config.at(), error))
+        let make = ComponentFactory::preprocessor;
+        self.processor(Kind::Preprocessor, component, connector, make, Watched::preprocessor)
     }
 
     fn postprocessor(
@@ -131,16 +116,8 @@ impl Parts for FlowParts<'_> {
         connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
-        let (name, config) = (&*component.name.value, component.config.value());
-        let made = if is_built_in(Kind::Postprocessor, name) {
-            processor::postprocessor(name, config)
-        } else {
-            let factory = self.component(Kind::Postprocessor, component)?;
-            let watched = self.calls.watch(connector, Some(&format!("postprocessor `{name}`")));
-            let made = watched.call(Call::New, || factory.postprocessor(config));
-            made.map(|made| watched.postprocessor(made)).map_err(|error| error.to_string())
-        };
-        made.map_err(|error| self.flow.error(component.config.at(), error))
+        let make = ComponentFactory::postprocessor;
+        self.processor(Kind::Postprocessor, component, connector, make, Watched::postprocessor)
     }
 }
 
@@ -159,26 +136,74 @@ impl FlowParts<'_> {
         self.flow.folder().to_string_lossy().into_owned()
     }
 
-    /// Loads the library of a component that is neither a connector nor built in.
+    /// A preprocessor or a postprocessor of a connector.
+    fn processor<T>(
+        &self,
+        kind: Kind,
+        component: &Component,
+        connector: &str,
+        make: fn(&ComponentFactory, &Config) -> Result<T>,
+        record: fn(&Watched, T) -> T,
+    ) -> Result<T, flow::Diagnostic> {
+        let factory = self.component(kind, component)?;
+        let watched = self.watched(kind, component, connector);
+        let make = || make(&factory, component.config.value());
+        make_recorded(watched.as_ref(), make, record)
+            .map_err(|error| wrong(self.flow, kind, component, &error))
+    }
+
+    /// What makes instances of a component that is no connector and no codec of the runtime's own. Loads its
+    /// library, where a plugin offers it.
     fn component(
         &self,
         kind: Kind,
-        component: &flow::Component,
+        component: &Component,
     ) -> Result<ComponentFactory, flow::Diagnostic> {
-        let Component { name, .. } = component;
-        let unusable = |error: String| self.flow.error(name.at, error);
-        let found = self.components.registry.find(artefact_kind(kind), &name.value);
-        let library = found
-            .map_err(|error| unusable(error.to_string()))?
-            .ok_or_else(|| unusable(format!("there is no {kind} `{}`", name.value)))?;
-        let (kind, policy) = (artefact_kind(kind), self.components.policy);
-        ComponentFactory::load(library, kind, &name.value, policy)
-            .map_err(|error| unusable(error.to_string()))
+        let name = &component.name;
+        if let Some(factory) = factory(kind, &name.value) {
+            return Ok(factory);
+        }
+        let library = self.library(kind, component)?;
+        ComponentFactory::load(library, kind.as_str(), &name.value, self.components.policy)
+            .map_err(|error| self.flow.error(name.at, error.to_string()))
+    }
+
+    /// The library of a component of a plugin.
+    fn library(&self, kind: Kind, component: &Component) -> Result<&Library, flow::Diagnostic> {
+        let name = &component.name;
+        let found = self.components.registry.find(kind.as_str(), &name.value);
+        found
+            .map_err(|error| self.flow.error(name.at, error.to_string()))?
+            .ok_or_else(|| self.flow.error(name.at, format!("unknown {}", kind.named(&name.value))))
+    }
+
+    /// What the calls to a component of a plugin are recorded with. `of` is the connector or the pipeline
+    /// that it is part of.
+    fn watched(&self, kind: Kind, component: &Component, of: &str) -> Option<Watched> {
+        let is_built_in = BuiltIn::find(kind, &component.name.value).is_some();
+        (!is_built_in).then(|| self.calls.watch(of, Some(&part(kind, component))))
     }
 }
 
-/// A connector that says one thing in its metadata and another when asked would lose events.
-fn agree(requirement: CodecRequirement, has_codec: bool) -> tremor_pdk::Result<()> {
+/// A component as part of a connector or of a pipeline.
+fn part(kind: Kind, component: &Component) -> String {
+    format!("{kind} `{}`", component.name.value)
+}
+
+/// Makes an instance, whose calls are recorded where there is something to record them with.
+fn make_recorded<T>(
+    watched: Option<&Watched>,
+    make: impl FnOnce() -> Result<T>,
+    record: impl FnOnce(&Watched, T) -> T,
+) -> Result<T> {
+    match watched {
+        Some(watched) => watched.call(Call::New, make).map(|made| record(watched, made)),
+        None => make(),
+    }
+}
+
+/// A connector whose codec requirement is not that of its metadata would lose events.
+fn agree(requirement: CodecRequirement, has_codec: bool) -> Result<()> {
     let fits = match requirement {
         CodecRequirement::Required | CodecRequirement::Optional(_) => has_codec,
         CodecRequirement::Structured => !has_codec,
@@ -186,10 +211,10 @@ fn agree(requirement: CodecRequirement, has_codec: bool) -> tremor_pdk::Result<(
     if fits {
         return Ok(());
     }
-    Err(tremor_pdk::Error::configuration(format_args!(
-        "the connector's codec requirement is {requirement:?}; its flow {} one, and its metadata \
-         does not tell",
-        if has_codec { "gives it" } else { "does not give it" }
+    Err(Error::configuration(format_args!(
+        "the codec requirement of the connector is {requirement:?}, which its metadata does not say: \
+         the flow gives it {}",
+        if has_codec { "a codec" } else { "none" }
     )))
 }
 

@@ -20,8 +20,8 @@
 //!
 //! [`load`] does all that needs no plugin: reading, YAML, the model ([`Spec`]), and the [`Graph`].
 //! [`check()`] does the rest, given a [`Resolver`] that knows artefacts: unknown types,
-//! configurations against their schemas, ports of operators. [`read`] is for who wants to know all
-//! that is wrong at once: the [`Draft`] that it gives can be checked whatever is wrong with it. All of
+//! configurations against their schemas, ports of operators. [`read`] is for those who
+//! need all errors at once: the [`Draft`] that it gives can be checked whatever is wrong with it. All of
 //! them collect as many errors as make sense and return them as [`Diagnostic`]s with file, line, column
 //! and advice.
 //!
@@ -45,11 +45,6 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::{
-    check::fits,
-    name::{FORM as NAME_FORM, is_valid as is_valid_name},
-    spec::parse_duration,
-};
 pub use self::{
     check::{Kind, Lookup, Resolver, check},
     diagnostic::{Diagnostic, Error, Severity},
@@ -59,6 +54,11 @@ pub use self::{
     link::{ERR, End, IN, Link, OUT},
     source::{Located, Span},
     spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Retry, Spec},
+};
+pub(crate) use self::{
+    check::{components, fits},
+    name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::parse_duration,
 };
 use self::{diagnostic::Report, source::Source};
 

@@ -40,7 +40,7 @@ impl<T> Located<T> {
     }
 }
 
-/// A flow file as it was read: kept for as long as anybody may still complain about it.
+/// A flow file as it was read: kept for as long as errors may point into it.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -70,7 +70,7 @@ impl Source {
         &self.text
     }
 
-    /// The place behind the last character.
+    /// The place after the last character.
     pub(crate) fn end(&self) -> Span {
         let line = self.lines.len();
         Span { line, column: self.line(line).chars().count() + 1, width: 1 }

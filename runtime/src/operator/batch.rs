@@ -4,17 +4,18 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Event, Holds, Operator, Output, Result, abi::batch::Pool};
+use tremor_pdk::{
+    Batch, Error, Event, Holds, Host, Operator, OperatorPlugin, Output, Result, abi::batch::Pool,
+};
 
-use super::{BuiltIn, period::Period};
+use super::period::Period;
 
 /// Puts the events of several batches together, and takes large ones apart, so that a sink gets
 /// them in the size that suits it. A batch is complete as soon as one of the limits is reached.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(title = "batch")]
 #[expect(clippy::struct_field_names, reason = "as the bounds of queues are called in flow files")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// How many events a batch has at most.
     max_events: NonZeroU32,
     /// How many bytes the events of a batch have at most, unless a single one has more: what they
@@ -40,7 +41,7 @@ const TIMES: usize = 4;
 /// How many buffers of batches that have been delivered wait to be used again.
 const POOLED: usize = 4;
 
-pub(super) struct Batching {
+pub(crate) struct Batching {
     config: Config,
     pool: Pool,
     /// The events of the batch that is being put together: what is left of each batch that came.
@@ -55,23 +56,22 @@ pub(super) struct Batching {
     since: u64,
 }
 
-impl BuiltIn for Batching {
+impl OperatorPlugin for Batching {
+    const NAME: &'static str = "batch";
     type Config = Config;
 
-    fn new(config: Config) -> std::result::Result<Self, String> {
-        if config.max_bytes.get() > MOST_BYTES {
-            return Err(format!("max_bytes: expected at most {MOST_BYTES} bytes"));
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        Ok(Self::of(config))
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        let max_bytes = config.max_bytes;
+        if max_bytes.get() <= MOST_BYTES {
+            return Ok(());
         }
-        Ok(Self {
-            config,
-            pool: Pool::new(POOLED),
-            parts: Vec::new(),
-            holds: Holds::default(),
-            events: 0,
-            bytes: 0,
-            weight: 0,
-            since: 0,
-        })
+        Err(Error::configuration(format_args!(
+            "`max_bytes`: expected at most {MOST_BYTES}, found {max_bytes}"
+        )))
     }
 }
 
@@ -137,6 +137,19 @@ impl Operator for Batching {
 }
 
 impl Batching {
+    fn of(config: Config) -> Self {
+        Self {
+            config,
+            pool: Pool::new(POOLED),
+            parts: Vec::new(),
+            holds: Holds::default(),
+            events: 0,
+            bytes: 0,
+            weight: 0,
+            since: 0,
+        }
+    }
+
     fn has_room(&self, event: &Event, size: usize) -> bool {
         let waited = event.ingest_ns.saturating_sub(self.since);
         self.bytes + size <= self.config.max_bytes.get() as usize
@@ -196,15 +209,12 @@ mod tests {
     use tremor_pdk::{Batch, Operator, Output};
 
     use super::{Batching, Config};
-    use crate::operator::{
-        BuiltIn,
-        testing::{refused, timed},
-    };
+    use crate::operator::testing::{refused, timed};
 
     const MS: u64 = 1_000_000;
 
     fn batching(config: Json) -> Batching {
-        Batching::new(serde_json::from_value::<Config>(config).unwrap()).unwrap()
+        Batching::of(serde_json::from_value::<Config>(config).unwrap())
     }
 
     fn numbers(batch: &Batch) -> Vec<u64> {
@@ -330,7 +340,7 @@ mod tests {
     #[test]
     fn more_bytes_than_a_batch_can_have_are_refused() {
         let error = refused("batch", &json!({ "max_bytes": 2_000_000_000 }));
-        assert!(error.starts_with("max_bytes: expected at most 1073741824"), "{error}");
+        assert_eq!(error, "`max_bytes`: expected at most 1073741824, found 2000000000");
     }
 
     proptest! {

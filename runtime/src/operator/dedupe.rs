@@ -4,10 +4,9 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Event, Operator, Output, Result, Verdict};
+use tremor_pdk::{Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, Verdict};
 
 use super::{
-    BuiltIn,
     bounded::{Bounded, Evictions, Found},
     field::Field,
     key::KeyBuffer,
@@ -17,8 +16,7 @@ use super::{
 /// Passes the first event of each key within a window of time, and discards the others.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "dedupe")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// The fields that make up the key. An event that has none of them passes.
     by: Vec<Field>,
     /// How long after the first event of a key others are its duplicates.
@@ -45,7 +43,7 @@ fn max_keys() -> NonZeroU32 {
     NonZeroU32::new(1_000_000).expect("not zero")
 }
 
-pub(super) struct Dedupe {
+pub(crate) struct Dedupe {
     config: Config,
     key: KeyBuffer,
     /// When the keys were first seen, in ns since the Unix epoch.
@@ -54,15 +52,21 @@ pub(super) struct Dedupe {
     evictions: Evictions,
 }
 
-impl BuiltIn for Dedupe {
+impl OperatorPlugin for Dedupe {
+    const NAME: &'static str = "dedupe";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self, String> {
-        if config.by.is_empty() {
-            return Err("by: expected at least one field; `\"\"` is the whole event".to_owned());
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        Ok(Self::of(config))
+    }
+
+    fn validate(config: &Config) -> Result<()> {
+        if !config.by.is_empty() {
+            return Ok(());
         }
-        let seen = Bounded::new(config.max_keys.get());
-        Ok(Self { config, key: KeyBuffer::new(), seen, evictions: Evictions::default() })
+        Err(Error::configuration(
+            "`by`: expected at least one field, found none; `\"\"` is the whole event",
+        ))
     }
 
     fn ports(config: &Config) -> Vec<String> {
@@ -88,6 +92,11 @@ impl Operator for Dedupe {
 }
 
 impl Dedupe {
+    fn of(config: Config) -> Self {
+        let seen = Bounded::new(config.max_keys.get());
+        Self { config, key: KeyBuffer::new(), seen, evictions: Evictions::default() }
+    }
+
     fn is_new(&mut self, batch: &Batch, event: &Event) -> bool {
         self.key.clear();
         let mut has_key = false;
@@ -129,10 +138,7 @@ mod tests {
     use tremor_pdk::{Operator as _, Output};
 
     use super::{Config, Dedupe};
-    use crate::operator::{
-        BuiltIn,
-        testing::{Bench, refused, timed},
-    };
+    use crate::operator::testing::{Bench, refused, timed};
 
     fn passing(config: Json, events: &[(u64, Json)]) -> Vec<String> {
         let ran = Bench::new("dedupe", config).process(timed(events));
@@ -190,7 +196,7 @@ mod tests {
     #[test]
     fn the_oldest_key_makes_room_and_is_counted() {
         let config = json!({ "by": [""], "within": "1s", "max_keys": 100 });
-        let mut dedupe = Dedupe::new(serde_json::from_value::<Config>(config).unwrap()).unwrap();
+        let mut dedupe = Dedupe::of(serde_json::from_value::<Config>(config).unwrap());
         let mut output = Output::new();
         let events: Vec<_> = (0..1_000_u64).map(|number| (number, json!(number))).collect();
         dedupe.process(&mut timed(&events), &mut output).unwrap();
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn a_key_of_no_field_is_refused() {
         let error = refused("dedupe", &json!({ "by": [], "within": "1s" }));
-        assert!(error.starts_with("by: expected at least one field"), "{error}");
+        assert!(error.starts_with("`by`: expected at least one field"), "{error}");
     }
 
     proptest! {

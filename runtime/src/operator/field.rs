@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use tremor_pdk::{Batch, Event, Path, PathError, ValueRef};
 
-/// A place in an event, written as a path: `host.name`, `tags[0]`. With `%` in front it is one of
+/// A place in an event, written as a path: `host.name`, `tags[0]`. One that starts with `%` is one of
 /// the metadata, `%class`; `%` alone is all of the metadata, and nothing the whole payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field {
@@ -69,7 +69,7 @@ impl fmt::Display for Field {
 impl<'de> Deserialize<'de> for Field {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|error| D::Error::custom(format!("field `{text}`: {error}")))
+        text.parse().map_err(|error| D::Error::custom(format_args!("`{text}`: {error}")))
     }
 }
 
@@ -81,8 +81,8 @@ impl JsonSchema for Field {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "A path such as `host.name` or `tags[0]`; with `%` in front, one of the \
-                metadata, such as `%class`.",
+            "description": "A path such as `host.name` or `tags[0]`; one that starts with `%`, such \
+                as `%class`, leads into the metadata.",
         })
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     use super::Field;
 
     #[test]
-    fn a_field_lies_in_the_payload_or_behind_a_percent_sign_in_the_metadata() {
+    fn a_field_lies_in_the_payload_or_after_a_percent_sign_in_the_metadata() {
         let mut batch = Batch::new();
         batch.push_value(0, &literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
         batch.set_metadata(literal!({ "class": { "name": "x" } }));

@@ -1,29 +1,21 @@
 //! The operator `filter`: keeps the events that meet a condition.
 
-use tremor_pdk::{Batch, Operator, Output, Result};
+use tremor_pdk::{Batch, Host, Operator, OperatorPlugin, Output, Result};
 
-use super::{
-    BuiltIn,
-    condition::{self, Condition},
-};
+use super::condition::{self, Condition};
 
 /// Keeps the events that meet the condition, and discards the others.
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-#[serde(transparent)]
-#[schemars(title = "filter")]
-pub(super) struct Config(condition::Config);
-
 #[derive(Debug)]
-pub(super) struct Filter {
+pub(crate) struct Filter {
     condition: Condition,
 }
 
-impl BuiltIn for Filter {
-    type Config = Config;
-    const STATELESS: bool = true;
+impl OperatorPlugin for Filter {
+    const NAME: &'static str = "filter";
+    type Config = condition::Config;
 
-    fn new(config: Config) -> Result<Self, String> {
-        Ok(Self { condition: config.0.compile()? })
+    fn new(_id: &str, config: condition::Config, _host: Host) -> Result<Self> {
+        Ok(Self { condition: config.compile()? })
     }
 }
 

@@ -1,24 +1,14 @@
 //! The operator `passthrough`: hands events on as they are.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use tremor_pdk::{Batch, Operator, Output, Result};
+use tremor_pdk::{Batch, Host, NoConfig, Operator, OperatorPlugin, Output, Result};
 
-use super::BuiltIn;
+pub(crate) struct Passthrough;
 
-/// Hands events on as they are.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "passthrough")]
-pub(super) struct Config {}
+impl OperatorPlugin for Passthrough {
+    const NAME: &'static str = "passthrough";
+    type Config = NoConfig;
 
-pub(super) struct Passthrough;
-
-impl BuiltIn for Passthrough {
-    type Config = Config;
-    const STATELESS: bool = true;
-
-    fn new(_: Config) -> Result<Self, String> {
+    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
         Ok(Self)
     }
 }

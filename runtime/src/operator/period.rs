@@ -31,9 +31,9 @@ impl<'de> Deserialize<'de> for Period {
         let text = String::deserialize(deserializer)?;
         let ns = parse_duration(&text).and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.and_then(NonZeroU64::new).map(Self).ok_or_else(|| {
-            D::Error::custom(format!(
-                "`{text}` is no length of time; write a whole number above zero and `ms`, `s`, \
-                 `m` or `h`, such as `250ms` or `5s`"
+            D::Error::custom(format_args!(
+                "expected a time with its unit and above zero, such as `250ms` or `5s`, found \
+                 `{text}`"
             ))
         })
     }

@@ -2,19 +2,15 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Operator, Output, Result, Verdict};
+use tremor_pdk::{Batch, Error, Host, Operator, OperatorPlugin, Output, Result, Verdict};
 
-use super::{
-    BuiltIn,
-    condition::{self, Condition},
-};
+use super::condition::{self, Condition};
 use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
 
 /// Sends each event by the port of the first rule whose condition it meets.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "route")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// The rules, tried in this order.
     rules: Vec<Rule>,
     /// The port of events that meet none of the conditions.
@@ -50,42 +46,48 @@ impl Config {
     }
 }
 
-pub(super) struct Route {
+pub(crate) struct Route {
     rules: Vec<(Condition, Verdict)>,
     default: Verdict,
 }
 
-impl BuiltIn for Route {
+impl OperatorPlugin for Route {
+    const NAME: &'static str = "route";
     type Config = Config;
-    const STATELESS: bool = true;
 
-    fn new(config: Config) -> Result<Self, String> {
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
         let ports = config.named();
-        let verdict = |name: &str| {
-            if matches!(name, ERR | IN) {
-                return Err(format!("`{name}` is a port of its own; take another name"));
-            }
-            if !is_valid_name(name) {
-                return Err(format!("`{name}` cannot be the name of a port; {NAME_FORM}"));
-            }
-            let position = ports.iter().position(|port| port == name);
-            let Some(position) = position else { return Ok(Verdict::Keep) };
-            u16::try_from(position).map(Verdict::Port).map_err(|_| "too many ports".to_owned())
-        };
-        let default = verdict(&config.default).map_err(|error| format!("default: {error}"))?;
+        let default = verdict(&ports, &config.default).map_err(|it| it.context("`default`"))?;
         let rules = config.rules.into_iter().enumerate().map(|(position, rule)| {
-            let condition = rule.when.compile();
-            let condition =
-                condition.map_err(|error| format!("rules[{position}].when: {error}"))?;
-            let verdict = verdict(&rule.port);
-            Ok((condition, verdict.map_err(|error| format!("rules[{position}].port: {error}"))?))
+            let at = |key| format!("`rules[{position}].{key}`");
+            let condition = rule.when.compile().map_err(|error| error.context(at("when")))?;
+            let verdict = verdict(&ports, &rule.port).map_err(|error| error.context(at("port")))?;
+            Ok((condition, verdict))
         });
-        Ok(Self { rules: rules.collect::<Result<_, String>>()?, default })
+        Ok(Self { rules: rules.collect::<Result<_>>()?, default })
     }
 
     fn ports(config: &Config) -> Vec<String> {
         config.named()
     }
+}
+
+/// What becomes of an event that leaves by a port.
+fn verdict(ports: &[String], name: &str) -> Result<Verdict> {
+    let wrong = |why: std::fmt::Arguments<'_>| {
+        Err(Error::configuration(format_args!("expected a name for a port, found `{name}`{why}")))
+    };
+    if matches!(name, ERR | IN) {
+        return wrong(format_args!(", which is the name of another port"));
+    }
+    if !is_valid_name(name) {
+        return wrong(format_args!(": {NAME_FORM}"));
+    }
+    let Some(position) = ports.iter().position(|port| port == name) else {
+        return Ok(Verdict::Keep);
+    };
+    let too_many = |_| wrong(format_args!(", which is one more than an operator may have"));
+    u16::try_from(position).map(Verdict::Port).or_else(too_many)
 }
 
 impl Operator for Route {
@@ -139,8 +141,11 @@ mod tests {
     fn a_bad_rule_is_named() {
         let bad = json!({ "when": { "field": "a" }, "port": "p" });
         let error = refused("route", &json!({ "rules": [rule("warn", "p"), bad] }));
-        assert!(error.starts_with("rules[1].when: field `a`"), "{error}");
+        assert!(error.starts_with("`rules[1].when`: `field`: "), "{error}");
         let error = refused("route", &json!({ "rules": [rule("warn", "err")] }));
-        assert!(error.starts_with("rules[0].port: `err`"), "{error}");
+        assert!(
+            error.starts_with("`rules[0].port`: expected a name for a port, found `err`"),
+            "{error}"
+        );
     }
 }

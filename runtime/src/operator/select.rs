@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
-    Batch, Operator, Output, Path, Result, Verdict,
+    Batch, Error, Host, Operator, OperatorPlugin, Output, Path, Result, Verdict,
     abi::{batch::Selection, value::PathError},
 };
-
-use super::BuiltIn;
 
 /// Keeps, drops and renames fields of events that are objects, in this order. Fields are written
 /// as the keys that lead to them, such as `host.name`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "select")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// The fields that stay. Unless given, all do.
     keep: Option<Vec<String>>,
     /// Fields that go, out of what stays.
@@ -27,31 +24,32 @@ pub(super) struct Config {
     rename: BTreeMap<String, String>,
 }
 
-pub(super) struct Select(Selection);
+pub(crate) struct Select(Selection);
 
-impl BuiltIn for Select {
+impl OperatorPlugin for Select {
+    const NAME: &'static str = "select";
     type Config = Config;
-    const STATELESS: bool = true;
 
-    fn new(config: Config) -> std::result::Result<Self, String> {
-        let path = |name: &str, text: &String| {
-            text.parse::<Path>().map_err(|error: PathError| format!("{name}: `{text}`: {error}"))
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        let path = |key: &str, text: &String| {
+            text.parse::<Path>().map_err(|error: PathError| {
+                Error::configuration(format_args!("`{key}`: `{text}`: {error}"))
+            })
         };
-        let paths = |name: &str, texts: &[String]| {
-            texts.iter().map(|text| path(name, text)).collect::<std::result::Result<Vec<_>, _>>()
+        let paths = |key: &str, texts: &[String]| {
+            texts.iter().map(|text| path(key, text)).collect::<Result<Vec<_>>>()
         };
         if config.keep.is_none() && config.drop.is_empty() && config.rename.is_empty() {
-            return Err("expected at least one of `keep`, `drop` and `rename`".to_owned());
+            let message = "expected at least one of `keep`, `drop` and `rename`, found none";
+            return Err(Error::configuration(message));
         }
         let keep = config.keep.map(|keep| paths("keep", &keep)).transpose()?;
         let drop = paths("drop", &config.drop)?;
-        let rename = config
-            .rename
-            .iter()
-            .map(|(from, to)| Ok::<_, String>((path("rename", from)?, path("rename", to)?)));
-        let rename = rename.collect::<std::result::Result<Vec<_>, _>>()?;
+        let rename = config.rename.iter();
+        let rename = rename.map(|(from, to)| Ok((path("rename", from)?, path("rename", to)?)));
+        let rename = rename.collect::<Result<Vec<_>>>()?;
         let selection = Selection::new(keep.as_deref(), &drop, &rename);
-        selection.map(Self).map_err(|error| error.to_string())
+        selection.map(Self).map_err(Error::configuration)
     }
 }
 
@@ -100,7 +98,7 @@ mod tests {
     fn a_bad_selection_says_what_is_wrong() {
         for (config, expected) in [
             (json!({}), "at least one of `keep`, `drop` and `rename`"),
-            (json!({ "keep": ["a..b"] }), "keep: `a..b`: invalid path"),
+            (json!({ "keep": ["a..b"] }), "`keep`: `a..b`: invalid path"),
             (json!({ "drop": ["a[0]"] }), "`a[0]`: expected the keys"),
             (json!({ "rename": { "a": "c", "b": "c.d" } }), "both are new names"),
         ] {

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tremor_pdk::{Batch, Operator, Output, Value};
 
-use super::{operator, ports};
+use crate::{components, flow::Kind};
 
 /// A batch of these payloads, whose events came in at 0 ns.
 pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
@@ -67,8 +67,9 @@ pub(super) struct Bench {
 impl Bench {
     #[expect(clippy::needless_pass_by_value, reason = "written in place")]
     pub(super) fn new(name: &str, config: Json) -> Self {
-        let operator = operator(name, &config).unwrap();
-        Self { operator, ports: ports(name, &config).unwrap(), output: Output::new() }
+        let operator = components::operator(name, &config).unwrap();
+        let factory = components::factory(Kind::Operator, name).unwrap();
+        Self { operator, ports: factory.operator_ports(&config).unwrap(), output: Output::new() }
     }
 
     pub(super) fn process(&mut self, mut batch: Batch) -> Ran {
@@ -122,5 +123,5 @@ fn texts(batch: &Batch) -> Vec<String> {
 
 /// Why an operator cannot be made of this configuration.
 pub(super) fn refused(name: &str, config: &Json) -> String {
-    operator(name, config).err().expect("a bad configuration")
+    components::operator(name, config).err().expect("a bad configuration").to_string()
 }

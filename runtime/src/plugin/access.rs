@@ -52,7 +52,7 @@ struct Place<'p> {
 }
 
 impl<'p> Place<'p> {
-    /// None where there is nothing any more: who opens it will say so.
+    /// None where the file is gone: to open it fails.
     fn at(path: &'p Path, is_near: bool) -> Option<Self> {
         let about = fs::metadata(path).ok()?;
         // In a sticky folder, what belongs to one user is not replaced by another.

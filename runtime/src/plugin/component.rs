@@ -1,7 +1,7 @@
 //! Operators, codecs and processors of loaded plugins, in plain Rust. Nothing here allocates while
 //! all goes well.
 //!
-//! What a plugin leaves in a batch is checked before anybody reads it, as far as it is new.
+//! What a plugin leaves in a batch is checked before it is read, as far as it is new.
 
 use std::sync::Arc;
 
@@ -35,6 +35,11 @@ enum Make {
 }
 
 impl ComponentFactory {
+    /// Makes instances of a component that is built in.
+    pub(crate) fn of(component: LinkedComponent) -> Self {
+        Self { name: component.name.to_owned(), make: Make::Linked(component) }
+    }
+
     /// Loads the library, if it is not linked, and looks the component up in it: `kind` in the words
     /// of metadata.
     ///

@@ -110,7 +110,7 @@ fn codec_requirement(says: abi::CodecRequirement) -> Result<CodecRequirement> {
         CodecNeed::REQUIRED => Ok(CodecRequirement::Required),
         CodecNeed::OPTIONAL => Ok(CodecRequirement::Optional(says.default.as_str())),
         CodecNeed(unknown) => Err(PluginError::internal(format!(
-            "the plugin has a need for codecs that is not known: {unknown}"
+            "the plugin states an unknown need for codecs, {unknown}"
         ))),
     }
 }

@@ -116,6 +116,16 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<Error> for tremor_pdk::Error {
+    /// What a plugin does not accept is an error of its configuration, and not of its file.
+    fn from(error: Error) -> Self {
+        match error.kind {
+            ErrorKind::Configuration => Self::configuration(error.message),
+            _ => Self::internal(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Error, ErrorKind};

@@ -42,6 +42,13 @@ pub trait HostServices: Send + Sync + 'static {
     }
 }
 
+/// No flow: nothing comes of what is asked.
+impl HostServices for () {
+    fn connection_lost(&self) {}
+
+    fn request_stop(&self, _graceful: bool, _reason: &str) {}
+}
+
 /// What one component instance sees of the host.
 pub struct HostContext {
     component: String,
@@ -217,7 +224,7 @@ async fn wait_for(descriptor: i32, interest: Interest) -> io::Result<()> {
     match interest {
         Interest::READABLE => executor::readable(descriptor).await,
         Interest::WRITABLE => executor::writable(descriptor).await,
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "ready for what is not known")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected reading or writing")),
     }
 }
 

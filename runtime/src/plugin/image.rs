@@ -100,7 +100,7 @@ fn read_within<'b>(path: &Path, bytes: impl ReadRef<'b>) -> Result<Image<'b>, Er
         return Err(not_a_library(path));
     }
     whole(path, bytes.len().unwrap_or_default(), &file)?;
-    // Mach-O has the segment in front of the section's name.
+    // Mach-O has the segment before the section's name.
     let name = SECTION.rsplit(',').next().unwrap_or(SECTION);
     let Some(section) = file.section_by_name(name) else {
         return Err(Error::new(

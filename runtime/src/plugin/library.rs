@@ -41,7 +41,7 @@ const FLAGS: OFlags =
 const BLOCK: usize = 64 << 10;
 
 /// A hash of a library's contents, XXH3 with 128 bits: tells one build from another. Not proof
-/// against somebody who wants two libraries to have one hash.
+/// against an attacker who wants two libraries to have one hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentHash(u128);
 

@@ -75,7 +75,7 @@ struct Loaded {
 ///
 /// File, rights, metadata and ABI version are checked before any code of the library runs, and the
 /// layout of every type that crosses the boundary before any function that its author wrote. To open
-/// a library runs its initialisers, which nobody can check. What was opened stays open, whatever
+/// a library runs its initialisers, which cannot be checked. What was opened stays open, whatever
 /// came of it.
 ///
 /// The file that was checked is the one that is opened. The system's loader maps it: it may be
@@ -164,7 +164,7 @@ fn root_module(library: &Library, header: &'static LibHeader) -> Result<Vec<Arte
     };
     layout::check(library, plugins)?;
     // SAFETY: the layouts were compared just now. The plugin's root module may lack fields that the
-    // host has: all of those are behind the last prefix field, and read through accessors that look
+    // host has: all of those are after the last prefix field, and read through accessors that look
     // whether they are there.
     let module = unsafe { header.init_root_module_with_unchecked_layout::<PluginModuleRef>() };
     let module = module.map_err(|error| {

@@ -3,8 +3,8 @@
 //!
 //! A library goes through these stages, each with errors of its own:
 //! 1. [`Registry::scan`] and [`Library::inspect`] read files and run none of their code.
-//! 2. [`Library::check`] compares the metadata with what this host loads, and looks at who else could
-//!    change the library.
+//! 2. [`Library::check`] compares the metadata with what this host loads, and looks whether others
+//!    could change the library.
 //! 3. [`load`] opens the library, which runs its initialisers, compares the layout of every type that
 //!    crosses the boundary, and only then calls the first function that the plugin's author wrote.
 //! 4. [`ConnectorFactory`] and [`ComponentFactory`] make instances, in plain Rust.

@@ -8,7 +8,7 @@ use std::{
 
 use super::{Error, ErrorKind, Library, library::unreadable};
 
-/// A folder or file to look for plugins in, and who named it: for messages.
+/// A folder or file to look for plugins in, and where it was named, for messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchPath {
     /// The folder or file.
@@ -24,7 +24,7 @@ impl SearchPath {
     }
 }
 
-/// Something that scanning stumbled over. It goes on: what is broken and not used hurts nobody.
+/// A library or folder that cannot be used. The scan goes on: only flows that need it fail.
 #[derive(Clone, Debug)]
 pub struct Problem {
     /// What is wrong.

@@ -75,7 +75,7 @@ fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
     }
 }
 
-/// Empties a batch that points to what is not there, before anybody reads it.
+/// Empties a batch that points to what is not there, before it is read.
 fn check(batch: &mut Batch) -> Result<()> {
     batch.validate().inspect_err(|_| {
         batch.retain(|_, _| false);
@@ -88,7 +88,7 @@ fn pull(reply: PullReply) -> Result<Pull> {
         PullKind::IDLE => Ok(Pull::Idle(Duration::from_nanos(reply.wait_ns))),
         PullKind::FINISHED => Ok(Pull::Finished),
         PullKind(unknown) => Err(Error::internal(format!(
-            "the plugin answered a pull with what is not known: {unknown}"
+            "the plugin answered a pull with an unknown kind of reply, {unknown}"
         ))),
     }
 }
@@ -141,8 +141,8 @@ fn delivery(reply: DeliverReply, events: usize) -> Result<Delivery> {
         let end = start.saturating_add(range.len as usize);
         if start < free || end > events {
             return Err(Error::internal(format!(
-                "the plugin answered a delivery of {events} events with what became of events \
-                 {start} to {end}, after those up to {free}"
+                "the plugin answered a delivery of {events} events with an outcome of events {start} \
+                 to {end}, after those up to {free}"
             )));
         }
         free = end;
@@ -152,7 +152,7 @@ fn delivery(reply: DeliverReply, events: usize) -> Result<Delivery> {
             Outcome::RETRY => delivery.retry(start..end, range.error),
             Outcome(unknown) => {
                 return Err(Error::internal(format!(
-                    "the plugin answered a delivery with what is not known: {unknown}"
+                    "the plugin answered a delivery with an unknown outcome, {unknown}"
                 )));
             }
         }

@@ -16,7 +16,7 @@ use super::Join;
 /// Decodes every message by itself, padded or not; fragments of a stream are one message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DecodeConfig {
+pub(crate) struct DecodeConfig {
     /// Which characters stand for 62 and 63.
     #[serde(default)]
     alphabet: Alphabet,
@@ -25,7 +25,7 @@ pub(super) struct DecodeConfig {
 /// Encodes every message by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct EncodeConfig {
+pub(crate) struct EncodeConfig {
     /// Which characters stand for 62 and 63.
     #[serde(default)]
     alphabet: Alphabet,
@@ -63,7 +63,7 @@ impl Alphabet {
 }
 
 /// The preprocessor.
-pub(super) struct Decode {
+pub(crate) struct Decode {
     engine: GeneralPurpose,
     join: Join,
 }
@@ -117,7 +117,7 @@ impl Preprocessor for Decode {
 }
 
 /// The postprocessor.
-pub(super) struct Encode {
+pub(crate) struct Encode {
     engine: GeneralPurpose,
     padding: bool,
 }

@@ -13,7 +13,7 @@ use super::preprocess;
 
 /// A share of a pull: the pull has ended when all of its shares have.
 pub(crate) trait Share: Clone {
-    /// Whether anybody wants to know how the pull ends.
+    /// Whether the source asks how the pull ends.
     fn is_tracked(&self) -> bool;
     /// The number of the pull. Those of one source are in order.
     fn pull(&self) -> u64;
@@ -30,7 +30,7 @@ pub(crate) struct Chain<S> {
     ready: Vec<Ready<S>>,
 }
 
-/// What came out behind the last preprocessor in one go.
+/// What came out after the last preprocessor in one go.
 pub(crate) struct Piece<S> {
     pub(crate) batch: Batch,
     pub(crate) rejected: Vec<Rejected>,
@@ -41,8 +41,7 @@ pub(crate) struct Piece<S> {
     pub(crate) share: Option<S>,
     /// Of earlier pulls that it came from.
     pub(crate) earlier: Vec<S>,
-    /// Whether its events may be ones that no source has brought as they are, and that nobody has
-    /// stamped.
+    /// Whether preprocessors may have made its events: the time of such events is not set.
     pub(crate) is_made_here: bool,
 }
 

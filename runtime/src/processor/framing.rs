@@ -2,10 +2,10 @@
 
 use tremor_pdk::{Batch, Error, Output, Postprocessor, abi::batch::Rejected};
 
-/// What happens to the messages of a sink behind the codec.
+/// What happens to the messages of a sink after the codec.
 ///
 /// Most postprocessors do no more than end a message. What the first of them append is done with
-/// the encoding, and only what comes behind the first that does more is a step of its own.
+/// the encoding, and only what comes after the first that does more is a step of its own.
 #[derive(Default)]
 pub(crate) struct Framing {
     suffix: Vec<u8>,
@@ -20,7 +20,7 @@ enum Step {
 }
 
 impl Framing {
-    /// Adds a postprocessor behind the others.
+    /// Adds a postprocessor after the others.
     pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
         match (postprocessor.suffix(), self.steps.last_mut()) {
             (Some(suffix), None) => self.suffix.extend_from_slice(suffix),
@@ -32,7 +32,7 @@ impl Framing {
         }
     }
 
-    /// What is to stand behind every message as it is encoded.
+    /// What is to stand after every message as it is encoded.
     pub(crate) fn suffix(&self) -> &[u8] {
         &self.suffix
     }

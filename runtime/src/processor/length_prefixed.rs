@@ -1,4 +1,4 @@
-//! `length-prefixed`: in front of every message its length.
+//! `length-prefixed`: before every message stands its length.
 
 mod prefix;
 
@@ -15,11 +15,11 @@ use tremor_pdk::{
 use self::prefix::{Endianness, Head, Prefix};
 use super::reassembly::{self, Held, Partial};
 
-/// Cuts byte streams into messages, in front of each of which stands its length in bytes, itself
-/// not counted. A whole message is cut as well, and has to end with a message.
+/// Cuts byte streams into messages. Before each stands its length in bytes, which does not count
+/// itself. A whole message is cut as well, and has to end with a message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SplitConfig {
+pub(crate) struct SplitConfig {
     /// What the length looks like.
     #[serde(default)]
     prefix: Prefix,
@@ -36,10 +36,10 @@ const fn max_length() -> usize {
     reassembly::MAX_LENGTH
 }
 
-/// Puts its length in bytes in front of every message.
+/// Puts its length in bytes before every message.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PrependConfig {
+pub(crate) struct PrependConfig {
     /// What the length looks like.
     #[serde(default)]
     prefix: Prefix,
@@ -49,7 +49,7 @@ pub(super) struct PrependConfig {
 }
 
 /// The preprocessor.
-pub(super) struct Split {
+pub(crate) struct Split {
     config: SplitConfig,
     /// Streams that are within a message. The others are not in here.
     streams: HashMap<u64, State>,
@@ -169,12 +169,12 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
         State::Length(head) if head.is_empty() => None,
         State::Lost { bytes: 0 } => None,
         State::Length(head) => {
-            let error = Error::bad_data("the stream ends in the middle of a length");
+            let error = Error::bad_data("the stream ends within a length");
             Some((head.bytes().to_vec(), error))
         }
         State::Message { length, missing, partial } => {
             let error = Error::bad_data(format_args!(
-                "the stream ends in the middle of a message: {} of {length} bytes are there",
+                "the stream ends within a message: {} of {length} bytes have come",
                 length - missing
             ));
             Some((partial.shown().to_vec(), error))
@@ -211,7 +211,7 @@ impl Preprocessor for Split {
 }
 
 /// The postprocessor.
-pub(super) struct Prepend(PrependConfig);
+pub(crate) struct Prepend(PrependConfig);
 
 impl PostprocessorPlugin for Prepend {
     const NAME: &'static str = "length-prefixed";

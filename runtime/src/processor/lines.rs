@@ -5,22 +5,19 @@ use std::collections::HashMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tremor_pdk::{
-    Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
+    Batch, NoConfig, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
+    Result,
     abi::batch::{Cutter, Rest},
 };
 
-use super::{
-    NoConfig,
-    reassembly::{self, Held, Partial},
-};
+use super::reassembly::{self, Held, Partial};
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
 /// line.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "lines")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// The longest line that is taken, in bytes. Longer ones go to `err`.
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
@@ -32,7 +29,7 @@ const fn max_length() -> usize {
 }
 
 /// The preprocessor.
-pub(super) struct Split {
+pub(crate) struct Split {
     /// Lines that have begun, by stream. Streams without one are not in here.
     partial: HashMap<u64, Partial>,
     held: Held,
@@ -105,8 +102,8 @@ impl Preprocessor for Split {
     }
 }
 
-/// The postprocessor: a line feed behind every message.
-pub(super) struct End;
+/// The postprocessor: a line feed after every message.
+pub(crate) struct End;
 
 impl PostprocessorPlugin for End {
     const NAME: &'static str = "lines";
@@ -255,7 +252,7 @@ mod tests {
         assert!(whole.iter().all(|line| line.len() == 1 << 20));
         assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (2 << 20)));
         let expected =
-            "a message of 1048576 bytes came while those that had begun took 41943040 bytes";
+            "a message of 1048576 bytes came while the beginnings of messages of all streams";
         assert!(rejected[0].starts_with(expected), "{}", rejected[0]);
     }
 }

@@ -1,122 +1,29 @@
 //! What happens to bytes on either side of a codec: preprocessors put messages together before it,
-//! postprocessors frame them behind it. Those that are built in implement the traits that plugins
-//! implement as well.
+//! postprocessors frame them after it. Each is written as a plugin's processor is.
 
-mod base64;
+pub(crate) mod base64;
 mod chain;
-mod compression;
+pub(crate) mod compression;
 mod framing;
 mod join;
-mod length_prefixed;
-mod lines;
+pub(crate) mod length_prefixed;
+pub(crate) mod lines;
 mod reassembly;
 mod remove_empty;
 #[cfg(test)]
 mod testing;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::Value as Config;
-use tremor_pdk::{
-    Batch, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Result,
-};
+use tremor_pdk::{Batch, Output, Result};
 
 pub(crate) use self::{
     chain::{Chain, Piece, Share, StreamEnd},
     framing::Framing,
     join::Join,
+    remove_empty::RemoveEmpty,
 };
 
-/// A built-in processor of one direction.
-struct Entry<P: ?Sized> {
-    name: &'static str,
-    schema: fn() -> schemars::Schema,
-    make: fn(&Config) -> Result<Box<P>, String>,
-}
-
-macro_rules! built_in {
-    ($(#[$doc:meta])* $names:ident, $entries:ident: $plugin:ident as $component:ident [$($type:ty),* $(,)?]) => {
-        $(#[$doc])*
-        pub const $names: &[&str] = &[$(<$type as $plugin>::NAME),*];
-
-        const $entries: &[Entry<dyn $component>] = &[$(Entry {
-            name: <$type as $plugin>::NAME,
-            schema: || schemars::schema_for!(<$type as $plugin>::Config),
-            make: |config| {
-                let config = parse(config)?;
-                <$type as $plugin>::validate(&config)
-                    .and_then(|()| <$type as $plugin>::new(config))
-                    .map(|made| -> Box<dyn $component> { Box::new(made) })
-                    .map_err(|error| error.message().to_owned())
-            },
-        }),*];
-    };
-}
-
-built_in! {
-    /// The names that flow files know preprocessors by.
-    PREPROCESSORS, PREPROCESSOR_ENTRIES: PreprocessorPlugin as Preprocessor [
-        lines::Split,
-        length_prefixed::Split,
-        join::Join,
-        base64::Decode,
-        compression::DecompressGzip,
-        compression::DecompressZstd,
-        compression::DecompressLz4,
-        compression::DecompressSnappy,
-        compression::DecompressXz,
-        compression::DecompressAny,
-        remove_empty::RemoveEmpty,
-    ]
-}
-built_in! {
-    /// The names that flow files know postprocessors by.
-    POSTPROCESSORS, POSTPROCESSOR_ENTRIES: PostprocessorPlugin as Postprocessor [
-        lines::End,
-        length_prefixed::Prepend,
-        base64::Encode,
-        compression::CompressGzip,
-        compression::CompressZstd,
-        compression::CompressLz4,
-        compression::CompressSnappy,
-        compression::CompressXz,
-    ]
-}
-
-/// A preprocessor by the name that flow files know it by.
-///
-/// # Errors
-/// What is wrong with the name or the configuration, in a sentence.
-pub(crate) fn preprocessor(name: &str, config: &Config) -> Result<Box<dyn Preprocessor>, String> {
-    match find(PREPROCESSOR_ENTRIES, name) {
-        Some(entry) => (entry.make)(config),
-        None => Err(format!("there is no preprocessor `{name}`; there are {PREPROCESSORS:?}")),
-    }
-}
-
-/// A postprocessor by the name that flow files know it by.
-///
-/// # Errors
-/// What is wrong with the name or the configuration, in a sentence.
-pub(crate) fn postprocessor(name: &str, config: &Config) -> Result<Box<dyn Postprocessor>, String> {
-    match find(POSTPROCESSOR_ENTRIES, name) {
-        Some(entry) => (entry.make)(config),
-        None => Err(format!("there is no postprocessor `{name}`; there are {POSTPROCESSORS:?}")),
-    }
-}
-
-/// The JSON Schema of a preprocessor's configuration.
-pub fn preprocessor_schema(name: &str) -> Option<Config> {
-    find(PREPROCESSOR_ENTRIES, name).map(|entry| (entry.schema)().to_value())
-}
-
-/// The JSON Schema of a postprocessor's configuration.
-pub fn postprocessor_schema(name: &str) -> Option<Config> {
-    find(POSTPROCESSOR_ENTRIES, name).map(|entry| (entry.schema)().to_value())
-}
-
 /// Runs one preprocessor over a batch. Where it fails as a whole, all that is in the batch is
-/// rejected but the ends of streams, which those that come behind wait for. `false`: it left
+/// rejected but the ends of streams, which the next preprocessors wait for. `false`: it left
 /// nothing that could be.
 fn preprocess(
     batch: &mut Batch,
@@ -135,21 +42,6 @@ fn preprocess(
         event.is_stream_end()
     });
     true
-}
-
-fn find<P: ?Sized>(entries: &'static [Entry<P>], name: &str) -> Option<&'static Entry<P>> {
-    entries.iter().find(|entry| entry.name == name)
-}
-
-/// For what has nothing to configure.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct NoConfig {}
-
-fn parse<T: serde::de::DeserializeOwned>(config: &Config) -> Result<T, String> {
-    let empty = Config::Object(serde_json::Map::new());
-    let config = if config.is_null() { &empty } else { config };
-    T::deserialize(config).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

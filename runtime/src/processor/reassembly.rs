@@ -163,9 +163,9 @@ impl TooLong {
                  shown are its first {SHOWN}"
             )),
             Self::Together => Error::bad_data(format_args!(
-                "a message of {length} bytes came while those that had begun took {} bytes in all \
-                 streams, which are the most; shown are its first {SHOWN}: if they may take more, \
-                 raise `max_length` of `{name}`",
+                "a message of {length} bytes came while the beginnings of messages of all streams took \
+                 the most that they may, {} bytes; shown are its first {SHOWN}: raise `max_length` of \
+                 `{name}` if they may take more",
                 (*limit).max(HELD)
             )),
         }

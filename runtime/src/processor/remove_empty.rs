@@ -1,11 +1,9 @@
 //! `remove-empty`: drops messages without a byte.
 
-use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, Result};
-
-use super::NoConfig;
+use tremor_pdk::{Batch, NoConfig, Output, Preprocessor, PreprocessorPlugin, Result};
 
 /// The preprocessor. Parts of a stream are no messages, and pass.
-pub(super) struct RemoveEmpty;
+pub(crate) struct RemoveEmpty;
 
 impl PreprocessorPlugin for RemoveEmpty {
     const NAME: &'static str = "remove-empty";

@@ -1,9 +1,19 @@
 //! What tests of processors have in common.
 
 use serde_json::Value;
-use tremor_pdk::{Batch, Output, Preprocessor};
+use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
 
-use super::{postprocessor, preprocessor};
+use crate::{components::factory, flow::Kind};
+
+/// A preprocessor that is built in.
+pub(super) fn preprocessor(name: &str, config: &Value) -> Result<Box<dyn Preprocessor>> {
+    factory(Kind::Preprocessor, name).unwrap().preprocessor(config)
+}
+
+/// A postprocessor that is built in.
+pub(super) fn postprocessor(name: &str, config: &Value) -> Result<Box<dyn Postprocessor>> {
+    factory(Kind::Postprocessor, name).unwrap().postprocessor(config)
+}
 
 /// A preprocessor with a configuration that is right.
 pub(super) fn pre(name: &str, config: &Value) -> Box<dyn Preprocessor> {

@@ -71,6 +71,14 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
             "connectors:\n  a: { type: metronome, codec: json, config: { interval_ms: 1 } }\n  b: { type: 'null' }\nlinks: [a -> b]",
             vec!["flow.yaml:2:", "takes none"],
         ),
+        (
+            "connectors:\n  a: { type: file, codec: { json: { max_depth: 0 } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
+            vec!["flow.yaml:2:47", "`max_depth` of codec type `json`: expected 1 or more"],
+        ),
+        (
+            "connectors:\n  a: { type: file, codec: { csv: { quote: ',' } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
+            vec!["flow.yaml:2:29", "codec type `csv`: `quote`: expected another character"],
+        ),
     ] {
         for command in ["check", "run"] {
             Scene::new(flow).tremor(&[command, "flow.yaml"]).expect(2, &parts);
@@ -125,7 +133,7 @@ links:
         "5:54: error: `path` of connector type `file`: expected a text",
         "6:40: error: ",
         "7:3: error: connector `needs` has no codec",
-        "10:36: error: matches: ",
+        "10:36: error: operator type `filter`: `matches`: ",
         "10:74: error: unknown operator type `fliter`",
         "15:5: error: pipeline `q` has no output port `slow`",
         "17:14: error: no connector or pipeline is named `nowhere`",

@@ -78,7 +78,7 @@ fn a_compressed_file_that_was_cut_off_fails_the_flow_behind_what_there_was() {
     let bytes = std::fs::read(scene.path().join("whole.gz")).unwrap();
     let scene = scene.write("cut.gz", &bytes[..bytes.len() - 20]);
     let run = scene.tremor(&["run", "read.yaml"]);
-    run.expect(1, &["cut.gz", "it ends in the middle of its gzip data", "it was cut"]);
+    run.expect(1, &["cut.gz", "the gzip data was cut off"]);
     assert!(lines(10_000).starts_with(&scene.read("out")));
 }
 

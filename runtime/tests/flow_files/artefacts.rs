@@ -4,6 +4,7 @@ use std::{path::PathBuf, sync::LazyLock};
 
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
+use tremor_pdk::{Error, Result};
 use tremor_runtime::flow::{Kind, Lookup, Resolver};
 
 /// Knows a handful of artefacts, none of which exists.
@@ -51,9 +52,11 @@ impl Resolver for Artefacts {
         vec!["plugins".into(), "../target/release".into()]
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<(), String> {
+    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<()> {
         match (kind, name, config["field"].as_str()) {
-            (Kind::Operator, "filter", Some("(")) => Err("field: a bracket is not closed".into()),
+            (Kind::Operator, "filter", Some("(")) => {
+                Err(Error::configuration("`field`: expected `)`, found the end"))
+            }
             _ => Ok(()),
         }
     }

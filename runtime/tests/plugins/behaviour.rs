@@ -44,9 +44,9 @@ fn a_bad_configuration_is_an_error_of_the_constructor() {
     let relay = factory(&library("fixture-relay"), "relay");
     for (config, said) in [
         (json!({ "count": 1_001 }), "`count` is 1001, at most 1,000"),
-        (json!({ "count": "many" }), "invalid type: string \"many\""),
+        (json!({ "count": "many" }), "`count`: invalid type: string \"many\""),
         (json!({}), "missing field `count`"),
-        (json!(null), "config of `relay`"),
+        (json!(null), "missing field `count`"),
     ] {
         let error = relay.create("x", &config, host("x")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);

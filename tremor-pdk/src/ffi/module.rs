@@ -112,7 +112,7 @@ fn artefact<C: JsonSchema>(
 /// The artefact of a connector.
 pub fn connector_artefact<C: Connector>() -> ArtefactRef {
     extern "C" fn validate<C: Connector>(value: &Value<'static>) -> RResult<(), Error> {
-        checked(C::NAME, value, C::validate)
+        checked(value, C::validate)
     }
     let create = create_connector::<C>;
     artefact::<C::Config>(ArtefactKind::CONNECTOR, C::NAME, create, validate::<C>, NONE)
@@ -121,13 +121,13 @@ pub fn connector_artefact<C: Connector>() -> ArtefactRef {
 /// The artefact of an operator.
 pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
     extern "C" fn validate<O: OperatorPlugin>(value: &Value<'static>) -> RResult<(), Error> {
-        checked(O::NAME, value, O::validate)
+        checked(value, O::validate)
     }
     extern "C" fn ports<O: OperatorPlugin>(
         value: &Value<'static>,
     ) -> RResult<RVec<RString>, Error> {
         let ports = || {
-            let config = config::read(O::NAME, ValueRef::from(value))?;
+            let config = config::read(ValueRef::from(value))?;
             Ok(O::ports(&config).into_iter().map(RString::from))
         };
         guard("ports", || ports().map(Iterator::collect)).and_then(|ports| ports).into()
@@ -138,7 +138,7 @@ pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
         host: HostHandle,
     ) -> RResult<RawOperatorBox, Error> {
         guard("new", || {
-            let config = config::read_valid(O::NAME, ValueRef::from(value), O::validate)?;
+            let config = config::read_valid(ValueRef::from(value), O::validate)?;
             Ok(component::operator(O::new(id.as_str(), config, Host::new(host))?))
         })
         .and_then(|result| result)
@@ -153,16 +153,16 @@ macro_rules! plugin_artefact {
     ($(#[$doc:meta])* $artefact:ident, $kind:ident, $plugin:ident, $field:ident, $raw:ident) => {
         $(#[$doc])*
         pub fn $artefact<T: $plugin>() -> ArtefactRef {
+            fn made<T: $plugin>(value: &Value<'static>) -> Result<T> {
+                T::new(config::read_valid(ValueRef::from(value), T::validate)?)
+            }
             extern "C" fn validate<T: $plugin>(value: &Value<'static>) -> RResult<(), Error> {
-                checked(T::NAME, value, T::validate)
+                let valid = || made::<T>(value).map(drop);
+                guard("validate", valid).and_then(|result| result).into()
             }
             extern "C" fn create<T: $plugin>(value: &Value<'static>) -> RResult<$raw, Error> {
-                guard("new", || {
-                    let config = config::read_valid(T::NAME, ValueRef::from(value), T::validate)?;
-                    Ok(component::$field(T::new(config)?))
-                })
-                .and_then(|result| result)
-                .into()
+                let create = || made::<T>(value).map(component::$field);
+                guard("new", create).and_then(|result| result).into()
             }
             let made = Constructors { $field: create::<T>, ..NONE };
             let kind = ArtefactKind::$kind;
@@ -192,11 +192,10 @@ extern "C" fn config_schema<C: JsonSchema>() -> RString {
 }
 
 fn checked<C: DeserializeOwned>(
-    name: &str,
     value: &Value<'static>,
     validate: impl FnOnce(&C) -> Result<()>,
 ) -> RResult<(), Error> {
-    let valid = || config::read_valid(name, ValueRef::from(value), validate).map(drop);
+    let valid = || config::read_valid(ValueRef::from(value), validate).map(drop);
     guard("validate", valid).and_then(|result| result).into()
 }
 
@@ -206,7 +205,7 @@ extern "C" fn create_connector<C: Connector>(
     host: HostHandle,
 ) -> RResult<RawConnectorBox, Error> {
     guard("new", || {
-        let config = config::read_valid(C::NAME, ValueRef::from(value), C::validate)?;
+        let config = config::read_valid(ValueRef::from(value), C::validate)?;
         let made = C::new(id.as_str(), config, Host::new(host))?;
         Ok(connector(Box::new(ConnectorDriver::new(made))))
     })

@@ -54,7 +54,7 @@ use std::{
 
 pub use self::connection::Connection;
 use self::world::World;
-use crate::{Connector, Error, Host, LogLevel, Result};
+use crate::{Connector, Error, Host, LogLevel, Result, config};
 
 /// A host that does nothing by itself and remembers what it was asked for. Clones are handles to
 /// one host.
@@ -78,9 +78,8 @@ impl TestHost {
     /// # Errors
     /// Those of the constructor and of the checks before it.
     pub fn connector<C: Connector>(&self, config: &str) -> Result<C> {
-        let config = serde_json::from_str(config).map_err(Error::configuration)?;
-        C::validate(&config)?;
-        C::new("test", config, self.host())
+        let json: serde_json::Value = serde_json::from_str(config).map_err(Error::configuration)?;
+        C::new("test", config::read_valid(json, C::validate)?, self.host())
     }
 
     /// An instance of a connector, connected and started, with its source and its sink.

@@ -26,6 +26,8 @@ pub(super) struct File {
     pub(super) text: String,
     /// Empty for what is not Rust. Comments and the insides of literals are in no token.
     pub(super) tokens: Vec<Token>,
+    /// Whether it is a module of a crate's tests, or lies in one.
+    is_for_tests: bool,
 }
 
 impl Repository {
@@ -33,7 +35,18 @@ impl Repository {
         let mut files = Vec::new();
         read_folder(root, "", &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files, packages: read_packages()? })
+        Ok(Self::new(files, read_packages()?))
+    }
+
+    fn new(mut files: Vec<File>, packages: Vec<Package>) -> Self {
+        let modules: Vec<_> = files.iter().flat_map(File::test_modules).collect();
+        for file in &mut files {
+            file.is_for_tests = modules.iter().any(|module| {
+                let rest = file.path.strip_prefix(module);
+                rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            });
+        }
+        Self { files, packages }
     }
 
     /// A project of these files, each a path and a text, for the tests of the rules.
@@ -42,7 +55,7 @@ impl Repository {
         let files = files.iter().map(|(path, text)| {
             File::new((*path).to_owned(), (*text).to_owned()).expect("the test's Rust is Rust")
         });
-        Self { files: files.collect(), packages: Vec::new() }
+        Self::new(files.collect(), Vec::new())
     }
 
     pub(super) fn rust(&self) -> impl Iterator<Item = &File> {
@@ -73,7 +86,7 @@ impl File {
         } else {
             Vec::new()
         };
-        Ok(Self { path, text, tokens })
+        Ok(Self { path, text, tokens, is_for_tests: false })
     }
 
     fn has_extension(&self, extension: &str) -> bool {
@@ -85,12 +98,26 @@ impl File {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// Whether this line is part of a test: in a folder of tests, or in the test module that ends
-    /// a source file.
+    /// Whether this line is part of a test: in a folder of tests, in a module that only tests have, or in
+    /// the test module that ends a source file.
     pub(super) fn is_test(&self, line: usize) -> bool {
         let in_folder = self.path.starts_with("tests/") || self.path.contains("/tests/");
-        let is_module = self.path.ends_with("/tests.rs");
-        in_folder || is_module || self.test_module().is_some_and(|start| start <= line)
+        in_folder || self.is_for_tests || self.test_module().is_some_and(|start| start <= line)
+    }
+
+    /// The modules that only tests have and that are declared here: the paths of their files, without the
+    /// extension.
+    fn test_modules(&self) -> impl Iterator<Item = String> {
+        let path = self.path.strip_suffix(".rs").unwrap_or_default();
+        let folder = match path.rsplit_once('/') {
+            Some((folder, "lib" | "main" | "mod")) => folder,
+            _ => path,
+        };
+        let attribute = ["#", "[", "cfg", "(", "test", ")", "]", "mod"];
+        let declarations = self.tokens.windows(attribute.len() + 2).filter(move |tokens| {
+            attribute.iter().zip(*tokens).all(|(text, token)| token.is(text)) && tokens[9].is(";")
+        });
+        declarations.map(move |tokens| format!("{folder}/{}", tokens[8].text))
     }
 
     /// The line at which the test module of a source file starts.
@@ -157,5 +184,20 @@ mod tests {
     fn a_test_module_in_a_file_of_its_own_makes_no_test_of_its_parent() {
         let repository = Repository::of(&[("src/a.rs", "#[cfg(test)]\nmod tests;\nfn a() {}")]);
         assert!(!repository.files[0].is_test(3));
+    }
+
+    #[test]
+    fn a_module_that_only_tests_have_is_one_of_tests_with_all_that_lies_in_it() {
+        let repository = Repository::of(&[
+            ("src/a/mod.rs", "mod inner;\n#[cfg(test)]\nmod bench;"),
+            ("src/a/bench.rs", "mod deep;"),
+            ("src/a/bench/deep.rs", "fn a() {}"),
+            ("src/a/bench_of_users.rs", "fn a() {}"),
+            ("src/a/inner.rs", "#[cfg(test)]\nmod checks;"),
+            ("src/a/inner/checks.rs", "fn a() {}"),
+        ]);
+        let tests = repository.files.iter().filter(|file| file.is_test(1));
+        let paths: Vec<_> = tests.map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["src/a/bench.rs", "src/a/bench/deep.rs", "src/a/inner/checks.rs"]);
     }
 }

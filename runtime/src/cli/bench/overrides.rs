@@ -1,6 +1,9 @@
 //! What the command line says instead of the flow file.
 
-use std::path::{Path, PathBuf, absolute};
+use std::{
+    io,
+    path::{Path, PathBuf, absolute},
+};
 
 use serde_json::Value;
 use tremor_runtime::flow::{self, Connector, Flow, Role, Span};
@@ -23,11 +26,11 @@ pub(super) struct Overrides {
 impl Overrides {
     /// Of the command line, where paths start at the current folder; `report` is where the
     /// connector is to leave its report.
-    pub(super) fn new(arguments: &Arguments, report: &Path) -> Result<Self, String> {
-        let whole = |path: &Option<PathBuf>| {
-            let whole = path.as_ref().map(absolute).transpose();
-            whole.map_err(|error| format!("error: not a path: {error}"))
-        };
+    ///
+    /// # Errors
+    /// A path is none.
+    pub(super) fn new(arguments: &Arguments, report: &Path) -> io::Result<Self> {
+        let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
         Ok(Self {
             warmup: arguments.warmup,
             duration: arguments.duration,

@@ -83,7 +83,7 @@ impl<'r> Record<'r> {
             Some(_) => {
                 return Err(Error::bad_data_at(
                     self.at,
-                    "expected a delimiter or the end behind a field in quotes",
+                    "expected a delimiter or the end after a field in quotes",
                 ));
             }
         }

@@ -1,13 +1,22 @@
 //! How records are read and written.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, de::Error as _};
+use tremor_pdk::{Error, Result};
+
 /// How records are read and written. See the [module](super) for what each means.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// What stands between two fields. ASCII.
+    /// What stands between two fields, one ASCII character.
+    #[serde(deserialize_with = "ascii")]
+    #[schemars(with = "char")]
     pub delimiter: u8,
-    /// What stands around fields. ASCII.
+    /// What stands around fields, one ASCII character, or `null` for nothing.
+    #[serde(deserialize_with = "ascii_or_null")]
+    #[schemars(with = "Option<char>")]
     pub quote: Option<u8>,
-    /// The names of the fields; none for arrays.
+    /// The names of the fields, in order; without them records are arrays.
     pub headers: Option<Vec<String>>,
     /// Whether fields without quotes may be numbers.
     pub numbers: bool,
@@ -20,27 +29,52 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Says what is wrong with them together.
-    pub(in crate::codec) fn check(&self) -> Result<(), String> {
+    /// The same, where they are good together.
+    ///
+    /// # Errors
+    /// Kind configuration: the option, what was expected and what was found.
+    pub(crate) fn checked(self) -> Result<Self> {
+        let wrong = |what: std::fmt::Arguments<'_>| Err(Error::configuration(what));
         for (name, byte) in [("delimiter", Some(self.delimiter)), ("quote", self.quote)] {
             if let Some(byte @ (b'\r' | b'\n')) = byte {
-                return Err(format!(
-                    "`{name}` must not be {:?}, which ends a line",
+                return wrong(format_args!(
+                    "`{name}`: expected a character that does not end a line, found {:?}",
                     char::from(byte)
                 ));
             }
         }
         if self.quote == Some(self.delimiter) {
-            return Err("`delimiter` and `quote` must differ".into());
+            return wrong(format_args!(
+                "`quote`: expected another character than that of `delimiter`, found {:?}",
+                char::from(self.delimiter)
+            ));
         }
-        let Some(headers) = &self.headers else { return Ok(()) };
-        if headers.is_empty() {
-            return Err("`headers` is empty: name the fields, or leave it out for arrays".into());
+        let headers = self.headers.as_deref().unwrap_or_default();
+        if self.headers.is_some() && headers.is_empty() {
+            return wrong(format_args!(
+                "`headers`: expected at least one name, found none; leave it out for arrays"
+            ));
         }
         let twice = (1..headers.len()).find(|at| headers[..*at].contains(&headers[*at]));
         match twice {
-            Some(at) => Err(format!("`headers` has {:?} twice", headers[at])),
-            None => Ok(()),
+            Some(at) => wrong(format_args!(
+                "`headers`: expected different names, found {:?} twice",
+                headers[at]
+            )),
+            None => Ok(self),
         }
     }
+}
+
+fn ascii<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    ascii_or_null(deserializer)?.ok_or_else(|| D::Error::custom("expected one ASCII character"))
+}
+
+fn ascii_or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u8>, D::Error> {
+    let read = |found: char| {
+        u8::try_from(found).ok().filter(u8::is_ascii).ok_or_else(|| {
+            D::Error::custom(format_args!("expected one ASCII character, found {found:?}"))
+        })
+    };
+    Option::<char>::deserialize(deserializer)?.map(read).transpose()
 }

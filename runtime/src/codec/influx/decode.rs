@@ -97,7 +97,7 @@ impl<'l> Line<'l> {
         Error::bad_data_at(self.at, what)
     }
 
-    /// What comes before one of these bytes that no backslash stands in front of.
+    /// What comes before one of these bytes that has no backslash before it.
     fn name(&mut self, ends: &[u8], escapes: &'static [u8], what: &str) -> Result<Name<'l>, Error> {
         let start = self.at;
         while let Some(byte) = self.peek() {
@@ -183,7 +183,7 @@ impl Name<'_> {
     }
 }
 
-/// The text, if nothing but digits comes behind a minus.
+/// The text, if nothing but digits comes after a minus.
 fn integer(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)

@@ -156,7 +156,8 @@ fn field(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
             append(out, zmij::Buffer::new().format_finite(number));
         }
         Shape::F64(number) => {
-            return Err(Error::bad_data(format!("the field `{key}` is {number}, which is none")));
+            let expected = format!("expected a finite number as the field `{key}`, found {number}");
+            return Err(Error::bad_data(expected));
         }
         _ => {
             let found = value.shape().name();

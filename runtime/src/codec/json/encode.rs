@@ -149,7 +149,7 @@ impl Encoder {
     }
 }
 
-/// Has one value and a comma written behind it; without the comma, or as it was, `out` is given
+/// Has one value and a comma written after it; without the comma, or as it was, `out` is given
 /// back.
 fn restoring(
     out: &mut Bytes,

@@ -68,7 +68,7 @@ fn judged(message: &[u8]) -> Option<Error> {
     Some(Error::bad_data_at(at, what))
 }
 
-/// The error for a number that the parser gave up at `at`, within it or right behind it.
+/// The error for a number that the parser gave up at `at`, within it or right after it.
 fn number(message: &[u8], at: usize) -> Error {
     let before = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
     let start = at - message[..at].iter().rev().take_while(before).count();

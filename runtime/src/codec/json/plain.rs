@@ -37,7 +37,7 @@ struct Container {
 }
 
 impl Container {
-    /// Its node, once `end` is the index behind its last one.
+    /// Its node, once `end` is the index after its last one.
     #[inline]
     fn node(&self, end: u32) -> Node {
         let span = u64::from(end - self.head);
@@ -168,7 +168,7 @@ fn end_of(is_object: bool) -> u8 {
 
 /// Appends nodes; they are part of the buffer once they are committed.
 ///
-/// Invariant: `written <= room`, as many slots lie at `first`, behind the buffer's contents, and the
+/// Invariant: `written <= room`, as many slots lie at `first`, after the buffer's contents, and the
 /// first `written` of them are initialised.
 struct Slots<'n> {
     nodes: &'n mut Nodes,
@@ -193,7 +193,7 @@ impl<'n> Slots<'n> {
 
     /// The index that the next node will have.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // whoever calls `read` has seen to it
+    #[allow(clippy::cast_possible_truncation)] // the caller of `read` sees to it
     fn next_index(&self) -> u32 {
         (self.root + self.written) as u32
     }

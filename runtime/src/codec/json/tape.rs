@@ -38,7 +38,7 @@ impl Copier {
         nodes.reserve(tape.len());
         let root = nodes.len();
         let spare = nodes.capacity() - root;
-        // SAFETY: this is the part of the buffer behind its contents.
+        // SAFETY: this is the part of the buffer after its contents.
         let slots = unsafe {
             let start = nodes.as_mut_ptr().add(root).cast::<MaybeUninit<Node>>();
             std::slice::from_raw_parts_mut(start, spare)

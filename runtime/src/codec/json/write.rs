@@ -7,7 +7,7 @@ use super::escape;
 use super::scan::{Baseline, Scan};
 use crate::codec::output::{BLOCK, Output};
 
-/// Room for what surrounds a string (two quotes, one byte behind it) and for a last block that is
+/// Room for what surrounds a string (two quotes, one byte after it) and for a last block that is
 /// stored whole although only its beginning counts.
 const SLACK: usize = BLOCK + 3;
 
@@ -115,7 +115,7 @@ impl Output<'_> {
         true
     }
 
-    /// Appends text with its escapes, and makes the slack behind it anew.
+    /// Appends text with its escapes, and makes the slack after it anew.
     #[inline(never)]
     fn escaped(&mut self, mut text: &[u8]) {
         while !text.is_empty() {

@@ -1,5 +1,7 @@
 //! MessagePack to nodes.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tremor_abi::document::{MAX_DEPTH, Node, fingerprint};
 
 use super::count;
@@ -9,6 +11,7 @@ use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
 use crate::codec::duplicates::{Duplicates, Filter};
 use crate::codec::limit;
+use crate::codec::options::max_depth;
 
 /// A byte is a node, and the shortest extension takes three for its seven.
 const NODES_A_BYTE: usize = 3;
@@ -17,10 +20,13 @@ const NODES_A_BYTE: usize = 3;
 const COUNTED: usize = limit::nodes(0) / NODES_A_BYTE;
 
 /// How MessagePack is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub struct DecodeOptions {
     /// How many arrays and maps may lie in each other; at most [`MAX_DEPTH`] counts. An extension
     /// counts as the two objects that it becomes.
+    #[serde(deserialize_with = "max_depth")]
+    #[schemars(range(min = 1, max = MAX_DEPTH))]
     pub max_depth: usize,
 }
 
@@ -197,7 +203,7 @@ impl Decoder {
             now = outer;
         }
         if reader.left() > 0 {
-            return Err(reader.error("expected nothing behind the value").into());
+            return Err(reader.error("expected the end after the value").into());
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ fn encode(value: &Value<'_>) -> Vec<u8> {
     out.into()
 }
 
-/// A message with `len` bytes of text or data behind its head.
+/// A message with `len` bytes of text or data after its head.
 fn long(head: &[u8], byte: u8, len: usize) -> Vec<u8> {
     [head, &vec![byte; len]].concat()
 }
@@ -242,7 +242,7 @@ fn forged_messages_are_errors() {
     for (message, expected) in [
         (&[0xc1][..], "0xc1 is no MessagePack format at byte 0"),
         (&[0x91, 0xc1], "0xc1 is no MessagePack format at byte 1"),
-        (&[0xc0, 0xc0], "expected nothing behind the value at byte 1"),
+        (&[0xc0, 0xc0], "expected the end after the value at byte 1"),
         (&[0xdd, 0xff, 0xff, 0xff, 0xff, 0xc0], "the message ends within a value at byte 6"),
         (&[0xdf, 0xff, 0xff, 0xff, 0xff, 0xa0], "the message ends within a value at byte 6"),
         (&[0xdb, 0xff, 0xff, 0xff, 0xff, b'x'], "the message ends within a value at byte 6"),

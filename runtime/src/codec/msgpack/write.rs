@@ -4,7 +4,7 @@ use super::extension::Extension;
 use crate::codec::output::Output;
 
 impl Output<'_> {
-    /// Appends a format byte and a number of fixed width behind it.
+    /// Appends a format byte and a number of fixed width after it.
     #[inline]
     fn tagged<const N: usize>(&mut self, tag: u8, number: [u8; N]) {
         self.word([tag]);

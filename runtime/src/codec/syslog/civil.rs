@@ -62,7 +62,7 @@ fn is_leap(year: i64) -> bool {
     year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0)
 }
 
-/// Reads `hh:mm:ss` as seconds of a day, and gives what is behind it.
+/// Reads `hh:mm:ss` as seconds of a day, and gives what is after it.
 pub(super) fn time_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
     let (hours, text) = number(text, 2)?;
     let (minutes, text) = number(text.strip_prefix(b":")?, 2)?;
@@ -71,7 +71,7 @@ pub(super) fn time_of_day(text: &[u8]) -> Option<(i64, &[u8])> {
         .then_some((hours * 3_600 + minutes * 60 + seconds, text))
 }
 
-/// Reads so many digits, and gives what is behind them.
+/// Reads so many digits, and gives what is after them.
 pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     let (number, rest) = text.split_at_checked(digits)?;
     let mut sum = 0;
@@ -81,7 +81,7 @@ pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     Some((sum, rest))
 }
 
-/// Reads a time of RFC 3339 as RFC 5424 has it, with up to nine digits behind the point.
+/// Reads a time of RFC 3339 as RFC 5424 has it, with up to nine digits after the point.
 pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
     let (year, text) = number(text, 4)?;
     let (month, text) = number(text.strip_prefix(b"-")?, 2)?;

@@ -159,11 +159,11 @@ impl<'v> Parts<'v> {
         }
         if self.timestamp.is_none() && (host.is_some() || program.is_some()) {
             return Err(Error::bad_data(
-                "RFC 3164 needs a `timestamp` in front of `hostname` and `appname`",
+                "RFC 3164 needs a `timestamp` before `hostname` and `appname`",
             ));
         }
         if process.is_some() && program.is_none() {
-            return Err(Error::bad_data("RFC 3164 needs an `appname` in front of `procid`"));
+            return Err(Error::bad_data("RFC 3164 needs an `appname` before `procid`"));
         }
         let Some(timestamp) = self.timestamp else {
             out.extend_from_copy_slice(self.msg);
@@ -232,7 +232,7 @@ fn number(key: &str, value: ValueRef<'_>, names: &[&str]) -> Result<u8, Error> {
 fn rfc3339(timestamp: i64, out: &mut Bytes) -> Result<(), Error> {
     let Civil { year, month, day, seconds, nanoseconds } = Civil::of(timestamp);
     if !(0..=9_999).contains(&year) {
-        return Err(Error::bad_data(format!("the year {year} has no four digits")));
+        return Err(Error::bad_data(format!("expected a year of four digits, found {year}")));
     }
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     print(out, format_args!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}"));

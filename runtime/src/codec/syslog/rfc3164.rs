@@ -30,7 +30,7 @@ pub(super) fn decode(
         return if reader.rest().is_empty() {
             Ok(())
         } else {
-            Err(reader.error("expected a space behind the time"))
+            Err(reader.error("expected a space after the time"))
         };
     }
     let mut ahead = reader;
@@ -54,7 +54,7 @@ pub(super) fn decode(
     Ok(())
 }
 
-/// Whether the word behind the time is no host.
+/// Whether the word after the time is no host.
 pub(super) fn looks_like_program(word: &[u8]) -> bool {
     word.ends_with(b":") || word.contains(&b'[')
 }

@@ -18,7 +18,7 @@ struct Parameter<'m> {
     at: usize,
 }
 
-/// The mark in front of a text in UTF-8.
+/// The mark before a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
 
 pub(super) fn decode(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error> {

@@ -191,7 +191,7 @@ fn what_is_no_message_is_an_error_that_says_where() {
         ),
         ("<1>1 - - - - - [a b=\"c\"x", "expected `]` or a space and another parameter at byte 23"),
         ("<1>1 - - - - - -x", "expected a space at byte 16"),
-        ("<1>Feb  5 17:32:18x", "expected a space behind the time at byte 18"),
+        ("<1>Feb  5 17:32:18x", "expected a space after the time at byte 18"),
     ] {
         assert_eq!(decoded(message), Err(expected.to_owned()), "{message}");
     }

@@ -51,7 +51,8 @@ use crate::engine::{
     target::{Ports, Target},
 };
 use crate::{
-    codec::{self, BatchDecoder, Codec, MakeCodec},
+    codec::{BatchDecoder, Codec, MakeCodec},
+    components,
     executor::block_on,
     processor::Framing,
 };
@@ -110,7 +111,7 @@ impl Outcome {
 }
 
 fn codec(name: &str) -> Codec {
-    codec::lookup(name, &Config::Null).unwrap()
+    components::codec(name, &Config::Null).unwrap()
 }
 
 fn encoding(name: &str) -> Encoding {

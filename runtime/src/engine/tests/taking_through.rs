@@ -9,6 +9,7 @@ use super::{
     outlet, pipeline, pulls, router, sink_side, source_side,
 };
 use crate::{
+    components,
     engine::{
         account::stats::Stats,
         life::{connection::Connection, control::Control},
@@ -18,7 +19,6 @@ use crate::{
         target::{Ports, Target},
     },
     executor::block_on,
-    operator,
 };
 
 const PULLS: usize = 12;
@@ -49,7 +49,7 @@ fn events_go_through_operators_and_into_the_sink_in_the_order_of_pulls() {
 fn what_operators_hold_back_is_acknowledged_with_the_batch_that_it_leaves_in() {
     for helpers in HELPERS {
         // Five do not go into three: every batch of the operator is of two pulls or three.
-        let five = operator::operator("batch", &json!({ "max_events": 5, "max_wait": "1h" }));
+        let five = components::operator("batch", &json!({ "max_events": 5, "max_wait": "1h" }));
         let harness = Setup { helpers, operators: vec![five.unwrap()], ..Setup::default() };
         let outcome = harness.harness().run(Pulls::numbers(PULLS), &Takes::of([]));
         assert_eq!(outcome.messages(), numbers(3 * PULLS), "{helpers}");

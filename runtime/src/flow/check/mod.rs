@@ -40,17 +40,27 @@ impl Kind {
     /// All kinds.
     pub const ALL: [Self; 5] =
         [Self::Connector, Self::Codec, Self::Preprocessor, Self::Postprocessor, Self::Operator];
-}
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The kind in the words of messages and of plugins' metadata.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Connector => "connector",
             Self::Codec => "codec",
             Self::Preprocessor => "preprocessor",
             Self::Postprocessor => "postprocessor",
             Self::Operator => "operator",
-        })
+        }
+    }
+
+    /// An artefact of this kind, in the words of messages.
+    pub(crate) fn named(self, name: &str) -> String {
+        format!("{self} type {}", quote(name))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }
 
@@ -91,7 +101,7 @@ pub trait Resolver {
     ///
     /// # Errors
     /// What is wrong.
-    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<(), String> {
+    fn validate(&self, kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<()> {
         let _ = (kind, name, config);
         Ok(())
     }
@@ -108,7 +118,7 @@ pub trait Resolver {
 
     /// Whether all of these fit, pairs of a schema and a configuration, if that can be told without
     /// the validator in this process: its code and tables would stay in memory for as long as the
-    /// flow runs. `false` where one does not fit or nobody can tell: then the validator says more.
+    /// flow runs. `false` where one does not fit or this is not known: then the validator says more.
     fn all_fit(&self, configurations: &[(&Value, &Value)]) -> bool {
         let _ = configurations;
         false
@@ -192,7 +202,7 @@ fn found<'f>(
         Lookup::Unusable(why) => Found::Unusable(why),
         Lookup::Known { schema: Some(schema) } if !all_fit => match Schema::new(schema) {
             Ok(schema) => Found::Yes(Some(schema)),
-            Err(why) => Found::Unusable(format!("its configuration schema is wrong: {why}")),
+            Err(why) => Found::Unusable(format!("its configuration cannot be checked: {why}")),
         },
         Lookup::Known { .. } => Found::Yes(None),
     };
@@ -200,7 +210,7 @@ fn found<'f>(
 }
 
 /// All components that a flow names.
-fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
+pub(crate) fn components(flow: &Flow) -> impl Iterator<Item = (Kind, &Component)> {
     let operators = flow.spec.pipelines.iter().flat_map(|pipeline| &pipeline.operators);
     let of_connectors = flow.spec.connectors.iter().flat_map(parts);
     of_connectors.chain(operators.map(|operator| (Kind::Operator, operator)))
@@ -235,8 +245,7 @@ impl Checker<'_> {
         let (name, at) = (&component.name.value, component.name.at);
         match self.found.get(&(kind, name.as_str())) {
             None | Some(Found::No) => {
-                let mut diagnostic =
-                    self.report.error(at, format!("unknown {kind} type {}", quote(name)));
+                let mut diagnostic = self.report.error(at, format!("unknown {}", kind.named(name)));
                 for help in unknown(self.resolver, kind, name) {
                     diagnostic = diagnostic.help(help);
                 }
@@ -244,15 +253,14 @@ impl Checker<'_> {
                 false
             }
             Some(Found::Unusable(why)) => {
-                let message = format!("{kind} type {} cannot be used: {why}", quote(name));
+                let message = format!("{} cannot be used: {why}", kind.named(name));
                 self.report.push(self.report.error(at, message));
                 false
             }
             Some(Found::Yes(schema)) => {
-                let owner = || format!("{kind} type {}", quote(name));
-                let fits = schema
-                    .as_ref()
-                    .is_none_or(|schema| schema.check(&component.config, &owner(), self.report));
+                let fits = schema.as_ref().is_none_or(|schema| {
+                    schema.check(&component.config, &kind.named(name), self.report)
+                });
                 fits && self.validate(kind, component)
             }
         }
@@ -264,7 +272,8 @@ impl Checker<'_> {
         let result = self.resolver.validate(kind, name, config.value());
         let sound = result.is_ok();
         if let Err(why) = result {
-            self.report.push(self.report.error(config.at(), why));
+            let message = format!("{}: {why}", kind.named(name));
+            self.report.push(self.report.error(config.at(), message));
         }
         sound
     }
@@ -287,7 +296,7 @@ impl Checker<'_> {
     }
 }
 
-/// What to say to somebody who named an artefact that does not exist.
+/// The advice for a name that no artefact has.
 fn unknown(resolver: &dyn Resolver, kind: Kind, name: &str) -> Vec<String> {
     let mut names = resolver.names(kind);
     names.sort_unstable();

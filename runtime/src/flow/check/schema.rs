@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     sync::{Arc, mpsc::sync_channel},
     thread,
     time::Duration,
@@ -23,6 +24,17 @@ use super::{
 /// work for years.
 const LIMIT: Duration = Duration::from_secs(10);
 
+/// Why a configuration cannot be compared with its schema.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SchemaError {
+    #[error("its schema is none: {0}")]
+    Invalid(#[from] ValidationError<'static>),
+    #[error("its schema takes longer than {0:?}")]
+    TooLong(Duration),
+    #[error("no thread can be started: {0}")]
+    NoThread(#[from] io::Error),
+}
+
 /// The schema of a configuration, ready for use.
 pub(super) struct Schema {
     text: Value,
@@ -33,12 +45,11 @@ pub(super) struct Schema {
 impl Schema {
     /// # Errors
     /// Why this is no schema.
-    pub(super) fn new(text: Value) -> Result<Self, String> {
+    pub(super) fn new(text: Value) -> Result<Self, SchemaError> {
         let schema = text.clone();
         // With options it would be compiled once more into this crate: 1 MiB of code. It fetches nothing,
         // since nothing turns its features for that on.
-        let made = within(LIMIT, move || jsonschema::draft202012::new(&schema));
-        let validator = made?.map_err(|error| error.to_string())?;
+        let validator = within(LIMIT, move || jsonschema::draft202012::new(&schema))??;
         Ok(Self { text, validator: Arc::new(validator), limit: LIMIT })
     }
 
@@ -51,7 +62,7 @@ impl Schema {
     ///
     /// # Errors
     /// Why that cannot be said.
-    fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, String> {
+    fn errors(&self, config: &Value) -> Result<Vec<ValidationError<'static>>, SchemaError> {
         let (validator, config) = (Arc::clone(&self.validator), config.clone());
         within(self.limit, move || {
             // What takes too long takes no memory until then, while errors take some each.
@@ -87,12 +98,11 @@ impl Schema {
 fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, String> {
+) -> Result<T, SchemaError> {
     let (sender, receiver) = sync_channel(1);
     let worker = move || _ = sender.send(work());
-    let started = thread::Builder::new().name("schema".to_owned()).spawn(worker);
-    started.map_err(|error| format!("no thread can be started: {error}"))?;
-    receiver.recv_timeout(limit).map_err(|_| format!("its schema takes longer than {limit:?}"))
+    thread::Builder::new().name("schema".to_owned()).spawn(worker)?;
+    receiver.recv_timeout(limit).map_err(|_| SchemaError::TooLong(limit))
 }
 
 /// Turns what the validator says into diagnostics.
@@ -296,7 +306,7 @@ mod tests {
         let schema = Schema::new(schema).map_err(|_| "no schema").unwrap();
         let schema = Schema { limit: Duration::from_millis(1), ..schema };
         let why = schema.errors(&json!({})).unwrap_err();
-        assert_eq!(why, "its schema takes longer than 1ms");
+        assert_eq!(why.to_string(), "its schema takes longer than 1ms");
     }
 
     #[test]
@@ -305,8 +315,8 @@ mod tests {
         let file = folder.path().join("schema.json");
         std::fs::write(&file, "{}").unwrap();
         for elsewhere in [format!("file://{}", file.display()), "http://127.0.0.1:9/".to_owned()] {
-            let said = Schema::new(json!({ "$ref": elsewhere })).err().unwrap_or_default();
-            assert!(said.contains("resolve-"), "{elsewhere}: {said}");
+            let said = Schema::new(json!({ "$ref": elsewhere })).err().map(|why| why.to_string());
+            assert!(said.is_some_and(|said| said.contains("resolve-")), "{elsewhere}");
         }
     }
 }

@@ -58,7 +58,7 @@ fn types_of(kind: &TypeKind) -> Vec<JsonType> {
 }
 
 fn types_in_words(types: &[JsonType]) -> String {
-    // Whoever writes a value does not want to hear that none would do as well.
+    // Where there is a value, `null` is hardly what was meant.
     let named: Vec<_> = types
         .iter()
         .filter(|kind| types.len() == 1 || **kind != JsonType::Null)

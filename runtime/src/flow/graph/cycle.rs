@@ -10,7 +10,7 @@ use super::{
     Edge, Node,
 };
 
-/// The nodes that are in no cycle and behind none, such that edges lead from earlier to later ones
+/// The nodes that are in no cycle and after none, such that edges lead from earlier to later ones
 /// (Kahn's algorithm); nodes that could come in any order come in that of their numbers.
 pub(super) fn order(nodes: usize, edges: &[Edge]) -> Vec<usize> {
     let mut missing = vec![0_usize; nodes];

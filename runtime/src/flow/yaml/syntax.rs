@@ -1,4 +1,4 @@
-//! What the YAML parser says, in the words of somebody who wants to mend a flow file.
+//! The errors of the YAML parser, in words that help to mend a flow file.
 
 use std::sync::Arc;
 

@@ -4,10 +4,11 @@ use std::num::NonZeroU32;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Error, Event, Operator, Output, Result, ValueRef, Verdict};
+use tremor_pdk::{
+    Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, ValueRef, Verdict,
+};
 
 use super::{
-    BuiltIn,
     bounded::{Bounded, Evictions, Found},
     field::{EventParts, Field},
     key::KeyBuffer,
@@ -18,8 +19,7 @@ use super::{
 /// over leaves by the port `overflow`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[schemars(title = "bucket")]
-pub(super) struct Config {
+pub(crate) struct Config {
     /// Where the class stands: what is limited.
     class: Field,
     /// Where the rate stands: how many events of the class and dimensions may pass in a window, a
@@ -55,7 +55,7 @@ struct Window {
     passed: u64,
 }
 
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     config: Config,
     key: KeyBuffer,
     windows: Bounded<Window>,
@@ -65,12 +65,12 @@ pub(super) struct Bucket {
 
 const OVERFLOW: Verdict = Verdict::Port(0);
 
-impl BuiltIn for Bucket {
+impl OperatorPlugin for Bucket {
+    const NAME: &'static str = "bucket";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self, String> {
-        let windows = Bounded::new(config.max_dimensions.get());
-        Ok(Self { config, key: KeyBuffer::new(), windows, evictions: Evictions::default() })
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        Ok(Self::of(config))
     }
 
     fn ports(_: &Config) -> Vec<String> {
@@ -86,6 +86,11 @@ impl Operator for Bucket {
 }
 
 impl Bucket {
+    fn of(config: Config) -> Self {
+        let windows = Bounded::new(config.max_dimensions.get());
+        Self { config, key: KeyBuffer::new(), windows, evictions: Evictions::default() }
+    }
+
     fn verdict(&mut self, batch: &Batch, event: &Event) -> Verdict {
         let parts = EventParts::of(batch, event);
         let class = self.config.class.get_in(&parts);

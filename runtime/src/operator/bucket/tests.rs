@@ -2,13 +2,10 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use serde_json::json;
-use tremor_pdk::{Batch, Output, Value, literal};
+use tremor_pdk::{Batch, Operator as _, Output, Value, literal};
 
 use super::{Bucket, Config};
-use crate::operator::{
-    BuiltIn, Operator as _,
-    testing::{Bench, with_metadata},
-};
+use crate::operator::testing::{Bench, with_metadata};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -123,7 +120,7 @@ fn fields_of_the_payload_may_be_counted_by() {
 }
 
 fn bucket(config: serde_json::Value) -> Bucket {
-    Bucket::new(serde_json::from_value::<Config>(config).unwrap()).unwrap()
+    Bucket::of(serde_json::from_value::<Config>(config).unwrap())
 }
 
 #[test]

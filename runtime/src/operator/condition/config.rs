@@ -4,7 +4,7 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value as Json;
-use tremor_pdk::abi::value::to_value;
+use tremor_pdk::{Error, Result, abi::value::to_value};
 
 use super::{Comparison, Condition, Order};
 use crate::operator::field::Field;
@@ -13,8 +13,7 @@ use crate::operator::field::Field;
 /// and `not`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "condition")]
-pub(in crate::operator) struct Config {
+pub(crate) struct Config {
     /// What is compared.
     field: Option<Field>,
     /// The field is there and has this value. Numbers are equal by what they are: 1 equals 1.0.
@@ -37,7 +36,7 @@ pub(in crate::operator) struct Config {
     less: Option<Json>,
     /// As `less`, or equal.
     less_or_equal: Option<Json>,
-    /// The field is a number above this one, or text that sorts behind this one.
+    /// The field is a number above this one, or text that sorts after this one.
     greater: Option<Json>,
     /// As `greater`, or equal.
     greater_or_equal: Option<Json>,
@@ -69,7 +68,7 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong, and in which part of the condition.
-    pub(in crate::operator) fn compile(self) -> Result<Condition, String> {
+    pub(in crate::operator) fn compile(self) -> Result<Condition> {
         let opposite = matches!(self.not, Some(Not::Opposite(true)));
         let not_of = match &self.not {
             Some(Not::Of(config)) => Some(config.as_ref().clone()),
@@ -78,9 +77,9 @@ impl Config {
         let forms =
             [self.field.is_some(), self.all.is_some(), self.any.is_some(), not_of.is_some()];
         if forms.into_iter().filter(|given| *given).count() != 1 {
-            return Err("expected `field` with a comparison, or exactly one of `all`, `any` and \
-                        `not`"
-                .to_owned());
+            return Err(Error::configuration(
+                "expected `field` with a comparison, or exactly one of `all`, `any` and `not`",
+            ));
         }
         let is_opposite = |condition| {
             if opposite { Condition::Not(Box::new(condition)) } else { condition }
@@ -88,38 +87,40 @@ impl Config {
         let mut comparisons = self.comparisons()?;
         if let Some(field) = self.field {
             let (Some(comparison), None) = (comparisons.pop(), comparisons.pop()) else {
-                return Err(format!("field `{field}`: expected exactly one of {COMPARISONS}"));
+                return Err(Error::configuration(format_args!(
+                    "`field`: expected exactly one comparison for `{field}`: {COMPARISONS}"
+                )));
             };
             return Ok(is_opposite(Condition::Field(field, comparison)));
         }
         if !comparisons.is_empty() {
-            return Err("a comparison needs the `field` that it is about".to_owned());
+            return Err(Error::configuration("expected a `field` for the comparison, found none"));
         }
         let condition = match (self.all, self.any, not_of) {
             (Some(all), ..) => Condition::All(list("all", all)?),
             (_, Some(any), _) => Condition::Any(list("any", any)?),
             (.., Some(not)) => {
-                Condition::Not(Box::new(not.compile().map_err(|error| format!("not: {error}"))?))
+                Condition::Not(Box::new(not.compile().map_err(|error| error.context("`not`"))?))
             }
             _ => unreachable!("one of them was counted above"),
         };
         Ok(is_opposite(condition))
     }
 
-    fn comparisons(&self) -> Result<Vec<Comparison>, String> {
+    fn comparisons(&self) -> Result<Vec<Comparison>> {
         let mut found = Vec::new();
         if let Some(value) = &self.equals {
             found.push(equals(value)?);
         }
         if let Some(values) = &self.one_of {
             let values = values.iter().map(|value| read("one_of", value));
-            found.push(Comparison::OneOf(values.collect::<Result<_, _>>()?));
+            found.push(Comparison::OneOf(values.collect::<Result<_>>()?));
         }
         if let Some(exists) = self.exists {
             found.push(Comparison::Exists(exists));
         }
         if let Some(pattern) = &self.matches {
-            let regex = Regex::new(pattern).map_err(|error| format!("matches: {error}"))?;
+            let regex = Regex::new(pattern).map_err(|error| wrong("matches", error))?;
             found.push(Comparison::Matches(regex));
         }
         if let Some(value) = &self.contains {
@@ -139,7 +140,8 @@ impl Config {
         ] {
             let Some(limit) = limit else { continue };
             if !limit.is_number() && !limit.is_string() {
-                return Err(format!("{name}: expected a number or text, found {limit}"));
+                let what = format_args!("expected a number or a text, found {limit}");
+                return Err(wrong(name, what));
             }
             found.push(Comparison::Order(order, read(name, limit)?));
         }
@@ -147,23 +149,27 @@ impl Config {
     }
 }
 
-fn equals(value: &Json) -> Result<Comparison, String> {
+fn equals(value: &Json) -> Result<Comparison> {
     Ok(match value {
         Json::String(text) => Comparison::Text(text.as_str().into()),
         _ => Comparison::Equals(read("equals", value)?),
     })
 }
 
-fn read(name: &str, value: &Json) -> Result<tremor_pdk::Value<'static>, String> {
-    to_value(value).map_err(|error| format!("{name}: {error}"))
+fn read(key: &str, value: &Json) -> Result<tremor_pdk::Value<'static>> {
+    to_value(value).map_err(|error| wrong(key, error))
 }
 
-fn list(name: &str, conditions: Vec<Config>) -> Result<Box<[Condition]>, String> {
+fn list(key: &str, conditions: Vec<Config>) -> Result<Box<[Condition]>> {
     if conditions.is_empty() {
-        return Err(format!("{name}: expected at least one condition"));
+        return Err(wrong(key, "expected at least one condition, found none"));
     }
     let compiled = conditions.into_iter().enumerate().map(|(position, condition)| {
-        condition.compile().map_err(|error| format!("{name}[{position}]: {error}"))
+        condition.compile().map_err(|error| error.context(format_args!("`{key}[{position}]`")))
     });
     compiled.collect()
+}
+
+fn wrong(key: &str, what: impl std::fmt::Display) -> Error {
+    Error::configuration(format_args!("`{key}`: {what}"))
 }

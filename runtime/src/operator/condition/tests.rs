@@ -1,10 +1,10 @@
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Value, literal};
+use tremor_pdk::{Batch, Result, Value, linked, literal};
 
 use super::{Condition, Config};
 
-fn compiled(config: Json) -> Result<Condition, String> {
-    serde_json::from_value::<Config>(config).map_err(|error| error.to_string())?.compile()
+fn compiled(config: Json) -> Result<Condition> {
+    linked::read::<Config>(config)?.compile()
 }
 
 fn event() -> Batch {
@@ -146,24 +146,30 @@ fn a_payload_that_is_no_object_meets_what_is_asked_of_the_whole() {
 fn a_bad_condition_says_what_is_wrong_and_where() {
     for (config, expected) in [
         (json!({}), "expected `field` with a comparison"),
-        (json!({"field": "a"}), "field `a`: expected exactly one of `equals`"),
-        (json!({"field": "a", "equals": 1, "exists": true}), "expected exactly one of"),
+        (json!({"field": "a"}), "`field`: expected exactly one comparison for `a`: `equals`"),
+        (
+            json!({"field": "a", "equals": 1, "exists": true}),
+            "expected exactly one comparison for `a`",
+        ),
         (json!({"equals": 1}), "expected `field`"),
         (json!({"field": "a", "exists": true, "any": []}), "exactly one of `all`"),
-        (json!({"all": []}), "all: expected at least one condition"),
-        (json!({"all": [{"field": "a", "exists": true}], "equals": 1}), "needs the `field`"),
+        (json!({"all": []}), "`all`: expected at least one condition"),
+        (json!({"all": [{"field": "a", "exists": true}], "equals": 1}), "expected a `field` for"),
         (
             json!({"all": [{"field": "a", "exists": true}, {"any": [{"field": "b"}]}]}),
-            "all[1]: any[0]: field `b`",
+            "`all[1]`: `any[0]`: `field`: ",
         ),
-        (json!({"not": {"field": "b"}}), "not: field `b`"),
-        (json!({"field": "a", "matches": "("}), "matches: regex parse error"),
-        (json!({"field": "a", "less": true}), "less: expected a number or text, found true"),
-        (json!({"field": "a[", "exists": true}), "field `a[`: invalid path"),
+        (json!({"not": {"field": "b"}}), "`not`: `field`: "),
+        (json!({"field": "a", "matches": "("}), "`matches`: regex parse error"),
+        (json!({"field": "a", "less": true}), "`less`: expected a number or a text, found true"),
+        (json!({"field": "a[", "exists": true}), "`field`: `a[`: invalid path"),
         (json!({"field": "a", "equal": 1}), "unknown field `equal`"),
-        (json!({"field": "a", "starts_with": 1}), "expected a string"),
+        (
+            json!({"field": "a", "starts_with": 1}),
+            "`starts_with`: invalid type: integer `1`, expected a string",
+        ),
     ] {
-        let error = compiled(config.clone()).unwrap_err();
+        let error = compiled(config.clone()).unwrap_err().to_string();
         assert!(error.contains(expected), "{config}: {error}");
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tremor_pdk::{Error, Result};
 
 use super::aggregate::{Function, State};
 use crate::operator::{field::Field, period::Period};
@@ -14,8 +15,7 @@ use crate::operator::{field::Field, period::Period};
 /// Turns the events of a window into one event a group. Windows tumble: each event belongs to one.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(title = "window")]
-pub(in crate::operator) struct Config {
+pub(crate) struct Config {
     /// How long a window of time is. Windows of all groups begin at multiples of this since the
     /// Unix epoch. Either this or `events` is given.
     pub(super) every: Option<Period>,
@@ -86,16 +86,18 @@ pub(super) struct Column {
 const OWN_KEYS: [&str; 2] = ["window", "group"];
 
 impl Aggregate {
-    pub(super) fn compile(self, name: String) -> Result<Column, String> {
-        let error = |text: &str| Err(format!("aggregates.{name}: {text}"));
+    pub(super) fn compile(self, name: String) -> Result<Column> {
+        let wrong = |key: &str, what: &str| {
+            Err(Error::configuration(format_args!("`aggregates.{name}{key}`: {what}")))
+        };
         if OWN_KEYS.contains(&name.as_str()) {
-            return error("the emitted event has a key of this name already");
+            return wrong("", "expected another name: the emitted event has a key of this one");
         }
         if self.function != Name::Percentiles && (self.at.is_some() || self.scale.is_some()) {
-            return error("`at` and `scale` are for `percentiles`");
+            return wrong("", "expected neither `at` nor `scale`, which are for `percentiles`");
         }
         if self.function != Name::Count && self.field.is_none() {
-            return error("expected the `field` that is aggregated");
+            return wrong("", "expected the `field` that is aggregated, found none");
         }
         let function = match self.function {
             Name::Count => Function::Count,
@@ -108,10 +110,10 @@ impl Aggregate {
             Name::Percentiles => {
                 let at = self.at.unwrap_or_else(|| PERCENTILES.to_vec());
                 if at.is_empty() || !at.iter().all(|p| *p > 0.0 && *p <= 100.0) {
-                    return error("at: expected percentiles above 0 and at most 100");
+                    return wrong(".at", "expected percentiles above 0 and at most 100");
                 }
                 if self.scale.is_some_and(|scale| !scale.is_normal() || scale < 0.0) {
-                    return error("scale: expected a number above 0");
+                    return wrong(".scale", "expected a number above 0");
                 }
                 Function::Percentiles { at: at.into(), scale: self.scale }
             }

@@ -4,7 +4,8 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Error, Event, Holds, Object, Operator, Output, Result, Value, ValueRef, Verdict,
+    Batch, Error, Event, Holds, Host, Object, Operator, OperatorPlugin, Output, Result, Value,
+    ValueRef, Verdict,
 };
 
 use self::{
@@ -12,7 +13,6 @@ use self::{
     config::{Column, Config},
 };
 use super::{
-    BuiltIn,
     bounded::{Bounded, Evictions, Found, Slot},
     field::Field,
     key::KeyBuffer,
@@ -41,7 +41,7 @@ struct Group {
     last: u64,
 }
 
-pub(super) struct Windows {
+pub(crate) struct Windows {
     size: Size,
     by: Vec<Field>,
     columns: Vec<Column>,
@@ -72,29 +72,12 @@ struct Row {
 
 const LATE: Verdict = Verdict::Port(0);
 
-impl BuiltIn for Windows {
+impl OperatorPlugin for Windows {
+    const NAME: &'static str = "window";
     type Config = Config;
 
-    fn new(config: Config) -> std::result::Result<Self, String> {
-        let size = match (config.every, config.events) {
-            (Some(every), None) => Size::Time(every.ns()),
-            (None, Some(events)) => Size::Events(events.get()),
-            _ => return Err("expected exactly one of `every` and `events`".to_owned()),
-        };
-        let columns =
-            config.aggregates.into_iter().map(|(name, aggregate)| aggregate.compile(name));
-        Ok(Self {
-            size,
-            by: config.by,
-            columns: columns.collect::<std::result::Result<_, _>>()?,
-            key: KeyBuffer::new(),
-            groups: Bounded::new(config.max_groups.get()),
-            evictions: Evictions::default(),
-            begin: 0,
-            held: 0,
-            touched: Vec::new(),
-            rows: Vec::new(),
-        })
+    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+        Self::of(config)
     }
 
     fn ports(_: &Config) -> Vec<String> {
@@ -144,6 +127,33 @@ impl Operator for Windows {
 }
 
 impl Windows {
+    fn of(config: Config) -> Result<Self> {
+        let size = match (config.every, config.events) {
+            (Some(every), None) => Size::Time(every.ns()),
+            (None, Some(events)) => Size::Events(events.get()),
+            (every, _) => {
+                let found = if every.is_some() { "both" } else { "none" };
+                return Err(Error::configuration(format_args!(
+                    "expected exactly one of `every` and `events`, found {found}"
+                )));
+            }
+        };
+        let columns =
+            config.aggregates.into_iter().map(|(name, aggregate)| aggregate.compile(name));
+        Ok(Self {
+            size,
+            by: config.by,
+            columns: columns.collect::<Result<_>>()?,
+            key: KeyBuffer::new(),
+            groups: Bounded::new(config.max_groups.get()),
+            evictions: Evictions::default(),
+            begin: 0,
+            held: 0,
+            touched: Vec::new(),
+            rows: Vec::new(),
+        })
+    }
+
     /// Takes an event in.
     fn take(&mut self, batch: &Batch, event: &Event) -> Verdict {
         if let Err(error) = self.check(batch, event) {

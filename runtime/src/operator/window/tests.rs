@@ -5,10 +5,7 @@ use serde_json::{Value as Json, json};
 use tremor_pdk::{Operator as _, Output};
 
 use super::{Config, Windows};
-use crate::operator::{
-    BuiltIn,
-    testing::{Bench, Ran, batch, refused, timed},
-};
+use crate::operator::testing::{Bench, Ran, batch, refused, timed};
 
 const MS: u64 = 1_000_000;
 
@@ -157,7 +154,7 @@ fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
         "every": "1s", "by": [""], "max_groups": 1_000,
         "aggregates": { "n": { "function": "count" } },
     });
-    let mut window = Windows::new(serde_json::from_value::<Config>(config).unwrap()).unwrap();
+    let mut window = Windows::of(serde_json::from_value::<Config>(config).unwrap()).unwrap();
     let mut emitted = 0;
     for round in 0..100_u64 {
         let events: Vec<_> = (0..1_000).map(|number| (0, round * 1_000 + number)).collect();
@@ -175,15 +172,15 @@ fn a_bad_configuration_says_what_is_wrong() {
     for (config, expected) in [
         (json!({ "aggregates": {} }), "exactly one of `every` and `events`"),
         (json!({ "every": "1s", "events": 1, "aggregates": {} }), "exactly one of"),
-        (json!({ "every": "1", "aggregates": {} }), "no length of time"),
-        (with(json!({ "function": "sum" })), "aggregates.x: expected the `field`"),
+        (json!({ "every": "1", "aggregates": {} }), "`every`: expected a time with its unit"),
+        (with(json!({ "function": "sum" })), "`aggregates.x`: expected the `field`"),
         (with(json!({ "function": "median", "field": "a" })), "unknown variant `median`"),
         (with(json!({ "function": "sum", "field": "a", "at": [1] })), "are for `percentiles`"),
         (with(json!({ "function": "percentiles", "field": "a", "at": [101] })), "at most 100"),
         (with(json!({ "function": "percentiles", "field": "a", "scale": 0 })), "above 0"),
         (
             json!({ "events": 1, "aggregates": { "group": { "function": "count" } } }),
-            "aggregates.group: the emitted event has a key of this name",
+            "`aggregates.group`: expected another name",
         ),
     ] {
         let error = refused("window", &config);

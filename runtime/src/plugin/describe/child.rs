@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    io::{self, Read, Write},
+    io::{self, Write},
     path::PathBuf,
     process::ExitCode,
 };
@@ -13,7 +13,7 @@ use tremor_pdk::abi::module::{ArtefactKind, ArtefactRef};
 use super::{Answer, FIT, MARK, Schemas, id};
 use crate::{
     flow,
-    plugin::{Plugin, Policy, connector::to_value, load},
+    plugin::{Error, ErrorKind, Plugin, Policy, connector::to_value, load},
 };
 
 /// What the parent asks.
@@ -26,14 +26,14 @@ struct Question {
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
-/// standard output, and says how the process is to exit. `arguments` are those behind the command.
+/// standard output, and says how the process is to exit. `arguments` are those after the command.
 ///
 /// Foreign code runs in here: it is for a process of its own.
 pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let answer = match question(arguments.iter().cloned()) {
-        _ if arguments == [FIT] => all_fit().unwrap_or_else(Answer::Refused),
-        Some(question) => respond(&question).unwrap_or_else(Answer::Refused),
+        _ if arguments == [FIT] => all_fit().unwrap_or_else(refused),
+        Some(question) => respond(&question).unwrap_or_else(refused),
         None => Answer::Refused("plugin-describe: this is a command for tremor itself".to_owned()),
     };
     let written = serde_json::to_string(&answer)
@@ -60,8 +60,12 @@ fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
     Some(question)
 }
 
-fn respond(question: &Question) -> Result<Answer, String> {
-    let plugin = load(&question.path, question.policy).map_err(|error| error.to_string())?;
+fn refused(error: impl std::fmt::Display) -> Answer {
+    Answer::Refused(error.to_string())
+}
+
+fn respond(question: &Question) -> Result<Answer, Error> {
+    let plugin = load(&question.path, question.policy)?;
     match &question.validate {
         None => Ok(schemas(&plugin)),
         Some((kind, name)) => validate(&plugin, kind, name),
@@ -69,9 +73,8 @@ fn respond(question: &Question) -> Result<Answer, String> {
 }
 
 /// Compares configurations with their schemas.
-fn all_fit() -> Result<Answer, String> {
-    let configurations: Vec<(Value, Value)> =
-        serde_json::from_reader(io::stdin().lock()).map_err(|error| error.to_string())?;
+fn all_fit() -> serde_json::Result<Answer> {
+    let configurations: Vec<(Value, Value)> = serde_json::from_reader(io::stdin().lock())?;
     Ok(Answer::Fit(configurations.iter().all(|(schema, config)| flow::fits(schema, config))))
 }
 
@@ -88,13 +91,16 @@ fn schemas(plugin: &Plugin) -> Answer {
     Answer::Schemas { hash: plugin.library().hash().to_string(), schemas }
 }
 
-fn validate(plugin: &Plugin, kind: &str, name: &str) -> Result<Answer, String> {
-    let mut input = Vec::new();
-    io::stdin().read_to_end(&mut input).map_err(|error| error.to_string())?;
-    let config: Value =
-        serde_json::from_slice(&input).map_err(|error| format!("the configuration: {error}"))?;
-    let artefact = plugin.artefact(kind, name).map_err(|error| error.to_string())?;
-    let value = to_value(&config).map_err(|error| error.to_string())?;
+fn validate(plugin: &Plugin, kind: &str, name: &str) -> Result<Answer, Error> {
+    let config: Value = serde_json::from_reader(io::stdin().lock()).map_err(|error| {
+        let message = format!("expected a configuration on standard input: {error}");
+        Error::without_file(ErrorKind::Describe, message)
+    })?;
+    let artefact = plugin.artefact(kind, name)?;
+    let value = match to_value(&config) {
+        Ok(value) => value,
+        Err(error) => return Ok(Answer::Invalid(error.to_string())),
+    };
     // A plugin of ABI 1.0 has no say in this beyond its schema.
     if let Some(validate) = artefact.validate()
         && let Err(error) = validate(&value).into_result()

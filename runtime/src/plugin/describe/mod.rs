@@ -1,5 +1,5 @@
 //! What a plugin knows about its configuration, asked for in a child process: scanning and checking
-//! run no foreign code in this one, and a plugin that crashes or hangs takes nobody along.
+//! run no foreign code in this one, and a plugin that crashes or hangs ends no other process.
 //!
 //! The child is the `tremor` binary under a hidden command, `tremor plugin-describe`, which does
 //! nothing but [`describe_main`]. What it says of schemas is cached by the library's contents.
@@ -14,6 +14,7 @@ mod process;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -175,21 +176,21 @@ impl Describer {
             return false;
         }
         let said = self.ask_whether_all_fit(configurations);
-        if let Err(why) = &said {
-            tracing::debug!(%why, "configurations are compared with their schemas in this process");
+        if let Err(error) = &said {
+            let program = self.program.display();
+            tracing::debug!(%error, %program, "this process compares configurations with schemas");
         }
         said.unwrap_or(false)
     }
 
-    fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> Result<bool, String> {
-        let input = serde_json::to_vec(configurations).map_err(|error| error.to_string())?;
-        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT) {
-            Ok(Finished::Exited { stdout, status, .. }) => match answer(&stdout) {
+    fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> io::Result<bool> {
+        let input = serde_json::to_vec(configurations)?;
+        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT)? {
+            Finished::Exited { stdout, status, .. } => match answer(&stdout) {
                 Some(Answer::Fit(fit)) => Ok(fit),
-                _ => Err(format!("{} gave no answer, {status}", self.program.display())),
+                _ => Err(io::Error::other(format!("no answer, {status}"))),
             },
-            Ok(Finished::TimedOut) => Err(format!("no answer within {FIT_TIMEOUT:?}")),
-            Err(error) => Err(format!("cannot run {}: {error}", self.program.display())),
+            Finished::TimedOut => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 

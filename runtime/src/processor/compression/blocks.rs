@@ -26,13 +26,13 @@ pub(super) trait Units: Default + Send {
     /// What its users call it.
     const NAME: &'static str;
 
-    /// Whether a stream has a mark at its end, behind which its reader takes another one.
+    /// Whether a stream has a mark at its end, after which its reader takes another one.
     const HAS_END: bool;
 
     /// What comes next, as far as `start` tells.
     fn next(&self, start: &[u8]) -> Result<Unit, Error>;
 
-    /// The block has been decompressed; whether the stream may end behind it.
+    /// The block has been decompressed; whether the stream may end after it.
     fn done(&mut self, block: &[u8]) -> bool;
 
     /// A library's decompressor for a stream.
@@ -183,9 +183,6 @@ impl<U: Units> Decode for Blocks<U> {
             }
             return Ok(());
         }
-        Err(Error::bad_data(format_args!(
-            "it ends in the middle of its {} data: it was cut",
-            U::NAME
-        )))
+        Err(Error::bad_data(format_args!("the {} data was cut off: its end is missing", U::NAME)))
     }
 }

@@ -45,8 +45,8 @@ impl Budget {
             return Ok(());
         }
         Err(Error::bad_data(format_args!(
-            "with it, the streams that are being decompressed take {} bytes of memory: if they may, \
-             raise `max_memory`",
+            "with this stream, decompression takes {} bytes of memory: raise `max_memory` if it may \
+             take so many",
             self.taken
         )))
     }

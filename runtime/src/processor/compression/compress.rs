@@ -2,15 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tremor_pdk::{Batch, Error, Output, Postprocessor, PostprocessorPlugin, Result};
+use tremor_pdk::{Batch, Error, NoConfig, Output, Postprocessor, PostprocessorPlugin, Result};
 
 use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
-use crate::processor::NoConfig;
 
 /// Compresses every message by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct GzipConfig {
+pub(crate) struct GzipConfig {
     /// From 0, no compression, to 9, the best.
     #[serde(default = "middle")]
     #[schemars(range(max = 9))]
@@ -20,7 +19,7 @@ pub(in crate::processor) struct GzipConfig {
 /// Compresses every message by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct XzConfig {
+pub(crate) struct XzConfig {
     /// From 0, the fastest, to 9, the best.
     #[serde(default = "middle")]
     #[schemars(range(max = 9))]
@@ -34,7 +33,7 @@ const fn middle() -> u32 {
 /// Compresses every message by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct ZstdConfig {
+pub(crate) struct ZstdConfig {
     /// From 1, the fastest, to 22, the best; above 19 it takes much memory.
     #[serde(default = "three")]
     #[schemars(range(min = 1, max = 22))]
@@ -48,7 +47,7 @@ const fn three() -> i32 {
 /// Compresses every message by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct SnappyConfig {
+pub(crate) struct SnappyConfig {
     /// What the data is to look like.
     #[serde(default)]
     format: SnappyFormat,
@@ -63,13 +62,13 @@ fn level_of<T: Copy + PartialOrd + std::fmt::Display>(
         return Ok(level);
     }
     Err(Error::configuration(format_args!(
-        "`level` is {level}: choose a number from {lowest} to {highest}"
+        "`level`: expected a number from {lowest} to {highest}, found {level}"
     )))
 }
 
 macro_rules! formats {
     ($($plugin:ident $name:literal $config:ident |$it:pat_param| $make:expr;)*) => {$(
-        pub(in crate::processor) struct $plugin(Compress);
+        pub(crate) struct $plugin(Compress);
 
         impl PostprocessorPlugin for $plugin {
             const NAME: &'static str = $name;

@@ -25,7 +25,7 @@ const MESSAGE: usize = 1 << 30;
 /// message is decompressed by itself.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct Config {
+pub(crate) struct Config {
     /// The most that a whole message may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
@@ -40,7 +40,7 @@ pub(in crate::processor) struct Config {
 /// Decompresses snappy.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::processor) struct SnappyConfig {
+pub(crate) struct SnappyConfig {
     /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
@@ -80,7 +80,7 @@ const fn max_memory() -> usize {
 const BESIDE: usize = 2 << 20;
 
 /// A format as flows name it.
-pub(in crate::processor) trait Format: Send + 'static {
+pub(crate) trait Format: Send + 'static {
     const NAME: &'static str;
     type Config: DeserializeOwned + JsonSchema;
 
@@ -94,7 +94,7 @@ pub(in crate::processor) trait Format: Send + 'static {
 }
 
 /// How much may become of what.
-pub(in crate::processor) struct Limits {
+pub(crate) struct Limits {
     message: usize,
     memory: usize,
 }
@@ -104,8 +104,8 @@ type Make = Box<dyn Fn() -> Box<dyn Decode> + Send>;
 macro_rules! formats {
     ($($plugin:ident $format:ident $name:literal $config:ident |$it:ident| $make:expr $(, passes $passes:expr)?;)*) => {
         $(
-            pub(in crate::processor) type $plugin = Decompress<$format>;
-            pub(in crate::processor) struct $format;
+            pub(crate) type $plugin = Decompress<$format>;
+            pub(crate) struct $format;
             impl Format for $format {
                 const NAME: &'static str = $name;
                 type Config = $config;
@@ -136,7 +136,7 @@ formats! {
 }
 
 /// The preprocessor.
-pub(in crate::processor) struct Decompress<F> {
+pub(crate) struct Decompress<F> {
     max_bytes: usize,
     make: Make,
     /// For whole messages; none before the first, and where the last has failed.
@@ -172,7 +172,7 @@ impl<F: Format> PreprocessorPlugin for Decompress<F> {
         {
             if !(1..=most).contains(&value) {
                 return Err(Error::configuration(format_args!(
-                    "`{name}` is {value}: choose a number from 1 to {most}"
+                    "`{name}`: expected a number from 1 to {most}, found {value}"
                 )));
             }
         }
@@ -227,7 +227,7 @@ impl<F: Format> Decompress<F> {
             Ok(_) => {}
             Err(error) => {
                 let context = format!(
-                    "the stream is lost from here on, in its bytes {start} to {}",
+                    "the rest of the stream is lost, from its bytes {start} to {} on",
                     start + length as u64
                 );
                 cutter.refuse(error.context(context));

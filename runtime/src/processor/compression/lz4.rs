@@ -24,7 +24,7 @@ pub(super) struct Frames {
     within: Option<Flags>,
 }
 
-/// The second byte of a header that matters here, behind the magic number.
+/// The second byte of a header that matters here, after the magic number.
 #[derive(Clone, Copy)]
 struct Flags(u8);
 
@@ -65,7 +65,7 @@ impl Units for Frames {
             let size = (first & 0x7fff_ffff) as usize;
             if size > LARGEST {
                 return Err(Error::bad_data(format_args!(
-                    "corrupt lz4 data: a block of {size} bytes, where {LARGEST} are the most"
+                    "corrupt lz4 data: a block has {size} bytes, at most {LARGEST} are allowed"
                 )));
             }
             let checksum =
@@ -78,7 +78,8 @@ impl Units for Frames {
             return Ok(size.map_or(Unit::Unknown(8), |size| Unit::Skipped(8 + u64::from(size))));
         }
         if start[..4] != MAGIC {
-            return Err(Error::bad_data("no lz4 frame: it does not start with its magic number"));
+            let message = "expected an lz4 frame, found data without its magic number";
+            return Err(Error::bad_data(message));
         }
         Ok(match start.get(4) {
             Some(flags) => Unit::Block(Flags(*flags).header()),

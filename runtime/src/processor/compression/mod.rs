@@ -1,5 +1,5 @@
-//! Compression, a format a module. In front of a codec streams are decompressed as they come, a
-//! fragment at a time, and whole messages each by itself; behind a codec every message is
+//! Compression, a format a module. Before a codec streams are decompressed as they come, a
+//! fragment at a time, and whole messages each by itself; after a codec every message is
 //! compressed by itself.
 
 mod blocks;
@@ -18,7 +18,7 @@ mod zstd;
 use tremor_pdk::Error;
 
 use self::room::Room;
-pub(super) use self::{
+pub(crate) use self::{
     compress::{CompressGzip, CompressLz4, CompressSnappy, CompressXz, CompressZstd},
     decompress::{
         DecompressAny, DecompressGzip, DecompressLz4, DecompressSnappy, DecompressXz,
@@ -27,7 +27,7 @@ pub(super) use self::{
 };
 
 /// Decompresses one stream or message, and then the next.
-pub(super) trait Decode: Send {
+pub(crate) trait Decode: Send {
     /// Decompresses what goes on after the input so far, until `out` is full; says how much of the
     /// input it has taken. Once `out` is full, there may be more to come, even without any input.
     /// Where it fails, what `out` has been given by then is good, and the rest of the stream is

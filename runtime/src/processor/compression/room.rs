@@ -12,7 +12,7 @@ pub(super) const KEPT: usize = 1 << 20;
 
 /// A buffer that is full at some point. There may be a little more in it then.
 #[derive(Default)]
-pub(in crate::processor) struct Room {
+pub(crate) struct Room {
     bytes: Vec<u8>,
     limit: usize,
 }
@@ -65,7 +65,7 @@ impl Room {
 #[cold]
 pub(super) fn too_large(most: usize) -> Error {
     Error::bad_data(format_args!(
-        "decompressed, it is larger than {most} bytes: if it may be, raise `max_bytes`"
+        "the decompressed message has more than {most} bytes: raise `max_bytes` if it may have more"
     ))
 }
 

@@ -46,7 +46,7 @@ impl Units for Chunks {
             let count = START.len().min(start.len());
             if start[..count] != START[..count] {
                 return Err(Error::bad_data(
-                    "no snappy stream: it does not start with its identifier",
+                    "expected a snappy stream, found data without its identifier",
                 ));
             }
             let is_whole = count == START.len();
@@ -62,7 +62,7 @@ impl Units for Chunks {
         }
         if RESERVED.contains(kind) || length > LONGEST {
             return Err(Error::bad_data(format_args!(
-                "corrupt snappy data: a chunk of kind {kind} with {length} bytes"
+                "corrupt snappy data: a chunk of kind {kind} has {length} bytes"
             )));
         }
         Ok(Unit::Block(HEADER + length))
@@ -106,7 +106,7 @@ impl Decode for Raw {
     fn push(&mut self, input: &[u8], _out: &mut Room) -> Result<usize, Error> {
         if self.block.len() + input.len() > self.most {
             return Err(Error::bad_data(format_args!(
-                "a raw snappy block of more than {} bytes: if it may be, raise `max_bytes`",
+                "the raw snappy block has more than {} bytes: raise `max_bytes` if it may have more",
                 self.most
             )));
         }

@@ -15,7 +15,7 @@ pub(super) enum Format {
 }
 
 /// The bytes that each format starts with. Skippable frames, which zstd and lz4 have in common,
-/// say nothing about what is behind them, and are left out.
+/// say nothing about what is after them, and are left out.
 const MAGIC: [(&[u8], Format); 5] = [
     // Behind the two bytes of the magic number stands the method, and there is only one.
     (&[0x1f, 0x8b, 0x08], Format::Gzip),

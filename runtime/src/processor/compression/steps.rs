@@ -8,7 +8,7 @@ use super::{Decode, room::Room};
 pub(super) struct Step {
     /// Bytes of the input that it took.
     pub(super) taken: usize,
-    /// Whether a member ends behind them.
+    /// Whether a member ends after them.
     pub(super) ended: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) trait Steps: Send {
     fn memory(&self, produced: usize) -> usize;
 }
 
-/// Decompresses members, one behind the other.
+/// Decompresses members, one after the other.
 pub(super) struct Members<S> {
     steps: S,
     within: bool,
@@ -87,7 +87,7 @@ impl<S: Steps> Decode for Members<S> {
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
         if std::mem::take(&mut self.within) {
             return Err(Error::bad_data(format_args!(
-                "it ends in the middle of its {} data: it was cut",
+                "the {} data was cut off: its end is missing",
                 S::NAME
             )));
         }

@@ -1,12 +1,11 @@
 use serde_json::{Value, json};
 use tremor_pdk::Batch;
 
-use crate::processor::{
-    postprocessor, preprocessor,
-    testing::{cut_anywhere, frame, messages, pre, process, run},
+use crate::processor::testing::{
+    cut_anywhere, frame, messages, postprocessor, pre, preprocessor, process, run,
 };
 
-/// The formats: how they are named, and their configurations in front of and behind a codec.
+/// The formats: how they are named, and their configurations before and after a codec.
 fn formats() -> Vec<(&'static str, Value, Value)> {
     let none = json!(null);
     let raw = json!({ "format": "raw" });
@@ -17,7 +16,7 @@ fn formats() -> Vec<(&'static str, Value, Value)> {
     formats
 }
 
-/// Formats of streams: members one behind the other.
+/// Formats of streams: members one after the other.
 fn streams() -> Vec<&'static str> {
     formats().into_iter().filter(|(_, pre, _)| pre.is_null()).map(|(name, ..)| name).collect()
 }
@@ -94,7 +93,7 @@ fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
                 let (found, rejected) = run(decompress, &stream[..length], size);
                 assert!(text(5_000).starts_with(&found.concat()), "{name}");
                 assert_eq!(rejected.len(), 1, "{name} {length}");
-                let expected = format!("it ends in the middle of its {name} data: it was cut");
+                let expected = format!("the {name} data was cut off: its end is missing");
                 assert!(rejected[0].contains(&expected), "{name} {length}: {}", rejected[0]);
             }
         }
@@ -102,7 +101,7 @@ fn a_stream_that_is_cut_off_gives_what_there_was_and_says_so() {
 }
 
 #[test]
-fn behind_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
+fn after_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
     for name in streams() {
         let good = frame(name, &json!(null), &[text(100)]).0.concat();
         let decompress = &mut *pre(name, &json!(null));
@@ -116,7 +115,7 @@ fn behind_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
         let rejected = process(decompress, &mut batch);
         assert!(messages(&batch).concat() == [text(100), text(100)].concat(), "{name}");
         assert_eq!(rejected.len(), 2, "{name}: {rejected:?}");
-        assert!(rejected[0].contains("the stream is lost from here on"), "{}", rejected[0]);
+        assert!(rejected[0].contains("the rest of the stream is lost"), "{}", rejected[0]);
         let expected = format!("{} bytes after the failure", 4 + good.len());
         assert!(rejected[1].contains(&expected), "{}", rejected[1]);
     }
@@ -159,7 +158,10 @@ fn no_more_than_the_limit_comes_of_a_message() {
         assert_eq!(messages(&batch), [b"next"], "{name}");
         assert_eq!(
             rejected,
-            ["decompressed, it is larger than 1000000 bytes: if it may be, raise `max_bytes`"],
+            [
+                "the decompressed message has more than 1000000 bytes: raise `max_bytes` if it may have \
+              more"
+            ],
             "{name}"
         );
         assert!(batch.byte_capacity() < 4 << 20, "{name}: {}", batch.byte_capacity());
@@ -246,5 +248,5 @@ fn options_that_are_wrong_are_refused() {
         assert!(preprocessor(name, &config).is_err(), "{name}");
     }
     let error = preprocessor("gzip", &json!({ "max_bytes": 0 })).err().unwrap();
-    assert_eq!(error, "`max_bytes` is 0: choose a number from 1 to 1073741824");
+    assert_eq!(error.message(), "`max_bytes`: expected a number from 1 to 1073741824, found 0");
 }

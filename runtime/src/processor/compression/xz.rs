@@ -40,8 +40,8 @@ impl Blocks {
         match &mut self.stream {
             Some(stream) if may => stream.set_memlimit(raised).or(Ok(())),
             _ => Err(Error::bad_data(format_args!(
-                "it needs more than {} bytes of memory to be decompressed: if it may, raise \
-                 `max_memory`",
+                "decompression needs more than {} bytes of memory: raise `max_memory` if it may take \
+                 more",
                 self.most
             ))),
         }

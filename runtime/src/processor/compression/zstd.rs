@@ -37,7 +37,7 @@ const TOO_LARGE: &str = "Frame requires too much memory for decoding";
 fn failed(code: usize) -> Error {
     match get_error_name(code) {
         TOO_LARGE => Error::bad_data(
-            "it asks for a window that is larger than `max_memory`: if it may be, raise that",
+            "the window of the data is larger than `max_memory`: raise that if it may be so large",
         ),
         name => Error::bad_data(format_args!("corrupt zstd data: {name}")),
     }
@@ -51,7 +51,7 @@ impl Steps for Frames {
             return context.reset(ResetDirective::SessionOnly).map(|_| ()).map_err(failed);
         }
         let context = DCtx::try_create();
-        let mut context = context.ok_or_else(|| Error::internal("zstd: there is no memory"))?;
+        let mut context = context.ok_or_else(|| Error::internal("zstd: no memory is left"))?;
         context.set_parameter(DParameter::WindowLogMax(self.window)).map_err(failed)?;
         self.context = Some(context);
         Ok(())

@@ -1,4 +1,4 @@
-//! The length in front of a message.
+//! The length before a message.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -125,7 +125,7 @@ fn varint(bytes: &[u8]) -> Result<Option<u64>> {
     let Some((last, _)) = bytes.split_last() else { return Ok(None) };
     if bytes.len() == LONGEST && *last > 1 {
         return Err(Error::bad_data(
-            "a length of more than 64 bits: the rest of the stream is lost",
+            "the length has more than 64 bits: the rest of the stream is lost",
         ));
     }
     if *last > 0x7f {

@@ -70,8 +70,8 @@ fn a_message_above_the_limit_is_rejected_and_the_stream_goes_on_behind_it() {
 #[test]
 fn a_stream_that_ends_too_early_says_what_is_missing() {
     for (stream, expected) in [
-        (&b"\x01a\x04ab"[..], "the stream ends in the middle of a message: 2 of 4 bytes are there"),
-        (b"\x01a\x81", "the stream ends in the middle of a length"),
+        (&b"\x01a\x04ab"[..], "the stream ends within a message: 2 of 4 bytes have come"),
+        (b"\x01a\x81", "the stream ends within a length"),
     ] {
         let config = json!({ "prefix": "varint" });
         cut_anywhere(
@@ -86,7 +86,7 @@ fn a_stream_that_ends_too_early_says_what_is_missing() {
 }
 
 #[test]
-fn behind_a_length_that_is_none_the_stream_is_lost_and_counted() {
+fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
     let stream = [&b"\x01a"[..], &[0xff; 10], b"rest"].concat();
     let config = json!({ "prefix": "varint" });
     cut_anywhere(
@@ -97,7 +97,7 @@ fn behind_a_length_that_is_none_the_stream_is_lost_and_counted() {
             assert_eq!(
                 rejected,
                 [
-                    "a length of more than 64 bits: the rest of the stream is lost",
+                    "the length has more than 64 bits: the rest of the stream is lost",
                     "4 bytes after the failure of the stream were not cut into messages",
                 ]
             );

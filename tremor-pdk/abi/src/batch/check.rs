@@ -1,5 +1,7 @@
 //! Checking a batch that came over the boundary.
 
+use std::fmt;
+
 use super::{Batch, Event, PayloadKind};
 use crate::{
     document::{self, Invalid, Node, Validator},
@@ -99,9 +101,7 @@ impl Batch {
                 && event.origin as usize <= values
                 && (event.metadata == 0 || event.metadata_root().is_some_and(&mut sound));
             if !usual {
-                self.validate_event(event, &mut sound).map_err(|what| {
-                    PluginError::internal(format_args!("event {position} of a batch {what}"))
-                })?;
+                self.validate_event(position, event, &mut sound)?;
             }
         }
         Ok(())
@@ -126,9 +126,13 @@ impl Batch {
     #[inline(never)]
     fn validate_event(
         &self,
+        position: usize,
         event: &Event,
         sound: &mut impl FnMut(u32) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), PluginError> {
+        let forged = |what: &dyn fmt::Display| {
+            PluginError::internal(format_args!("event {position} of a batch {what}"))
+        };
         let bytes = self.bytes();
         let value = |index: usize| index < self.values.len();
         let mut document = |root| if sound(root) { Ok(()) } else { self.validate_document(root) };
@@ -136,25 +140,29 @@ impl Batch {
             PayloadKind::NONE => {}
             PayloadKind::RAW => {
                 if event.payload.range().end > bytes.len() {
-                    return Err("refers to bytes outside of the batch".to_owned());
+                    return Err(forged(&"refers to bytes outside of the batch"));
                 }
             }
             PayloadKind::DOCUMENT => {
-                document(event.payload.start).map_err(|invalid| format!("is an {invalid}"))?;
+                document(event.payload.start)
+                    .map_err(|invalid| forged(&format_args!("is an {invalid}")))?;
             }
             PayloadKind::VALUE if value(event.payload.start as usize) => {}
-            PayloadKind::VALUE => return Err("refers to a value outside of the batch".to_owned()),
-            PayloadKind(kind) => return Err(format!("has an unknown kind of payload, {kind}")),
+            PayloadKind::VALUE => return Err(forged(&"refers to a value outside of the batch")),
+            PayloadKind(kind) => {
+                return Err(forged(&format_args!("has an unknown kind of payload, {kind}")));
+            }
         }
         if event.original.range().end > bytes.len() {
-            return Err("refers to original bytes outside of the batch".to_owned());
+            return Err(forged(&"refers to original bytes outside of the batch"));
         }
         if let Some(root) = event.metadata_root() {
-            document(root).map_err(|invalid| format!("has metadata that is an {invalid}"))?;
+            document(root)
+                .map_err(|invalid| forged(&format_args!("has metadata that is an {invalid}")))?;
         }
         let kept = |position: Option<u32>| position.is_none_or(|index| value(index as usize));
         if !kept(event.metadata_value()) || !kept(event.origin.checked_sub(1)) {
-            return Err("refers to metadata or an origin outside of the batch".to_owned());
+            return Err(forged(&"refers to metadata or an origin outside of the batch"));
         }
         Ok(())
     }

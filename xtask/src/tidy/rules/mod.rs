@@ -12,13 +12,14 @@ mod machine_paths;
 mod packed_runs;
 mod quotes;
 mod safety;
+mod text_errors;
 mod unfinished;
 mod unsafe_files;
 
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 16] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 17] = [
     boundary::crates_in_their_modules,
     crate_docs::crate_has_docs,
     decisions::record_has_its_headings,
@@ -33,6 +34,7 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 16] = [
     packed_runs::run_is_packed,
     quotes::shown_plugin_is_compiled,
     safety::unsafe_says_why,
+    text_errors::error_is_typed,
     unfinished::nothing_is_left_to_do,
     unsafe_files::unsafe_is_confined,
 ];

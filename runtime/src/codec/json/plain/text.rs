@@ -65,7 +65,7 @@ impl<'b> Text<'b> {
         self.next().is_none() && self.at == self.end
     }
 
-    /// Takes a key and the colon behind it.
+    /// Takes a key and the colon after it.
     #[inline(always)]
     pub(super) fn key(&mut self, scan: impl Scan) -> Option<Node> {
         if self.next()? != b'"' {
