@@ -39,7 +39,7 @@ impl Batch {
                 && event.origin as usize <= values
                 && event.metadata == 0;
             if !is_plain_message {
-                self.validate_event(event, &documents).map_err(at_event(position))?;
+                self.validate_event(position, event, &documents)?;
             }
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Batch {
                 }),
             };
             let Some(old) = old.filter(|_| event.origin as usize <= self.values.len()) else {
-                self.validate_event(event, &documents).map_err(at_event(position))?;
+                self.validate_event(position, event, &documents)?;
                 continue;
             };
             let is_sound = event.metadata == 0
@@ -89,7 +89,7 @@ impl Batch {
                     event.metadata == old.metadata || documents.is_flat(nodes, root)
                 });
             if !is_sound {
-                self.validate_metadata(event, &documents).map_err(at_event(position))?;
+                self.validate_metadata(position, event, &documents)?;
             }
         }
         Ok(())
@@ -103,40 +103,55 @@ impl Batch {
     }
 
     #[inline(never)]
-    fn validate_event(&self, event: &Event, documents: &Validator<'_>) -> Result<(), String> {
-        let bytes = self.bytes();
+    fn validate_event(
+        &self,
+        position: usize,
+        event: &Event,
+        documents: &Validator<'_>,
+    ) -> Result<(), PluginError> {
+        let bytes = self.bytes().len();
         match event.kind {
             PayloadKind::NONE => {}
+            PayloadKind::RAW if event.payload.range().end <= bytes => {}
             PayloadKind::RAW => {
-                if event.payload.range().end > bytes.len() {
-                    return Err("refers to bytes outside of the batch".to_owned());
-                }
+                return Err(forged(position, "refers to bytes outside of the batch"));
             }
             PayloadKind::DOCUMENT => {
                 let document = documents.validate(self.nodes(), event.payload.start);
-                document.map_err(|invalid| format!("is an {invalid}"))?;
+                document.map_err(|invalid| forged(position, format_args!("is an {invalid}")))?;
             }
             PayloadKind::VALUE if self.has_value(event.payload.start) => {}
-            PayloadKind::VALUE => return Err("refers to a value outside of the batch".to_owned()),
-            PayloadKind(kind) => return Err(format!("has an unknown kind of payload, {kind}")),
+            PayloadKind::VALUE => {
+                return Err(forged(position, "refers to a value outside of the batch"));
+            }
+            PayloadKind(kind) => {
+                let what = format_args!("has an unknown kind of payload, {kind}");
+                return Err(forged(position, what));
+            }
         }
-        if event.original.range().end > bytes.len() {
-            return Err("refers to original bytes outside of the batch".to_owned());
+        if event.original.range().end > bytes {
+            return Err(forged(position, "refers to original bytes outside of the batch"));
         }
         if event.origin.checked_sub(1).is_some_and(|origin| !self.has_value(origin)) {
-            return Err("refers to an origin outside of the batch".to_owned());
+            return Err(forged(position, "refers to an origin outside of the batch"));
         }
-        self.validate_metadata(event, documents)
+        self.validate_metadata(position, event, documents)
     }
 
     #[inline(never)]
-    fn validate_metadata(&self, event: &Event, documents: &Validator<'_>) -> Result<(), String> {
+    fn validate_metadata(
+        &self,
+        position: usize,
+        event: &Event,
+        documents: &Validator<'_>,
+    ) -> Result<(), PluginError> {
         if let Some(root) = event.metadata_root() {
-            let document = documents.validate(self.nodes(), root);
-            document.map_err(|invalid| format!("has metadata that is an {invalid}"))?;
+            documents.validate(self.nodes(), root).map_err(|invalid| {
+                forged(position, format_args!("has metadata that is an {invalid}"))
+            })?;
         }
         if event.metadata_value().is_some_and(|metadata| !self.has_value(metadata)) {
-            return Err("refers to metadata outside of the batch".to_owned());
+            return Err(forged(position, "refers to metadata outside of the batch"));
         }
         Ok(())
     }
@@ -165,8 +180,8 @@ fn find(known: &[Event], event: &Event) -> Option<usize> {
     event.has_payload_of(&known[found]).then_some(found)
 }
 
-fn at_event(position: usize) -> impl Fn(String) -> PluginError {
-    move |what| PluginError::internal(format_args!("event {position} of a batch {what}"))
+fn forged(position: usize, what: impl std::fmt::Display) -> PluginError {
+    PluginError::internal(format_args!("event {position} of a batch {what}"))
 }
 
 #[cfg(test)]
@@ -181,7 +196,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(1, b"raw");
         batch.push_value(1, &["a", "b"]).unwrap();
-        batch.set_metadata(Value::from("known".to_owned()));
+        batch.set_metadata(1, Value::from("known".to_owned()));
         batch.set_origin(0, "here");
         batch.end_stream(1);
         batch.value_mut(1).unwrap();
@@ -257,7 +272,7 @@ mod tests {
                     writer.end_object();
                 })
                 .unwrap(),
-            5 => batch.replace_metadata(position, Value::from(number)),
+            5 => batch.set_metadata(position, Value::from(number)),
             6 => drop(batch.value_mut(position).map(|value| *value = Value::from(number))),
             7 => batch.set_origin(position, "elsewhere"),
             8 => *batch = batch.clone(),

@@ -84,8 +84,9 @@ pub(crate) struct Validator<'d> {
 impl<'d> Validator<'d> {
     /// For documents whose text mostly lies after `start`: what is there is looked at as a whole.
     pub(crate) fn new(bytes: &'d [u8], start: usize) -> Self {
-        let ascii = bytes.get(start..).filter(|text| text.is_ascii()).unwrap_or_default();
-        Self { bytes, ascii, ascii_start: start as u64 }
+        let (before, text) = bytes.split_at(start.min(bytes.len()));
+        let ascii = if text.is_ascii() { text } else { &[] };
+        Self { bytes, ascii, ascii_start: before.len() as u64 }
     }
 
     /// Checks the value whose root node is `root`.
