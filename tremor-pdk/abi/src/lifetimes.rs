@@ -186,10 +186,10 @@ refused! {
     /// Metadata is owned, so that it lives as long as any clone of the batch.
     metadata, "E0597": {
         let text = String::from("here");
-        batch.set_metadata(Value::from(&*text));
+        batch.set_metadata(0, Value::from(&*text));
     } but not {
         let text = String::from("here");
-        batch.set_metadata(Value::from(text));
+        batch.set_metadata(0, Value::from(text));
     }
 
     /// The payload that a preprocessor cuts lies in the buffer that it writes to.
