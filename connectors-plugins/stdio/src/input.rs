@@ -23,13 +23,13 @@ pub struct Input {
 }
 
 impl Input {
-    pub(crate) fn new(host: Host, file: File, chunk_bytes: u32) -> Self {
+    pub(crate) fn new(host: Host, file: File, chunk_bytes: usize) -> Self {
         let (file, access) = for_reading(file);
         Self {
             host,
             file: Arc::new(file),
             access,
-            chunk_bytes: chunk_bytes as usize,
+            chunk_bytes,
             reading: None,
             finished: false,
         }
