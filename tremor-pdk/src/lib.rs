@@ -53,6 +53,7 @@
 #[macro_use]
 mod host;
 
+mod chunk;
 mod codec;
 mod config;
 mod connector;
@@ -79,6 +80,7 @@ pub use tremor_abi::{
 };
 
 pub use self::{
+    chunk::ChunkBytes,
     codec::{Codec, CodecPlugin},
     config::NoConfig,
     connector::{
@@ -99,10 +101,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Batch, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error, ErrorKind, Event,
-        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, OperatorPlugin, Output,
-        Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin, Pull, Result, Signal,
-        Sink, Source, Value, ValueRef, Verdict, Writer,
+        Batch, ChunkBytes, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error,
+        ErrorKind, Event, Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator,
+        OperatorPlugin, Output, Postprocessor, PostprocessorPlugin, Preprocessor,
+        PreprocessorPlugin, Pull, Result, Signal, Sink, Source, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

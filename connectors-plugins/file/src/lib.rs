@@ -25,9 +25,6 @@ use tremor_pdk::prelude::*;
 
 pub use self::{compression::Compression, read::Reader, write::Writer};
 
-/// The largest chunk to read at once, in bytes.
-const LARGEST_CHUNK: u32 = 64 << 20;
-
 /// Which file, and what to do with it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
@@ -42,12 +39,11 @@ pub struct Config {
     pub compression: Compression,
     /// How much to read at once, in bytes; of a compressed file, decompressed bytes.
     #[serde(default = "default_chunk_bytes")]
-    #[schemars(range(min = 1, max = 67_108_864))]
-    pub chunk_bytes: u32,
+    pub chunk_bytes: ChunkBytes,
 }
 
-fn default_chunk_bytes() -> u32 {
-    256 << 10
+const fn default_chunk_bytes() -> ChunkBytes {
+    ChunkBytes::new(256 << 10)
 }
 
 /// What to do with the file.
@@ -91,12 +87,6 @@ impl Connector for FileConnector {
     fn validate(config: &Config) -> Result<()> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::configuration("`path` is empty: name a file"));
-        }
-        if !(1..=LARGEST_CHUNK).contains(&config.chunk_bytes) {
-            return Err(Error::configuration(format!(
-                "`chunk_bytes` is {}: choose a number from 1 to {LARGEST_CHUNK}",
-                config.chunk_bytes
-            )));
         }
         Ok(())
     }

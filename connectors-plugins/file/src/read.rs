@@ -40,7 +40,7 @@ impl Reader {
         Ok(Self {
             host,
             path: config.path.to_string_lossy().into_owned(),
-            chunk_bytes: config.chunk_bytes as usize,
+            chunk_bytes: config.chunk_bytes.get(),
             input: Some(Input::new(file.clone(), config.compression.of(&config.path))),
             file,
             expected,

@@ -23,16 +23,9 @@ pub struct Input {
 }
 
 impl Input {
-    pub(crate) fn new(host: Host, file: File, chunk_bytes: u32) -> Self {
+    pub(crate) fn new(host: Host, file: File, chunk_bytes: usize) -> Self {
         let (file, access) = for_reading(file);
-        Self {
-            host,
-            file: Arc::new(file),
-            access,
-            chunk_bytes: chunk_bytes as usize,
-            reading: None,
-            finished: false,
-        }
+        Self { host, file: Arc::new(file), access, chunk_bytes, reading: None, finished: false }
     }
 
     /// Waits until there is something to read, and reads it on this thread. `None` where it turns

@@ -28,9 +28,6 @@ use tremor_pdk::prelude::*;
 
 pub use self::{input::Input, output::Output};
 
-/// The largest chunk to read at once, in bytes.
-const LARGEST_CHUNK: u32 = 64 << 20;
-
 /// How to read.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
@@ -38,13 +35,12 @@ const LARGEST_CHUNK: u32 = 64 << 20;
 pub struct Config {
     /// How much to read at once, in bytes.
     #[serde(default = "default_chunk_bytes")]
-    #[schemars(range(min = 1, max = 67_108_864))]
-    pub chunk_bytes: u32,
+    pub chunk_bytes: ChunkBytes,
 }
 
 /// As much as a pipe holds on Linux.
-fn default_chunk_bytes() -> u32 {
-    64 << 10
+const fn default_chunk_bytes() -> ChunkBytes {
+    ChunkBytes::new(64 << 10)
 }
 
 /// The connector.
@@ -66,19 +62,9 @@ impl Connector for Stdio {
         Ok(Self { config, host })
     }
 
-    fn validate(config: &Config) -> Result<()> {
-        if (1..=LARGEST_CHUNK).contains(&config.chunk_bytes) {
-            return Ok(());
-        }
-        Err(Error::configuration(format!(
-            "`chunk_bytes` is {}: choose a number from 1 to {LARGEST_CHUNK}",
-            config.chunk_bytes
-        )))
-    }
-
     async fn create_source(&mut self) -> Result<Option<Input>> {
         let file = copy(&io::stdin()).map_err(input::error)?;
-        Ok(Some(Input::new(self.host.clone(), file, self.config.chunk_bytes)))
+        Ok(Some(Input::new(self.host.clone(), file, self.config.chunk_bytes.get())))
     }
 
     async fn create_sink(&mut self) -> Result<Option<Output>> {

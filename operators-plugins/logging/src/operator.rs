@@ -112,9 +112,9 @@ mod tests {
     fn other_metadata_stays() {
         let mut batch = Batch::new();
         batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
-        batch.set_metadata(literal!({ "from": "here", "class": "none" }));
+        batch.set_metadata(0, literal!({ "from": "here", "class": "none" }));
         batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
-        batch.set_metadata(literal!("no object"));
+        batch.set_metadata(1, literal!("no object"));
         assert_eq!(
             metadata(&mut batch),
             [

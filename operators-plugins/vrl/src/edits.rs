@@ -41,7 +41,7 @@ pub(crate) fn apply(
     }
     let mut metadata = Value::object();
     replay(layout, scratch, true, &mut metadata);
-    batch.replace_metadata(position, metadata);
+    batch.set_metadata(position, metadata);
     Ok(())
 }
 

@@ -180,7 +180,7 @@ fn bytes_that_are_no_text_stay_bytes() {
 fn metadata_is_read_and_written() {
     let with = |metadata: Option<Value<'static>>| {
         let mut batch = batch(&[literal!({ "a": 1 })]);
-        metadata.into_iter().for_each(|metadata| batch.set_metadata(metadata));
+        metadata.into_iter().for_each(|metadata| batch.set_metadata(batch.len() - 1, metadata));
         batch
     };
     let known = || Some(literal!({ "k": "v", "n": { "m": 1 } }));
@@ -260,7 +260,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
         literal!({ "to": 1 }),
     ]);
     // What was there before is not what the program says.
-    events.replace_metadata(1, literal!({ "port": "a" }));
+    events.set_metadata(1, literal!({ "port": "a" }));
     let mut output = Output::new();
     operator(config).process(&mut events, &mut output).unwrap();
     assert_eq!(

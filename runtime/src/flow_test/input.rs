@@ -93,7 +93,7 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
                 _ => return Err(wrong(&"expected either `value` or `base64`")),
             }
             if let Some(metadata) = &event.metadata {
-                batch.set_metadata(to_value(metadata).map_err(|error| wrong(&error))?);
+                batch.set_metadata(0, to_value(metadata).map_err(|error| wrong(&error))?);
             }
             let at = event.at_ms.unwrap_or(position as u64 * clock.step_ms);
             inputs.push(stamped(source.clone(), start + at.saturating_mul(1_000_000), batch));

@@ -97,7 +97,7 @@ mod tests {
     fn a_field_lies_in_the_payload_or_after_a_percent_sign_in_the_metadata() {
         let mut batch = Batch::new();
         batch.push_value(0, &literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
-        batch.set_metadata(literal!({ "class": { "name": "x" } }));
+        batch.set_metadata(0, literal!({ "class": { "name": "x" } }));
         let event = batch.events()[0];
         for (field, expected) in [
             ("a.b[1]", Some("2")),

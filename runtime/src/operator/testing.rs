@@ -32,7 +32,7 @@ pub(super) fn with_metadata(events: &[(u64, Value<'static>)]) -> Batch {
     let mut batch = Batch::new();
     for (position, (time, metadata)) in events.iter().enumerate() {
         batch.push_value(0, &position).unwrap();
-        batch.set_metadata(metadata.clone());
+        batch.set_metadata(batch.len() - 1, metadata.clone());
         batch.events_mut().last_mut().unwrap().ingest_ns = *time;
     }
     batch

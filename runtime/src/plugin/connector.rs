@@ -5,9 +5,9 @@ use std::{future::Future, sync::Arc};
 use tremor_pdk::{
     CodecRequirement, Error as PluginError, Result, Value,
     abi::{
-        ByteBuffer, NodeBuffer,
         connector::{self as abi, CallResult, CodecNeed, RawConnectorBox},
         module::ArtefactRef,
+        value,
     },
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
     linked::{self, LinkedComponent},
@@ -97,11 +97,7 @@ pub(super) fn other_kind(linked: &LinkedComponent) -> PluginError {
 
 /// A configuration as plugins get it.
 pub(super) fn to_value(config: &serde_json::Value) -> Result<Value<'static>> {
-    use tremor_pdk::{Document, abi::document};
-    let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
-    let root = document::write(config, &mut bytes, &mut nodes)
-        .map_err(|error| PluginError::configuration(format!("config: {error}")))?;
-    Ok(Document::new(&bytes, &nodes).root(root).to_value())
+    value::to_value(config).map_err(|error| PluginError::configuration(format!("config: {error}")))
 }
 
 fn codec_requirement(says: abi::CodecRequirement) -> Result<CodecRequirement> {

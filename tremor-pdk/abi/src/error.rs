@@ -148,23 +148,36 @@ impl std::error::Error for PluginError {}
 
 impl From<std::io::Error> for PluginError {
     /// The kind follows from the I/O error's; the message is its text.
+    ///
+    /// What is wrong with a path is the configuration's fault, for most paths come from there. Who
+    /// waits for a file or a socket to appear answers with
+    /// [`connection_refused`](PluginError::connection_refused) instead.
     fn from(error: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
         let kind = match error.kind() {
-            Io::ConnectionRefused | Io::NotFound | Io::AddrNotAvailable | Io::HostUnreachable => {
-                ErrorKind::CONNECTION_REFUSED
-            }
+            Io::ConnectionRefused
+            | Io::AddrNotAvailable
+            | Io::HostUnreachable
+            | Io::NetworkUnreachable
+            | Io::NetworkDown => ErrorKind::CONNECTION_REFUSED,
             Io::ConnectionReset
             | Io::ConnectionAborted
             | Io::NotConnected
             | Io::BrokenPipe
-            | Io::UnexpectedEof => ErrorKind::CONNECTION_LOST,
+            | Io::UnexpectedEof
+            | Io::StaleNetworkFileHandle => ErrorKind::CONNECTION_LOST,
+            Io::NotFound
+            | Io::AlreadyExists
+            | Io::NotADirectory
+            | Io::IsADirectory
+            | Io::InvalidFilename
+            | Io::InvalidInput
+            | Io::ReadOnlyFilesystem => ErrorKind::CONFIGURATION,
             Io::PermissionDenied => ErrorKind::AUTHENTICATION,
             Io::InvalidData => ErrorKind::BAD_DATA,
             Io::TimedOut => ErrorKind::TIMEOUT,
             Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => ErrorKind::FULL,
-            Io::Unsupported | Io::ReadOnlyFilesystem => ErrorKind::UNSUPPORTED,
-            Io::InvalidInput => ErrorKind::CONFIGURATION,
+            Io::Unsupported => ErrorKind::UNSUPPORTED,
             _ => ErrorKind::INTERNAL,
         };
         Self::new(kind, error)
@@ -183,6 +196,18 @@ mod tests {
         let error = PluginError::full("cannot write").caused_by(&cause).context("file `out`");
         assert_eq!(error.to_string(), "file `out`: cannot write: no space left");
         assert_eq!(error.kind(), ErrorKind::FULL);
+    }
+
+    #[test]
+    fn an_io_error_is_retried_only_where_a_retry_may_help() {
+        let kind = |kind: io::ErrorKind| PluginError::from(io::Error::from(kind)).kind();
+        for wrong_path in [io::ErrorKind::NotFound, io::ErrorKind::IsADirectory] {
+            assert_eq!(kind(wrong_path), ErrorKind::CONFIGURATION);
+        }
+        assert_eq!(kind(io::ErrorKind::NetworkUnreachable), ErrorKind::CONNECTION_REFUSED);
+        assert_eq!(kind(io::ErrorKind::BrokenPipe), ErrorKind::CONNECTION_LOST);
+        assert_eq!(kind(io::ErrorKind::StorageFull), ErrorKind::FULL);
+        assert_eq!(kind(io::ErrorKind::Other), ErrorKind::INTERNAL);
     }
 
     #[test]

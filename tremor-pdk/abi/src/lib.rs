@@ -8,11 +8,12 @@
 //! - [`connector`], [`component`], [`host`], [`module`]: who calls whom.
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
-//! - [`lifetimes`]: what may be kept of a batch, and for how long.
 
 #[cfg(test)]
 #[macro_use]
 mod layout;
+#[cfg(doctest)]
+mod lifetimes;
 
 pub mod batch;
 pub mod component;
@@ -20,7 +21,6 @@ pub mod connector;
 pub mod document;
 pub mod error;
 pub mod host;
-pub mod lifetimes;
 pub mod metadata;
 pub mod module;
 pub mod value;

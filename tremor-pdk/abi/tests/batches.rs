@@ -17,7 +17,7 @@ fn batch(pool: &Pool) -> Batch {
         batch.push_value(1, &literal!({ "n": n, "tags": ["a", "b"] })).expect("a value");
     }
     batch.push_message(2, b"last");
-    batch.set_metadata(literal!({ "known": true }));
+    batch.set_metadata(batch.len() - 1, literal!({ "known": true }));
     batch
 }
 

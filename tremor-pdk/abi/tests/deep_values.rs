@@ -76,7 +76,7 @@ fn they_are_dropped() {
     on_a_usual_stack(|value| {
         let mut batch = Batch::new();
         batch.push_message(0, b"x");
-        batch.set_metadata(value);
+        batch.set_metadata(batch.len() - 1, value);
     });
 }
 

@@ -19,7 +19,7 @@ fn event() -> Batch {
         "flag": true,
     });
     batch.push_value(0, &event).unwrap();
-    batch.set_metadata(literal!({ "class": "gold" }));
+    batch.set_metadata(0, literal!({ "class": "gold" }));
     batch
 }
 

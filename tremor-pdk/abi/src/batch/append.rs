@@ -199,7 +199,7 @@ mod tests {
         });
         batch.push_message(first + 1, b"raw");
         batch.push_value(first + 2, &literal!({ "a": ["text", 1, { "b": "more" }] })).unwrap();
-        batch.set_metadata(literal!({ "kept": first }));
+        batch.set_metadata(batch.len() - 1, literal!({ "kept": first }));
         batch.push_value(first + 3, &literal!({ "key": "value" })).unwrap();
         *batch.value_mut(3).unwrap() = literal!({ "edited": "text" });
         batch.write_metadata(3, |writer| writer.str("written")).unwrap();

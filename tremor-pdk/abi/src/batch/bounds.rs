@@ -136,7 +136,7 @@ mod tests {
         let weight = batch.weight() - before;
         assert!((1 << 20..(1 << 20) + 1_000).contains(&weight), "{weight}");
         assert!(!batch.is_heavy());
-        batch.set_metadata(literal!(["y".repeat(1 << 20)]));
+        batch.set_metadata(0, literal!(["y".repeat(1 << 20)]));
         assert!(batch.is_heavy());
         let payload = batch.weight_of(&batch.events()[0]);
         assert!((1 << 20..(1 << 20) + 1_000).contains(&payload), "{payload}");

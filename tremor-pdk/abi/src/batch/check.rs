@@ -1,27 +1,23 @@
 //! Checking a batch that came over the boundary.
-
-use std::fmt;
+//!
+//! A plugin that leaves what cannot be in a batch has a bug, and this finds it where it happens and
+//! says in which event. Nobody's memory depends on it: whatever a batch says of itself, reading it
+//! stays within its buffers ([`document`](crate::document)), and text is taken for UTF-8 only where that was
+//! looked at. So what a plugin could change behind the back of this check, by writing to what it may
+//! only read, becomes wrong values at worst.
 
 use super::{Batch, Event, PayloadKind};
-use crate::{
-    document::{self, Invalid, Node, Validator},
-    error::PluginError,
-};
+use crate::{document::Validator, error::PluginError};
 
 /// What a batch had before a plugin got it to edit: what [`Batch::validate_changes`] need not look
 /// at again. Kept from batch to batch for its capacity.
 #[derive(Debug, Default)]
 pub struct Mark {
+    /// The address of the nodes.
+    address: usize,
     nodes: usize,
-    len: usize,
-    /// How many bytes.
     bytes: usize,
-    /// The roots of payloads and metadata, in order.
-    roots: Vec<u32>,
-}
-
-fn address(nodes: &[Node]) -> usize {
-    nodes.as_ptr().addr()
+    events: Vec<Event>,
 }
 
 impl Batch {
@@ -34,93 +30,76 @@ impl Batch {
     /// # Errors
     /// Kind internal: the plugin's code made a batch that cannot be.
     pub fn validate(&self) -> Result<(), PluginError> {
-        self.validate_all(0, |_| false)
-    }
-
-    /// Remembers what a batch that is known to be valid has, before a plugin gets it.
-    pub fn mark(&self, mark: &mut Mark) {
-        mark.nodes = address(self.nodes());
-        mark.len = self.nodes().len();
-        mark.bytes = self.bytes().len();
-        mark.roots.clear();
-        for event in &self.events {
-            if event.kind == PayloadKind::DOCUMENT {
-                mark.roots.push(event.payload.start);
-            }
-            mark.roots.extend(event.metadata_root());
-        }
-        if !mark.roots.is_sorted() {
-            mark.roots.sort_unstable();
-        }
-    }
-
-    /// As [`Batch::validate`], for a batch that was valid when it was marked, or a part of it: only
-    /// documents that were not there then are looked at. A plugin that writes to what it may only
-    /// read is beyond what can be found out within one process.
-    ///
-    /// # Errors
-    /// As [`Batch::validate`].
-    pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
-        let same = address(self.nodes()) == mark.nodes && self.nodes().len() >= mark.len;
-        let roots: &[u32] = if same { &mark.roots } else { &[] };
-        let mut next = 0;
-        self.validate_all(mark.bytes, |root| {
-            // Events mostly keep their order, so the root looked for is mostly the next one.
-            if roots.get(next) == Some(&root) {
-                next += 1;
-                return true;
-            }
-            let found = roots.binary_search(&root);
-            next = found.map_or(next, |found| found + 1);
-            found.is_ok()
-        })
-    }
-
-    /// Checks all events; `known` says of which roots it is known that a valid value is there. The
-    /// text of the others mostly lies behind the first `old` bytes.
-    ///
-    /// This loop is behind every call of a loaded component. So events of the usual kinds get by
-    /// with comparisons, and what these do not settle is looked at once more, to be put in words.
-    fn validate_all(
-        &self,
-        old: usize,
-        mut known: impl FnMut(u32) -> bool,
-    ) -> Result<(), PluginError> {
+        let documents = self.documents(0);
         let (bytes, values) = (self.bytes().len(), self.values.len());
-        let mut validator = None;
-        let mut sound = |root| known(root) || self.is_sound(root, old, &mut validator);
         for (position, event) in self.events().iter().enumerate() {
-            let payload = match event.kind {
-                PayloadKind::RAW => event.payload.range().end <= bytes,
-                PayloadKind::DOCUMENT => sound(event.payload.start),
-                _ => false,
-            };
-            // An origin is a position plus one.
-            let usual = payload
+            let is_plain_message = event.kind == PayloadKind::RAW
+                && event.payload.range().end <= bytes
                 && event.original.range().end <= bytes
                 && event.origin as usize <= values
-                && (event.metadata == 0 || event.metadata_root().is_some_and(&mut sound));
-            if !usual {
-                self.validate_event(position, event, &mut sound)?;
+                && event.metadata == 0;
+            if !is_plain_message {
+                self.validate_event(position, event, &documents)?;
             }
         }
         Ok(())
     }
 
-    // In line it would take the registers of the loop that may need it.
-    #[inline(never)]
-    fn is_sound<'b>(
-        &'b self,
-        root: u32,
-        old: usize,
-        validator: &mut Option<Validator<'b>>,
-    ) -> bool {
-        let validator = validator.get_or_insert_with(|| Validator::new(self.bytes(), old));
-        validator.validate(self.nodes(), root).is_ok()
+    /// Remembers what a batch that is known to be valid has, before a plugin gets it.
+    pub fn mark(&self, mark: &mut Mark) {
+        mark.address = self.nodes().as_ptr().addr();
+        (mark.nodes, mark.bytes) = (self.nodes().len(), self.bytes().len());
+        mark.events.clear();
+        mark.events.extend_from_slice(&self.events);
     }
 
-    fn validate_document(&self, root: u32) -> Result<(), Invalid> {
-        document::validate(self.bytes(), self.nodes(), root)
+    /// As [`Batch::validate`], for a batch that was valid when it was marked, or a part of it: only
+    /// what no event referred to then is looked at.
+    ///
+    /// # Errors
+    /// As [`Batch::validate`].
+    pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
+        let nodes = self.nodes();
+        // A batch's buffers only ever get longer at their ends. While they lie where they lay, what
+        // was valid in them is valid still.
+        let same = nodes.as_ptr().addr() == mark.address
+            && nodes.len() >= mark.nodes
+            && self.bytes().len() >= mark.bytes;
+        let known: &[Event] = if same { &mark.events } else { &[] };
+        let documents = self.documents(mark.bytes);
+        let mut expected = known;
+        for (position, event) in self.events().iter().enumerate() {
+            // Events mostly keep their order, so the one looked for is mostly the next one.
+            let old = match expected.split_first() {
+                Some((old, rest)) if event.has_payload_of(old) => {
+                    expected = rest;
+                    Some(old)
+                }
+                _ => find(known, event).map(|at| {
+                    expected = &known[at + 1..];
+                    &known[at]
+                }),
+            };
+            let Some(old) = old.filter(|_| event.origin as usize <= self.values.len()) else {
+                self.validate_event(position, event, &documents)?;
+                continue;
+            };
+            let is_sound = event.metadata == 0
+                || event.metadata_root().is_some_and(|root| {
+                    event.metadata == old.metadata || documents.is_flat(nodes, root)
+                });
+            if !is_sound {
+                self.validate_metadata(position, event, &documents)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For documents of which the text mostly lies after the first `old` bytes.
+    fn documents(&self, old: usize) -> Validator<'_> {
+        // Without nodes there are none, and bytes that are not looked at.
+        let old = if self.nodes().is_empty() { self.bytes().len() } else { old };
+        Validator::new(self.bytes(), old)
     }
 
     #[inline(never)]
@@ -128,57 +107,96 @@ impl Batch {
         &self,
         position: usize,
         event: &Event,
-        sound: &mut impl FnMut(u32) -> bool,
+        documents: &Validator<'_>,
     ) -> Result<(), PluginError> {
-        let forged = |what: &dyn fmt::Display| {
-            PluginError::internal(format_args!("event {position} of a batch {what}"))
-        };
-        let bytes = self.bytes();
-        let value = |index: usize| index < self.values.len();
-        let mut document = |root| if sound(root) { Ok(()) } else { self.validate_document(root) };
+        let bytes = self.bytes().len();
         match event.kind {
             PayloadKind::NONE => {}
+            PayloadKind::RAW if event.payload.range().end <= bytes => {}
             PayloadKind::RAW => {
-                if event.payload.range().end > bytes.len() {
-                    return Err(forged(&"refers to bytes outside of the batch"));
-                }
+                return Err(forged(position, "refers to bytes outside of the batch"));
             }
             PayloadKind::DOCUMENT => {
-                document(event.payload.start)
-                    .map_err(|invalid| forged(&format_args!("is an {invalid}")))?;
+                let document = documents.validate(self.nodes(), event.payload.start);
+                document.map_err(|invalid| forged(position, format_args!("is an {invalid}")))?;
             }
-            PayloadKind::VALUE if value(event.payload.start as usize) => {}
-            PayloadKind::VALUE => return Err(forged(&"refers to a value outside of the batch")),
+            PayloadKind::VALUE if self.has_value(event.payload.start) => {}
+            PayloadKind::VALUE => {
+                return Err(forged(position, "refers to a value outside of the batch"));
+            }
             PayloadKind(kind) => {
-                return Err(forged(&format_args!("has an unknown kind of payload, {kind}")));
+                let what = format_args!("has an unknown kind of payload, {kind}");
+                return Err(forged(position, what));
             }
         }
-        if event.original.range().end > bytes.len() {
-            return Err(forged(&"refers to original bytes outside of the batch"));
+        if event.original.range().end > bytes {
+            return Err(forged(position, "refers to original bytes outside of the batch"));
         }
+        if event.origin.checked_sub(1).is_some_and(|origin| !self.has_value(origin)) {
+            return Err(forged(position, "refers to an origin outside of the batch"));
+        }
+        self.validate_metadata(position, event, documents)
+    }
+
+    #[inline(never)]
+    fn validate_metadata(
+        &self,
+        position: usize,
+        event: &Event,
+        documents: &Validator<'_>,
+    ) -> Result<(), PluginError> {
         if let Some(root) = event.metadata_root() {
-            document(root)
-                .map_err(|invalid| forged(&format_args!("has metadata that is an {invalid}")))?;
+            documents.validate(self.nodes(), root).map_err(|invalid| {
+                forged(position, format_args!("has metadata that is an {invalid}"))
+            })?;
         }
-        let kept = |position: Option<u32>| position.is_none_or(|index| value(index as usize));
-        if !kept(event.metadata_value()) || !kept(event.origin.checked_sub(1)) {
-            return Err(forged(&"refers to metadata or an origin outside of the batch"));
+        if event.metadata_value().is_some_and(|metadata| !self.has_value(metadata)) {
+            return Err(forged(position, "refers to metadata outside of the batch"));
         }
         Ok(())
     }
+
+    fn has_value(&self, position: u32) -> bool {
+        (position as usize) < self.values.len()
+    }
+}
+
+impl Event {
+    /// Whether its payload is the part of the batch's buffers that another event's is.
+    #[inline]
+    fn has_payload_of(&self, other: &Self) -> bool {
+        self.payload.word() == other.payload.word()
+            && self.original.word() == other.original.word()
+            && self.kind == other.kind
+            && self.kind != PayloadKind::VALUE
+    }
+}
+
+/// Looks for an event with the same payload: payloads mostly lie in the order of their events. One
+/// that is not found is looked at again, no more.
+#[inline(never)]
+fn find(known: &[Event], event: &Event) -> Option<usize> {
+    let found = known.binary_search_by_key(&event.payload.start, |old| old.payload.start).ok()?;
+    event.has_payload_of(&known[found]).then_some(found)
+}
+
+fn forged(position: usize, what: impl std::fmt::Display) -> PluginError {
+    PluginError::internal(format_args!("event {position} of a batch {what}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Mark, Node, PayloadKind};
-    use crate::{batch::Span, error::ErrorKind, value::Value};
+    use proptest::prelude::*;
+
+    use super::{Batch, Mark, PayloadKind};
+    use crate::{batch::Span, document::Node, error::ErrorKind, literal, value::Value};
 
     #[test]
     fn what_the_batch_s_own_methods_made_is_valid() {
         let mut batch = Batch::new();
         batch.push_message(1, b"raw");
         batch.push_value(1, &["a", "b"]).unwrap();
-        batch.set_metadata(Value::from("known".to_owned()));
+        batch.set_metadata(1, Value::from("known".to_owned()));
         batch.set_origin(0, "here");
         batch.end_stream(1);
         batch.value_mut(1).unwrap();
@@ -232,5 +250,72 @@ mod tests {
         nodes[new] = Node::array(u32::MAX, u32::MAX.into());
         let error = batch.validate_changes(&mark).unwrap_err();
         assert!(error.to_string().starts_with("event 3 "), "{error}");
+    }
+
+    /// What a plugin may do to a batch, or should not; the numbers say to which event and how.
+    fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
+        let count = batch.len();
+        if count == 0 {
+            return batch.push_message(0, b"one more");
+        }
+        let position = event % count;
+        match edit {
+            0 => batch.events.swap(0, position),
+            1 => drop(batch.events.remove(position)),
+            2 => batch.push_value(7, &literal!({ "new": [number] })).unwrap(),
+            3 => batch.write_metadata(position, |writer| writer.str("\u{e4}")).unwrap(),
+            4 => batch
+                .write_metadata(position, |writer| {
+                    writer.begin_object();
+                    writer.key("rate");
+                    writer.u64(number.into());
+                    writer.end_object();
+                })
+                .unwrap(),
+            5 => batch.set_metadata(position, Value::from(number)),
+            6 => drop(batch.value_mut(position).map(|value| *value = Value::from(number))),
+            7 => batch.set_origin(position, "elsewhere"),
+            8 => *batch = batch.clone(),
+            9 => batch.events.push(batch.events[position]),
+            // From here on it forges.
+            10 => batch.events[position].payload.start = number,
+            11 => batch.events[position].kind = PayloadKind(number.to_le_bytes()[0]),
+            12 => batch.events[position].metadata = number,
+            13 => batch.events[position].origin = number,
+            14 => batch.events[position].original = Span { start: number, len: 4 },
+            _ => {
+                let node = *batch.nodes().last().unwrap_or(&Node::null());
+                batch.buffers_mut().1.push(Node::object(number, node.payload()));
+                let root = u32::try_from(batch.nodes().len() - 1).unwrap();
+                batch.events[position].metadata =
+                    (root + 1) | super::super::event::METADATA_IN_NODES;
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_check_of_what_is_new_finds_what_a_check_of_everything_finds(
+            edits in prop::collection::vec(
+                (0_u8..16, 0_usize..9, prop_oneof![3 => 0_u32..40, 1 => any::<u32>()]), 0..12,
+            ),
+        ) {
+            let mut batch = Batch::new();
+            for number in 0..3 {
+                batch.push_message(number, b"raw");
+                batch.push_value(number, &literal!({ "number": number })).unwrap();
+                batch.write_metadata(batch.len() - 1, |writer| writer.str("known")).unwrap();
+            }
+            batch.set_origin(2, "here");
+            batch.value_mut(3).unwrap();
+            batch.end_stream(2);
+            let mut mark = Mark::default();
+            batch.mark(&mut mark);
+            for one in edits {
+                edit(&mut batch, one);
+                let (changes, all) = (batch.validate_changes(&mark), batch.validate());
+                prop_assert_eq!(changes.is_ok(), all.is_ok(), "{:?} and {:?}", changes, all);
+            }
+        }
     }
 }

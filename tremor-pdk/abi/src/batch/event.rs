@@ -18,6 +18,12 @@ impl Span {
     pub const fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }
+
+    /// Both parts as one word, to compare.
+    #[inline]
+    pub(super) const fn word(self) -> u64 {
+        self.start as u64 | ((self.len as u64) << 32)
+    }
 }
 
 /// Where an event's payload lies. An open set.

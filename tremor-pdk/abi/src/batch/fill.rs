@@ -108,6 +108,13 @@ impl Batch {
         Ok(())
     }
 
+    /// Adds an event with a copy of `value` as its payload.
+    pub fn push_copy(&mut self, stream: u64, value: ValueRef<'_>) {
+        let index = self.keep(value.to_value()) - 1;
+        let span = Span { start: index, len: 0 };
+        self.events.push(Event::new(PayloadKind::VALUE, EventFlags(0), span, stream));
+    }
+
     /// Says where all events from position `from` on came from, in the connector's own words.
     pub fn set_origin(&mut self, from: usize, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));
@@ -152,14 +159,4 @@ impl Batch {
 /// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
-}
-
-/// Copies the value that an event of another batch holds.
-impl Batch {
-    /// Adds an event with a copy of `value` as its payload.
-    pub fn push_copy(&mut self, stream: u64, value: ValueRef<'_>) {
-        let index = self.keep(value.to_value()) - 1;
-        let span = Span { start: index, len: 0 };
-        self.events.push(Event::new(PayloadKind::VALUE, EventFlags(0), span, stream));
-    }
 }

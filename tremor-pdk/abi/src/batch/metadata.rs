@@ -113,18 +113,11 @@ impl Batch {
         }
     }
 
-    /// Gives the last event metadata.
-    pub fn set_metadata(&mut self, metadata: Value<'static>) {
-        if let Some(last) = self.events.len().checked_sub(1) {
-            self.replace_metadata(last, metadata);
-        }
-    }
-
     /// Gives the event at `position` metadata in place of what it had.
     ///
     /// # Panics
     /// Where there is no such event.
-    pub fn replace_metadata(&mut self, position: usize, metadata: Value<'static>) {
+    pub fn set_metadata(&mut self, position: usize, metadata: Value<'static>) {
         let index = self.keep(metadata);
         self.events[position].metadata = index;
     }
@@ -140,7 +133,7 @@ impl Batch {
             Some(metadata) => metadata.to_value(),
             None => Value::from(Object::new()),
         };
-        self.replace_metadata(position, own);
+        self.set_metadata(position, own);
         let last = self.values.len() - 1;
         &mut self.values[last]
     }
@@ -164,7 +157,7 @@ impl Batch {
             let (mut bytes, mut nodes) = (ByteBuffer::new(), NodeBuffer::new());
             let root = document(&mut bytes, &mut nodes, write)?;
             let metadata = Document::new(&bytes, &nodes).root(root).to_value();
-            self.replace_metadata(position, metadata);
+            self.set_metadata(position, metadata);
             return Ok(());
         };
         let root = document(&mut storage.bytes, &mut storage.nodes, write)?;
@@ -199,7 +192,7 @@ mod tests {
         let mut batch = batch();
         batch.set_origin(0, "here");
         batch.write_metadata(0, |writer| writer.str("in the document")).unwrap();
-        batch.replace_metadata(1, literal!("a value"));
+        batch.set_metadata(1, literal!("a value"));
         let encode = |payload: Payload<'_>, bytes: &mut crate::ByteBuffer| {
             if let Payload::Document { .. } = payload {
                 bytes.extend_from_copy_slice(b"encoded");
@@ -231,7 +224,7 @@ mod tests {
     fn metadata_is_written_beside_the_payloads_or_kept_as_a_value() {
         let mut batch = batch();
         assert_eq!(seen(&batch), ["", ""]);
-        batch.replace_metadata(0, literal!({ "class": "a" }));
+        batch.set_metadata(0, literal!({ "class": "a" }));
         batch
             .write_metadata(1, |writer| {
                 writer.begin_object();
@@ -258,7 +251,7 @@ mod tests {
     fn an_edit_of_metadata_that_two_events_share_changes_one_of_them() {
         let mut batch = Batch::new();
         batch.push_message(0, b"one,two");
-        batch.set_metadata(literal!({ "from": "here" }));
+        batch.set_metadata(0, literal!({ "from": "here" }));
         batch.cut(|cutter| {
             cutter.emit(0..3);
             cutter.emit(4..7);

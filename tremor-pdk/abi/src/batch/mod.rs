@@ -175,15 +175,18 @@ impl Batch {
         self.table(event.origin.checked_sub(1)?)?.as_str()
     }
 
+    #[inline]
     fn table(&self, index: u32) -> Option<ValueRef<'_>> {
         self.values.get(index as usize).map(ValueRef::from)
     }
 
+    #[inline]
     fn document(&self, root: u32) -> ValueRef<'_> {
         Document::new(self.bytes(), self.nodes()).root(root)
     }
 
     /// Bad spans, which only a plugin that forged them can make, are empty.
+    #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         self.bytes().get(span.range()).unwrap_or_default()
     }

@@ -299,7 +299,7 @@ mod tests {
         let mut batch = Batch::new();
         for number in 0..count {
             batch.push_value(number, &number).unwrap();
-            batch.replace_metadata(batch.len() - 1, literal!({ "n": number }));
+            batch.set_metadata(batch.len() - 1, literal!({ "n": number }));
         }
         batch.set_origin(0, "here");
         batch

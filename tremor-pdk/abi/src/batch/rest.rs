@@ -129,7 +129,7 @@ mod tests {
             batch
                 .push_value(number, &literal!({ "n": number, "text": "x".repeat(50_000) }))
                 .unwrap();
-            batch.set_metadata(literal!({ "n": number }));
+            batch.set_metadata(batch.len() - 1, literal!({ "n": number }));
             if number % 3 == 0 {
                 batch.value_mut(batch.len() - 1).unwrap();
             }

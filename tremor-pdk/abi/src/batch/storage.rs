@@ -75,17 +75,20 @@ impl Shared {
     }
 
     /// Whether nobody else holds the storage.
+    #[inline]
     pub(super) fn is_unique(&self) -> bool {
         // Acquire: what the others wrote before they let go is visible to us.
         self.storage().references.load(Ordering::Acquire) == 1
     }
 
+    #[inline]
     pub(super) fn storage(&self) -> &Storage {
         // SAFETY: rule 1; nobody writes while more than one reference exists (rule 2).
         unsafe { self.0.as_ref() }
     }
 
     /// The storage, to write to; `None` while somebody else holds it.
+    #[inline]
     pub(super) fn storage_mut(&mut self) -> Option<&mut Storage> {
         if !self.is_unique() {
             return None;
