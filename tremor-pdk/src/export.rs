@@ -110,9 +110,7 @@ const fn same(a: &str, b: &str) -> bool {
 /// ```
 /// # mod plugin {
 /// # use tremor_pdk::prelude::*;
-/// # #[derive(serde::Deserialize, JsonSchema)]
-/// # #[serde(crate = "tremor_pdk::serde")]
-/// # #[schemars(crate = "tremor_pdk::schemars")]
+/// # #[tremor_pdk::config]
 /// # pub struct Config {}
 /// # pub struct Devourer;
 /// # impl Connector for Devourer {

@@ -8,9 +8,7 @@
 //! use tremor_pdk::prelude::*;
 //!
 //! /// Emits the numbers from zero on.
-//! #[derive(Deserialize, JsonSchema)]
-//! #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-//! #[schemars(crate = "tremor_pdk::schemars")]
+//! #[tremor_pdk::config]
 //! pub struct Config {
 //!     /// How many numbers to emit.
 //!     count: u64,
@@ -93,6 +91,7 @@ pub use self::{
     processor::{Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin},
     runs::raw_runs,
 };
+pub use tremor_pdk_macros::config;
 pub use {schemars, serde};
 
 /// The result of everything that can fail in a plugin.

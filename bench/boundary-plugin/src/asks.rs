@@ -14,9 +14,9 @@ pub extern "C" fn boundary_tasks_ended() -> u64 {
 }
 
 /// What to ask for.
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Copy)]
+#[serde(rename_all = "snake_case")]
 enum Subject {
     /// Nothing: what the loop and the call of the operator take.
     Nothing,
@@ -33,9 +33,7 @@ enum Subject {
 }
 
 /// What to ask for, and how often in each call.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {
     subject: Subject,
     times: u64,

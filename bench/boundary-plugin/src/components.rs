@@ -4,9 +4,7 @@
 use tremor_pdk::prelude::*;
 
 /// No configuration.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Nothing {}
 
 /// Bytes of all raw events.

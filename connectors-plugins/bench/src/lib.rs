@@ -36,9 +36,8 @@ use self::{
 pub use self::{sink::Meter, source::Replay};
 
 /// What to replay, for how long, and where to write what came of it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// What a source replays: a file with an event a line, decompressed on the way if its name ends
     /// in `.xz`. Lines without anything are skipped. A relative path starts at the folder of the

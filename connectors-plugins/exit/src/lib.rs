@@ -16,9 +16,8 @@ use tremor_pdk::{
 };
 
 /// When to end the run: whichever comes first. One of the two is needed.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// After so many events.
     pub after_events: Option<u64>,
@@ -27,9 +26,8 @@ pub struct Config {
 }
 
 /// Which event matches.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Pattern {
     /// The path to a field, as in `status.codes[0]`.
     pub field: String,

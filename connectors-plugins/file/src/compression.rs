@@ -17,7 +17,6 @@ use liblzma::{
     stream::{Check, Filters, LzmaOptions, Stream},
     write::XzEncoder,
 };
-use tremor_pdk::prelude::*;
 
 /// The largest window that a file may ask for, as an exponent of two: 64 MiB, which is what the
 /// highest preset of xz has.
@@ -27,9 +26,9 @@ const WINDOW: u32 = 26;
 const XZ_MEMORY: u64 = (1 << WINDOW) + (1 << 20);
 
 /// How the file is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "lowercase")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// As the ending of its name says: `.gz`, `.zst`, `.xz`, and any other for not at all.
     #[default]

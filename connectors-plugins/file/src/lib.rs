@@ -26,9 +26,8 @@ use tremor_pdk::prelude::*;
 pub use self::{compression::Compression, read::Reader, write::Writer};
 
 /// Which file, and what to do with it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The file. A relative path starts at the folder of the flow file.
     pub path: PathBuf,
@@ -47,9 +46,9 @@ const fn default_chunk_bytes() -> ChunkBytes {
 }
 
 /// What to do with the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "lowercase")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Read it from its start to its end.
     Read,

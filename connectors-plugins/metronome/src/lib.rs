@@ -14,9 +14,8 @@ use std::{num::NonZeroU64, time::Duration};
 use tremor_pdk::prelude::*;
 
 /// How often, and how many.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Time between two events, in milliseconds. The first comes at once.
     pub interval_ms: NonZeroU64,

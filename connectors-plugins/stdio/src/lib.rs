@@ -29,9 +29,8 @@ use tremor_pdk::prelude::*;
 pub use self::{input::Input, output::Output};
 
 /// How to read.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// How much to read at once, in bytes.
     #[serde(default = "default_chunk_bytes")]

@@ -3,9 +3,8 @@
 use tremor_pdk::prelude::*;
 
 /// Counts down to one. It is its own configuration and its own source.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone)]
 pub struct Countdown {
     /// The first number.
     from: u64,

@@ -10,9 +10,7 @@ use tremor_pdk::{
 };
 
 /// There is nothing to configure.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {}
 
 /// The codec. The buffer is for strings with escapes.

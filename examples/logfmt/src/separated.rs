@@ -8,9 +8,7 @@ use tremor_pdk::{
 };
 
 /// What ends a record.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {
     /// One character of ASCII.
     separator: char,

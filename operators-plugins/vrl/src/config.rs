@@ -8,9 +8,8 @@ use vrl::compiler::TimeZone;
 use crate::program::Compiled;
 
 /// A program and how to run it.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The program. Either this or `file` is needed.
     pub source: Option<String>,

@@ -1,14 +1,13 @@
 //! What the configurations of codecs share, and that of `json`, which has two sides.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 use tremor_abi::document::MAX_DEPTH;
 
 use super::{Codec, json};
 
 /// How JSON is read and written.
-#[derive(Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[tremor_pdk::config]
+#[serde(default)]
 pub(crate) struct Json {
     /// Whether the keys of each object are written in the order of their bytes.
     sorted_keys: bool,
@@ -20,7 +19,8 @@ pub(crate) struct Json {
     max_depth: usize,
 }
 
-#[derive(Deserialize, JsonSchema, PartialEq)]
+#[tremor_pdk::config]
+#[derive(PartialEq)]
 #[serde(rename_all = "lowercase")]
 enum BigIntegers {
     /// Its message is bad data.

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Event, Holds, Host, Operator, OperatorPlugin, Output, Result, abi::batch::Pool,
 };
@@ -12,8 +10,8 @@ use super::period::Period;
 
 /// Puts the events of several batches together, and takes large ones apart, so that a sink gets
 /// them in the size that suits it. A batch is complete as soon as one of the limits is reached.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[tremor_pdk::config]
+#[serde(default)]
 #[expect(clippy::struct_field_names, reason = "as the bounds of queues are called in flow files")]
 pub(crate) struct Config {
     /// How many events a batch has at most.

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, Verdict};
 
 use super::{
@@ -14,8 +12,7 @@ use super::{
 };
 
 /// Passes the first event of each key within a window of time, and discards the others.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
 pub(crate) struct Config {
     /// The fields that make up the key. An event that has none of them passes.
     by: Vec<Field>,
@@ -29,7 +26,8 @@ pub(crate) struct Config {
     duplicates: Duplicates,
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Duplicates {
     /// They are dropped, and counted as discarded.

@@ -1,15 +1,12 @@
 //! The operator `route`: the first condition that an event meets picks its port.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{Batch, Error, Host, Operator, OperatorPlugin, Output, Result, Verdict};
 
 use super::condition::{self, Condition};
 use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
 
 /// Sends each event by the port of the first rule whose condition it meets.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
 pub(crate) struct Config {
     /// The rules, tried in this order.
     rules: Vec<Rule>,
@@ -19,8 +16,7 @@ pub(crate) struct Config {
 }
 
 /// Where the events go that meet a condition.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
 struct Rule {
     /// The condition.
     when: condition::Config,

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Host, Operator, OperatorPlugin, Output, Path, Result, Verdict,
     abi::{batch::Selection, value::PathError},
@@ -11,8 +9,7 @@ use tremor_pdk::{
 
 /// Keeps, drops and renames fields of events that are objects, in this order. Fields are written
 /// as the keys that lead to them, such as `host.name`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
 pub(crate) struct Config {
     /// The fields that stay. Unless given, all do.
     keep: Option<Vec<String>>,

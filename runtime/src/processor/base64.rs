@@ -4,8 +4,6 @@ use base64::{
     DecodeSliceError, Engine, alphabet, decoded_len_estimate, encoded_len,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
     Result,
@@ -14,8 +12,8 @@ use tremor_pdk::{
 use super::Join;
 
 /// Decodes every message by itself, padded or not; fragments of a stream are one message.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct DecodeConfig {
     /// Which characters stand for 62 and 63.
     #[serde(default)]
@@ -23,8 +21,8 @@ pub(crate) struct DecodeConfig {
 }
 
 /// Encodes every message by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct EncodeConfig {
     /// Which characters stand for 62 and 63.
     #[serde(default)]
@@ -39,7 +37,8 @@ const fn yes() -> bool {
 }
 
 /// Which characters are used.
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 enum Alphabet {
     /// With `+` and `/`.

@@ -3,8 +3,6 @@
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Output, Preprocessor, PreprocessorPlugin, Result,
     abi::batch::{Cutter, Rest},
@@ -13,8 +11,8 @@ use tremor_pdk::{
 use super::reassembly::{self, Held, Partial};
 
 /// Makes one message of everything that a stream brings until it ends.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct Config {
     /// The longest message that is taken, in bytes. Longer ones go to `err`.
     #[serde(default = "max_length")]

@@ -4,8 +4,6 @@ mod prefix;
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
     Result,
@@ -17,8 +15,8 @@ use super::reassembly::{self, Held, Partial};
 
 /// Cuts byte streams into messages. Before each stands its length in bytes, which does not count
 /// itself. A whole message is cut as well, and has to end with a message.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct SplitConfig {
     /// What the length looks like.
     #[serde(default)]
@@ -37,8 +35,8 @@ const fn max_length() -> usize {
 }
 
 /// Puts its length in bytes before every message.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct PrependConfig {
     /// What the length looks like.
     #[serde(default)]

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, NoConfig, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
     Result,
@@ -15,8 +13,8 @@ use super::reassembly::{self, Held, Partial};
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
 /// line.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct Config {
     /// The longest line that is taken, in bytes. Longer ones go to `err`.
     #[serde(default = "max_length")]

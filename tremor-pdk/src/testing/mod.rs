@@ -7,9 +7,7 @@
 //!
 //! ```
 //! # use tremor_pdk::prelude::*;
-//! # #[derive(Deserialize, JsonSchema)]
-//! # #[serde(crate = "tremor_pdk::serde")]
-//! # #[schemars(crate = "tremor_pdk::schemars")]
+//! # #[tremor_pdk::config]
 //! # struct Config { count: u64 }
 //! # struct Count(u64);
 //! # impl Connector for Count {

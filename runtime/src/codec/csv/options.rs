@@ -1,12 +1,12 @@
 //! How records are read and written.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use tremor_pdk::{Error, Result};
 
 /// How records are read and written. See the [module](super) for what each means.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[serde(default)]
 pub struct Options {
     /// What stands between two fields, one ASCII character.
     #[serde(deserialize_with = "ascii")]

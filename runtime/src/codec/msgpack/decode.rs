@@ -1,7 +1,5 @@
 //! MessagePack to nodes.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_abi::document::{MAX_DEPTH, Node, fingerprint};
 
 use super::count;
@@ -20,8 +18,9 @@ const NODES_A_BYTE: usize = 3;
 const COUNTED: usize = limit::nodes(0) / NODES_A_BYTE;
 
 /// How MessagePack is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(default)]
 pub struct DecodeOptions {
     /// How many arrays and maps may lie in each other; at most [`MAX_DEPTH`] counts. An extension
     /// counts as the two objects that it becomes.

@@ -2,8 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{
     Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, ValueRef, Verdict,
 };
@@ -17,8 +15,8 @@ use super::{
 
 /// Passes at most so many events of a class and its dimensions within a window of time; what is
 /// over leaves by the port `overflow`.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[tremor_pdk::config]
+#[serde(default)]
 pub(crate) struct Config {
     /// Where the class stands: what is limited.
     class: Field,

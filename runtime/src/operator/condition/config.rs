@@ -11,8 +11,8 @@ use crate::operator::field::Field;
 
 /// A condition on an event: `field` with exactly one comparison, or exactly one of `all`, `any`
 /// and `not`.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     /// What is compared.
     field: Option<Field>,

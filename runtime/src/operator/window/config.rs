@@ -5,16 +5,13 @@ use std::{
     num::{NonZeroU32, NonZeroU64},
 };
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{Error, Result};
 
 use super::aggregate::{Function, State};
 use crate::operator::{field::Field, period::Period};
 
 /// Turns the events of a window into one event a group. Windows tumble: each event belongs to one.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
 pub(crate) struct Config {
     /// How long a window of time is. Windows of all groups begin at multiples of this since the
     /// Unix epoch. Either this or `events` is given.
@@ -36,8 +33,8 @@ fn max_groups() -> NonZeroU32 {
 }
 
 /// One aggregate.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub(super) struct Aggregate {
     /// What is computed.
     function: Name,
@@ -51,7 +48,8 @@ pub(super) struct Aggregate {
     scale: Option<f64>,
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Name {
     /// How many events have the field.

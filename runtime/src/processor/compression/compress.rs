@@ -1,14 +1,12 @@
 //! The postprocessors that compress: every message by itself.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{Batch, Error, NoConfig, Output, Postprocessor, PostprocessorPlugin, Result};
 
 use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
 
 /// Compresses every message by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct GzipConfig {
     /// From 0, no compression, to 9, the best.
     #[serde(default = "middle")]
@@ -17,8 +15,8 @@ pub(crate) struct GzipConfig {
 }
 
 /// Compresses every message by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct XzConfig {
     /// From 0, the fastest, to 9, the best.
     #[serde(default = "middle")]
@@ -31,8 +29,8 @@ const fn middle() -> u32 {
 }
 
 /// Compresses every message by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct ZstdConfig {
     /// From 1, the fastest, to 22, the best; above 19 it takes much memory.
     #[serde(default = "three")]
@@ -45,8 +43,8 @@ const fn three() -> i32 {
 }
 
 /// Compresses every message by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct SnappyConfig {
     /// What the data is to look like.
     #[serde(default)]

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, marker::PhantomData};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tremor_pdk::{
     Batch, Error, Output, Preprocessor, PreprocessorPlugin, Result,
     abi::batch::{Cutter, Rest},
@@ -23,8 +23,8 @@ const MESSAGE: usize = 1 << 30;
 
 /// Decompresses. A stream is decompressed as it comes, members one after the other; a whole
 /// message is decompressed by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct Config {
     /// The most that a whole message may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
@@ -38,8 +38,8 @@ pub(crate) struct Config {
 }
 
 /// Decompresses snappy.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[tremor_pdk::config]
+#[derive(Debug)]
 pub(crate) struct SnappyConfig {
     /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
     #[serde(default = "max_bytes")]
@@ -56,7 +56,8 @@ pub(crate) struct SnappyConfig {
 }
 
 /// The forms of snappy data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::processor) enum SnappyFormat {
     /// The framing format: chunks with checksums.

@@ -1,11 +1,10 @@
 //! The length before a message.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tremor_pdk::{Error, Result};
 
 /// What a length looks like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Prefix {
     /// One byte.
@@ -23,7 +22,8 @@ pub(super) enum Prefix {
 }
 
 /// The order of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Endianness {
     /// The highest byte first: network order.

@@ -8,9 +8,7 @@ use std::path::PathBuf;
 use tremor_pdk::prelude::*;
 
 /// What to replay.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {
     /// How many batches.
     batches: u64,

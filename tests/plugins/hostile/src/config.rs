@@ -5,15 +5,12 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    prelude::*,
-    schemars::{Schema, SchemaGenerator},
-};
+use tremor_pdk::schemars::{Schema, SchemaGenerator};
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// Nothing: the source sends, the sink takes.
     None,
@@ -111,9 +108,9 @@ pub enum Fault {
 }
 
 /// What becomes of the first connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
 pub enum Lost {
     /// It is lost with the first delivery, which fails.
     First,
@@ -122,9 +119,8 @@ pub enum Lost {
 }
 
 /// Which fault, when, and what happens otherwise.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// What goes wrong.
     #[serde(default = "none")]

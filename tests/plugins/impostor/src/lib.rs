@@ -3,9 +3,7 @@
 use tremor_pdk::prelude::*;
 
 /// Nothing to configure.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {}
 
 /// The connector: a sink that takes everything.

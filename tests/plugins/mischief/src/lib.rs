@@ -7,9 +7,7 @@ use std::{thread, time::Duration};
 use tremor_pdk::{abi::ByteBuffer, prelude::*};
 
 /// There is nothing to configure but the ports.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {
     /// The operator's ports: an event that is the name of one leaves by it. One that is named
     /// `panic` panics when it is asked for ports.

@@ -7,9 +7,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 use tremor_pdk::prelude::*;
 
 /// What to send.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
 pub struct Config {
     /// How many messages to send; at most 1,000.
     count: u64,

@@ -12,9 +12,8 @@ use std::{
 use tremor_pdk::prelude::*;
 
 /// What the source does.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone)]
 pub struct Config {
     /// The steps, a list for each connection. After the last one the source is finished.
     connections: Vec<Vec<Step>>,
@@ -24,9 +23,9 @@ pub struct Config {
 }
 
 /// A step.
-#[derive(Clone, Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", rename_all = "snake_case")]
-#[schemars(crate = "tremor_pdk::schemars")]
+#[tremor_pdk::config]
+#[derive(Clone)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// One pull with these fragments, each with its stream.
     Pull(Vec<(u64, String)>),
