@@ -7,8 +7,8 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, CodecRequirement, Connector, Delivery, Error, ErrorKind, Host, Pull, Result, Sink,
-    Source,
+    Batch, CodecRequirement, Component, Connector, Context, Delivery, Error, ErrorKind, Host, Pull,
+    Result, Sink, Source,
     abi::metadata::{JsonText, Record},
     linked::{LinkedPlugin, connector},
 };
@@ -87,16 +87,19 @@ struct Odd {
     has_pulled: bool,
 }
 
-impl Connector for Odd {
-    const NAME: &'static str = "odd";
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Odd {
+    const NAME: &str = "odd";
     type Config = Value;
+
+    fn new(config: Value, context: Context) -> Result<Self> {
+        Ok(Self { config, host: context.into(), has_pulled: false })
+    }
+}
+
+impl Connector for Odd {
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Source = Self;
     type Sink = Self;
-
-    fn new(_id: &str, config: Value, host: Host) -> Result<Self> {
-        Ok(Self { config, host, has_pulled: false })
-    }
 
     async fn create_source(&mut self) -> Result<Option<Self>> {
         Ok(Some(self.clone()))

@@ -1,10 +1,8 @@
 //! What authors implement to turn bytes into values and back: codecs.
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use tremor_abi::{ByteBuffer, document::Writer};
 
-use crate::{Result, ValueRef, processor::plugin};
+use crate::{Result, ValueRef};
 
 /// Turns messages into values and values into messages. A connector has an instance for its source
 /// and one for its sink.
@@ -23,9 +21,4 @@ pub trait Codec: Send + 'static {
     /// # Errors
     /// Kind bad data: the event leaves by `err`. Nothing that was appended counts.
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()>;
-}
-
-plugin! {
-    /// A codec that a plugin offers.
-    CodecPlugin: Codec
 }

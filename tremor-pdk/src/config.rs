@@ -28,16 +28,6 @@ pub fn read<C: DeserializeOwned>(config: impl Serialize) -> Result<C> {
     })
 }
 
-/// As [`read`], for a component that looks at its configuration itself as well.
-pub(crate) fn read_valid<C: DeserializeOwned>(
-    config: impl Serialize,
-    validate: impl FnOnce(&C) -> Result<()>,
-) -> Result<C> {
-    let config = read(config)?;
-    validate(&config)?;
-    Ok(config)
-}
-
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;

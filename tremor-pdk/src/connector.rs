@@ -2,14 +2,11 @@
 
 use std::{future::Future, time::Duration};
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
-use crate::{Batch, Host, Result};
+use crate::{Batch, Component, Result};
 
 /// A component that talks to the world: a source of events, a sink for them, or both.
 ///
-/// The order of calls: [`Connector::new`], [`connect`](Connector::connect) until it answers
+/// The order of calls: [`Component::new`], [`connect`](Connector::connect) until it answers
 /// `true`, [`create_source`](Connector::create_source) and
 /// [`create_sink`](Connector::create_sink), [`on_start`](Connector::on_start), then the data path
 /// of both. A source and a sink live as long as one connection; what must survive a reconnect
@@ -17,16 +14,7 @@ use crate::{Batch, Host, Result};
 /// `self`, never into a static.
 ///
 /// A panic in any of these methods becomes an error of this instance; the process goes on.
-pub trait Connector: Sized + Send + 'static {
-    /// The `type` that flow files name it by.
-    const NAME: &'static str;
-    /// What it is for, in a line.
-    const DESCRIPTION: &'static str = "";
-
-    /// Its configuration: the `config` of the flow file. The JSON Schema of this type is what
-    /// `tremor check` checks against, so `#[serde(deny_unknown_fields)]` and doc comments on the
-    /// fields are worth having.
-    type Config: DeserializeOwned + JsonSchema;
+pub trait Connector: Component {
     /// Its source; [`NoSource`] where it has none.
     type Source: Source;
     /// Its sink; [`NoSink`] where it has none.
@@ -34,24 +22,6 @@ pub trait Connector: Sized + Send + 'static {
 
     /// What it exchanges with the runtime: bytes, through a codec, or values.
     const CODEC: CodecRequirement = CodecRequirement::Required;
-
-    /// Makes an instance of a configuration that [`validate`](Connector::validate) has found to be
-    /// good. `id` is its name in the flow. Opens nothing yet: that is what
-    /// [`connect`](Connector::connect) is for.
-    ///
-    /// # Errors
-    /// Kind configuration, where no instance can be made of this configuration.
-    fn new(id: &str, config: Self::Config, host: Host) -> Result<Self>;
-
-    /// Says whether a configuration is good, beyond what its schema tells. Touches nothing
-    /// outside the process: `tremor check` calls it.
-    ///
-    /// # Errors
-    /// Kind configuration: what is wrong and what to do.
-    fn validate(config: &Self::Config) -> Result<()> {
-        let _ = config;
-        Ok(())
-    }
 
     /// Connects to the peer; `attempt` counts from 1 and starts again once connected. `false`
     /// means "not yet". The runtime tries again with backoff after `false` and after errors that

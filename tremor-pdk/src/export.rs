@@ -3,10 +3,7 @@
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
 
-use crate::{
-    CodecPlugin, CodecRequirement, Connector, OperatorPlugin, PostprocessorPlugin,
-    PreprocessorPlugin,
-};
+use crate::{CodecRequirement, Component, Connector};
 
 /// What the metadata says of one artefact.
 pub struct ArtefactText {
@@ -24,24 +21,9 @@ impl ArtefactText {
         Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec }
     }
 
-    /// That of an operator.
-    pub const fn operator<T: OperatorPlugin>() -> Self {
-        Self { kind: "operator", name: T::NAME, description: T::DESCRIPTION, codec: None }
-    }
-
-    /// That of a codec.
-    pub const fn codec<T: CodecPlugin>() -> Self {
-        Self { kind: "codec", name: T::NAME, description: T::DESCRIPTION, codec: None }
-    }
-
-    /// That of a preprocessor.
-    pub const fn preprocessor<T: PreprocessorPlugin>() -> Self {
-        Self { kind: "preprocessor", name: T::NAME, description: T::DESCRIPTION, codec: None }
-    }
-
-    /// That of a postprocessor.
-    pub const fn postprocessor<T: PostprocessorPlugin>() -> Self {
-        Self { kind: "postprocessor", name: T::NAME, description: T::DESCRIPTION, codec: None }
+    /// That of a component of another kind.
+    pub const fn component<T: Component>(kind: &'static str) -> Self {
+        Self { kind, name: T::NAME, description: T::DESCRIPTION, codec: None }
     }
 }
 
@@ -110,15 +92,15 @@ const fn same(a: &str, b: &str) -> bool {
 /// ```
 /// # mod plugin {
 /// # use tremor_pdk::prelude::*;
-/// # #[tremor_pdk::config]
-/// # pub struct Config {}
 /// # pub struct Devourer;
+/// # impl Component for Devourer {
+/// #     const NAME: &str = "devourer";
+/// #     type Config = NoConfig;
+/// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+/// # }
 /// # impl Connector for Devourer {
-/// #     const NAME: &'static str = "devourer";
-/// #     type Config = Config;
 /// #     type Source = NoSource;
 /// #     type Sink = NoSink;
-/// #     fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> { Ok(Self) }
 /// # }
 /// tremor_pdk::export! { connectors: [Devourer] }
 /// # }
@@ -144,10 +126,10 @@ macro_rules! export {
                 if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
                 &[
                     $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
-                    $($($crate::__private::ArtefactText::operator::<$operator>(),)+)?
-                    $($($crate::__private::ArtefactText::codec::<$codec>(),)+)?
-                    $($($crate::__private::ArtefactText::preprocessor::<$preprocessor>(),)+)?
-                    $($($crate::__private::ArtefactText::postprocessor::<$postprocessor>(),)+)?
+                    $($($crate::__private::ArtefactText::component::<$operator>("operator"),)+)?
+                    $($($crate::__private::ArtefactText::component::<$codec>("codec"),)+)?
+                    $($($crate::__private::ArtefactText::component::<$preprocessor>("preprocessor"),)+)?
+                    $($($crate::__private::ArtefactText::component::<$postprocessor>("postprocessor"),)+)?
                 ],
             );
 

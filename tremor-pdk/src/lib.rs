@@ -16,16 +16,19 @@
 //!
 //! pub struct Count(u64);
 //!
-//! impl Connector for Count {
-//!     const NAME: &'static str = "count";
-//!     const CODEC: CodecRequirement = CodecRequirement::Structured;
+//! impl Component for Count {
+//!     const NAME: &str = "count";
 //!     type Config = Config;
-//!     type Source = Numbers;
-//!     type Sink = NoSink;
 //!
-//!     fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+//!     fn new(config: Config, _context: Context) -> Result<Self> {
 //!         Ok(Self(config.count))
 //!     }
+//! }
+//!
+//! impl Connector for Count {
+//!     const CODEC: CodecRequirement = CodecRequirement::Structured;
+//!     type Source = Numbers;
+//!     type Sink = NoSink;
 //!
 //!     async fn create_source(&mut self) -> Result<Option<Numbers>> {
 //!         Ok(Some(Numbers(0..self.0)))
@@ -53,6 +56,7 @@ mod host;
 
 mod chunk;
 mod codec;
+mod component;
 mod config;
 mod connector;
 mod driver;
@@ -79,7 +83,8 @@ pub use tremor_abi::{
 
 pub use self::{
     chunk::ChunkBytes,
-    codec::{Codec, CodecPlugin},
+    codec::Codec,
+    component::{Component, Context},
     config::NoConfig,
     connector::{
         CodecRequirement, Connector, Delivery, Exception, NoSink, NoSource, Pull, Signal, Sink,
@@ -87,8 +92,8 @@ pub use self::{
     },
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
-    operator::{Operator, OperatorPlugin},
-    processor::{Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin},
+    operator::Operator,
+    processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
 };
 pub use tremor_pdk_macros::config;
@@ -100,10 +105,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Batch, ChunkBytes, Codec, CodecPlugin, CodecRequirement, Connector, Delivery, Error,
-        ErrorKind, Event, Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator,
-        OperatorPlugin, Output, Postprocessor, PostprocessorPlugin, Preprocessor,
-        PreprocessorPlugin, Pull, Result, Signal, Sink, Source, Value, ValueRef, Verdict, Writer,
+        Batch, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context, Delivery, Error,
+        ErrorKind, Event, Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output,
+        Postprocessor, Preprocessor, Pull, Result, Signal, Sink, Source, Value, ValueRef, Verdict,
+        Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

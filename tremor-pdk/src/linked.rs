@@ -12,8 +12,8 @@ use tremor_abi::{host::HostHandle, metadata::Record};
 
 pub use crate::config::read;
 use crate::{
-    Connector, Host, Operator, OperatorPlugin, Postprocessor, PostprocessorPlugin, Preprocessor,
-    PreprocessorPlugin, Result, config, driver::ConnectorDriver, dynamic::DynConnector,
+    Component, Connector, Operator, Postprocessor, Preprocessor, Result, component,
+    driver::ConnectorDriver, dynamic::DynConnector,
 };
 
 /// A plugin crate.
@@ -34,94 +34,55 @@ pub struct LinkedComponent {
     pub name: &'static str,
     /// The JSON Schema of its configuration; none where the plugin has none to give.
     pub config_schema: fn() -> Option<Json>,
-    /// Whether a configuration is good. The ports of an operator of this configuration.
-    pub validate: fn(&Json) -> Result<Vec<String>>,
     /// Makes an instance.
     pub make: Make,
 }
 
-/// Makes an instance of a component. The text is its name in the flow.
+/// Makes an instance of a component, from its name in the flow and its configuration.
 #[derive(Clone, Copy, Debug)]
 pub enum Make {
     /// A connector.
-    Connector(fn(&str, &Json, HostHandle) -> Result<Box<dyn DynConnector>>),
+    Connector(Create<dyn DynConnector>),
     /// An operator.
-    Operator(fn(&str, &Json, HostHandle) -> Result<Box<dyn Operator>>),
+    Operator(Create<dyn Operator>),
     /// A preprocessor.
-    Preprocessor(fn(&Json) -> Result<Box<dyn Preprocessor>>),
+    Preprocessor(Create<dyn Preprocessor>),
     /// A postprocessor.
-    Postprocessor(fn(&Json) -> Result<Box<dyn Postprocessor>>),
+    Postprocessor(Create<dyn Postprocessor>),
 }
+
+/// What makes an instance.
+pub type Create<T> = fn(&str, &Json, HostHandle) -> Result<Box<T>>;
 
 /// The JSON Schema of a configuration.
 pub fn config_schema<C: JsonSchema>() -> Option<Json> {
     serde_json::to_value(schemars::schema_for!(C)).ok()
 }
 
-/// A connector.
-pub const fn connector<C: Connector>() -> LinkedComponent {
-    fn make<C: Connector>(
-        id: &str,
-        json: &Json,
-        host: HostHandle,
-    ) -> Result<Box<dyn DynConnector>> {
-        let config = config::read_valid(json, C::validate)?;
-        Ok(Box::new(ConnectorDriver::new(C::new(id, config, Host::new(host))?)))
-    }
-    LinkedComponent {
-        kind: "connector",
-        name: C::NAME,
-        config_schema: config_schema::<C::Config>,
-        validate: |json| config::read_valid(json, C::validate).map(|_| Vec::new()),
-        make: Make::Connector(make::<C>),
-    }
-}
-
-/// An operator.
-pub const fn operator<O: OperatorPlugin>() -> LinkedComponent {
-    fn make<O: OperatorPlugin>(
-        id: &str,
-        json: &Json,
-        host: HostHandle,
-    ) -> Result<Box<dyn Operator>> {
-        let config = config::read_valid(json, O::validate)?;
-        Ok(Box::new(O::new(id, config, Host::new(host))?))
-    }
-    LinkedComponent {
-        kind: "operator",
-        name: O::NAME,
-        config_schema: config_schema::<O::Config>,
-        validate: |json| {
-            let config = config::read_valid(json, O::validate)?;
-            Ok(O::ports(&config))
-        },
-        make: Make::Operator(make::<O>),
-    }
-}
-
-macro_rules! processor {
-    ($(#[$doc:meta])* $function:ident, $plugin:ident, $make:ident) => {
+macro_rules! linked {
+    ($($(#[$doc:meta])* $function:ident: $trait:ident, $make:ident |$made:ident| $boxed:expr;)*) => {$(
         $(#[$doc])*
-        pub const fn $function<T: $plugin>() -> LinkedComponent {
-            fn make<T: $plugin>(json: &Json) -> Result<Box<dyn $make>> {
-                Ok(Box::new(T::new(config::read_valid(json, T::validate)?)?))
-            }
+        pub const fn $function<T: $trait + Component>() -> LinkedComponent {
             LinkedComponent {
                 kind: stringify!($function),
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
-                validate: |json| make::<T>(json).map(|_| Vec::new()),
-                make: Make::$make(make::<T>),
+                make: Make::$make(|id, config, host| {
+                    let $made: T = component::make(id, config, host)?;
+                    Ok(Box::new($boxed))
+                }),
             }
         }
-    };
+    )*};
 }
 
-processor! {
+linked! {
+    /// A connector.
+    connector: Connector, Connector |made| ConnectorDriver::new(made);
+    /// An operator.
+    operator: Operator, Operator |made| made;
     /// A preprocessor.
-    preprocessor, PreprocessorPlugin, Preprocessor
-}
-processor! {
+    preprocessor: Preprocessor, Preprocessor |made| made;
     /// A postprocessor.
-    postprocessor, PostprocessorPlugin, Postprocessor
+    postprocessor: Postprocessor, Postprocessor |made| made;
 }

@@ -1,9 +1,6 @@
 //! What authors implement to process events between connectors: operators.
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
-use crate::{Batch, Host, Output, Result};
+use crate::{Batch, Output, Result};
 
 /// One step of a pipeline: a batch in, and batches out of its ports. It has a state of its own,
 /// and sees batches one after the other.
@@ -58,37 +55,10 @@ pub trait Operator: Send + 'static {
     fn held(&self) -> usize {
         0
     }
-}
-
-/// An operator that a plugin offers: see [`Operator`] for what it does, this for what it is.
-pub trait OperatorPlugin: Operator + Sized {
-    /// The `type` that flow files name it by.
-    const NAME: &'static str;
-    /// What it is for, in a line.
-    const DESCRIPTION: &'static str = "";
-    /// Its configuration, as [`Connector::Config`](crate::Connector::Config) is a connector's.
-    type Config: DeserializeOwned + JsonSchema;
-
-    /// Makes an instance of a configuration that [`validate`](OperatorPlugin::validate) has found
-    /// to be good. `id` is the pipeline's name in the flow.
-    ///
-    /// # Errors
-    /// Kind configuration, where no instance can be made of this configuration.
-    fn new(id: &str, config: Self::Config, host: Host) -> Result<Self>;
 
     /// The ports that events leave by besides `out` and `err`. Events are sent out of one by its
-    /// position in here.
-    fn ports(config: &Self::Config) -> Vec<String> {
-        let _ = config;
+    /// position in here. Asked once.
+    fn ports(&self) -> Vec<String> {
         Vec::new()
-    }
-
-    /// As [`Connector::validate`](crate::Connector::validate).
-    ///
-    /// # Errors
-    /// Kind configuration: what is wrong and what to do.
-    fn validate(config: &Self::Config) -> Result<()> {
-        let _ = config;
-        Ok(())
     }
 }

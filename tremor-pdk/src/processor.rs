@@ -1,9 +1,6 @@
 //! What authors implement to transform bytes on either side of a codec: preprocessors and
 //! postprocessors.
 
-use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
-
 use crate::{Batch, Output, Result};
 
 /// Puts messages together from what a source brought, before the codec. It keeps a state for each
@@ -63,45 +60,4 @@ pub trait Postprocessor: Send + 'static {
     /// # Errors
     /// The batch could not be processed as a whole: it leaves by `err`.
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
-}
-
-macro_rules! plugin {
-    ($(#[$doc:meta])* $plugin:ident: $component:ident) => {
-        $(#[$doc])*
-        pub trait $plugin: $component + Sized {
-            /// The name that flow files know it by.
-            const NAME: &'static str;
-            /// What it is for, in a line.
-            const DESCRIPTION: &'static str = "";
-            /// Its configuration, as [`Connector::Config`](crate::Connector::Config) is a
-            /// connector's.
-            type Config: DeserializeOwned + JsonSchema;
-
-            /// Makes an instance. `tremor check` makes one as well, to see whether the configuration is
-            /// good: nothing outside of the process is touched.
-            ///
-            /// # Errors
-            /// Kind configuration: what is wrong and what to do.
-            fn new(config: Self::Config) -> Result<Self>;
-
-            /// As [`Connector::validate`](crate::Connector::validate).
-            ///
-            /// # Errors
-            /// Kind configuration: what is wrong and what to do.
-            fn validate(config: &Self::Config) -> Result<()> {
-                let _ = config;
-                Ok(())
-            }
-        }
-    };
-}
-pub(crate) use plugin;
-
-plugin! {
-    /// A preprocessor that a plugin offers.
-    PreprocessorPlugin: Preprocessor
-}
-plugin! {
-    /// A postprocessor that a plugin offers.
-    PostprocessorPlugin: Postprocessor
 }

@@ -32,7 +32,7 @@ fn batch(events: usize) -> Batch {
 fn sink(path: &std::path::Path) -> Box<dyn DynSink> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ConnectorFactory::load(&library, "take", Policy::default());
-    let connector = factory.expect("its connector").create("boundary", &json!({}), host::context());
+    let connector = factory.expect("its connector").create(&json!({}), &host::context());
     let mut connector = connector.expect("a good configuration");
     executor::block_on(connector.create_sink()).expect("it makes one").expect("it has one")
 }

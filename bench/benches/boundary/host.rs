@@ -26,7 +26,7 @@ pub(crate) fn context() -> Arc<HostContext> {
 pub(crate) fn operator(path: &Path, name: &str, config: &serde_json::Value) -> Box<dyn Operator> {
     let library = Library::inspect(path).expect("a plugin");
     let factory = ComponentFactory::load(&library, "operator", name, Policy::default());
-    let made = factory.expect("its operator").operator("boundary", config, context());
+    let made = factory.expect("its operator").operator(config, &context());
     made.expect("a good configuration")
 }
 

@@ -96,7 +96,7 @@ fn runtime(file: &Path, record: &mut Record) -> Result<()> {
     let mut operator = record.step("runtime: check, open, compare, make", || {
         let library = Library::inspect(file)?;
         let factory = ComponentFactory::load(&library, "operator", "count", Policy::default())?;
-        let made = factory.operator("loading", &json!({}), context);
+        let made = factory.operator(&json!({}), &context);
         made.map_err(Box::<dyn std::error::Error>::from)
     })?;
     let (mut batch, mut output) = (Batch::new(), Output::new());

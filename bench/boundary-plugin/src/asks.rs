@@ -67,12 +67,12 @@ impl Operator for Ask {
     }
 }
 
-impl OperatorPlugin for Ask {
-    const NAME: &'static str = "ask";
+impl Component for Ask {
+    const NAME: &str = "ask";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        let counter = host.counter("asked", "how often something was counted");
-        Ok(Self { config, host, counter, last: 0 })
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let counter = context.counter("asked", "how often something was counted");
+        Ok(Self { config, host: context.into(), counter, last: 0 })
     }
 }

@@ -25,11 +25,11 @@ impl Operator for Count {
     }
 }
 
-impl OperatorPlugin for Count {
-    const NAME: &'static str = "count";
+impl Component for Count {
+    const NAME: &str = "count";
     type Config = Nothing;
 
-    fn new(_id: &str, _config: Nothing, _host: Host) -> Result<Self> {
+    fn new(_config: Nothing, _context: Context) -> Result<Self> {
         Ok(Self::default())
     }
 }
@@ -40,15 +40,18 @@ pub struct Take {
     bytes: usize,
 }
 
-impl Connector for Take {
-    const NAME: &'static str = "take";
+impl Component for Take {
+    const NAME: &str = "take";
     type Config = Nothing;
-    type Source = NoSource;
-    type Sink = Self;
 
-    fn new(_id: &str, _config: Nothing, _host: Host) -> Result<Self> {
+    fn new(_config: Nothing, _context: Context) -> Result<Self> {
         Ok(Self::default())
     }
+}
+
+impl Connector for Take {
+    type Source = NoSource;
+    type Sink = Self;
 
     async fn create_sink(&mut self) -> Result<Option<Self>> {
         Ok(Some(Self::default()))

@@ -16,7 +16,7 @@ use std::{env, fs, hint::black_box};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use operator_vrl::{Config, Vrl};
 use tremor_abi::{batch::Pool, document::Shape};
-use tremor_pdk::{Batch, Operator, OperatorPlugin, Output, ValueRef, testing::TestHost};
+use tremor_pdk::{Batch, Component, Operator, Output, ValueRef, testing::TestHost};
 use vrl::{
     compiler::{Program, TargetValue, TimeZone, runtime::Runtime},
     value::{ObjectMap, Secrets, Value},
@@ -126,7 +126,7 @@ fn classification(criterion: &mut Criterion) {
     });
     let mut output = Output::new();
     let config = Config { source: Some(SOURCE.to_owned()), ..Config::default() };
-    let mut ours = Vrl::new("bench", config, TestHost::new().host()).expect("a good configuration");
+    let mut ours = Vrl::new(config, TestHost::new().context()).expect("a good configuration");
     group.bench_function("ours", |bencher| {
         bencher.iter_batched_ref(
             || batch(&pool, &events),

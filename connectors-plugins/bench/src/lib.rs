@@ -72,6 +72,8 @@ pub struct Config {
 #[derive(Debug)]
 pub struct Bench {
     config: Config,
+    rate: Option<Rate>,
+    duration_ns: Option<u64>,
     host: Host,
     clock: Arc<Clock>,
     /// The events of `file`, read once.
@@ -80,34 +82,39 @@ pub struct Bench {
     measurement: Option<Arc<Measurement>>,
 }
 
-impl Connector for Bench {
-    const NAME: &'static str = "bench";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+impl Component for Bench {
+    const NAME: &str = "bench";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
-    type Source = Replay;
-    type Sink = Meter;
 
-    fn new(_id: &str, mut config: Config, host: Host) -> Result<Self> {
-        for path in [&mut config.file, &mut config.report, &mut config.hgrm].into_iter().flatten() {
-            *path = host.resolve(&*path);
-        }
-        let clock = Arc::new(Clock::new(nanoseconds("warmup_s", config.warmup_s)?));
-        Ok(Self { config, host, clock, data: None, measurement: None })
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        nanoseconds("warmup_s", config.warmup_s)?;
-        config.duration_s.map(|duration_s| nanoseconds("duration_s", duration_s)).transpose()?;
-        config.rate.map(Rate::new).transpose()?;
+    fn new(mut config: Config, context: Context) -> Result<Self> {
         if config.file.is_some() && config.iterations.is_none() && config.duration_s.is_none() {
             return Err(Error::configuration(
                 "nothing says when `file` has been replayed often enough: set `iterations`, \
                  `duration_s`, or both",
             ));
         }
-        Ok(())
+        for path in [&mut config.file, &mut config.report, &mut config.hgrm].into_iter().flatten() {
+            *path = context.resolve(&*path);
+        }
+        let clock = Arc::new(Clock::new(nanoseconds("warmup_s", config.warmup_s)?));
+        let duration_s = config.duration_s;
+        Ok(Self {
+            duration_ns: duration_s.map(|s| nanoseconds("duration_s", s)).transpose()?,
+            rate: config.rate.map(Rate::new).transpose()?,
+            config,
+            host: context.into(),
+            clock,
+            data: None,
+            measurement: None,
+        })
     }
+}
+
+impl Connector for Bench {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Source = Replay;
+    type Sink = Meter;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         if let (Some(path), None) = (&self.config.file, &self.data) {
@@ -122,16 +129,15 @@ impl Connector for Bench {
         let data = self.data.clone().ok_or_else(|| {
             Error::configuration("there is nothing to replay: set `file` where this is a source")
         })?;
-        let duration_s = self.config.duration_s;
         Ok(Some(Replay {
             host: self.host.clone(),
             clock: self.clock.clone(),
             data,
             next: 0,
-            rate: self.config.rate.map(Rate::new).transpose()?,
+            rate: self.rate,
             schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),
-            duration_ns: duration_s.map(|s| nanoseconds("duration_s", s)).transpose()?,
+            duration_ns: self.duration_ns,
         }))
     }
 

@@ -49,43 +49,46 @@ fn path(field: &str) -> Result<Path> {
 /// The connector.
 #[derive(Debug)]
 pub struct Exit {
-    config: Config,
+    after_events: Option<u64>,
+    pattern: Option<(Path, Value<'static>)>,
     host: Host,
 }
 
-impl Connector for Exit {
-    const NAME: &'static str = "exit";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Exit {
+    const NAME: &str = "exit";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        match (config.after_events, &config.when) {
+            (None, None) => {
+                return Err(Error::configuration(
+                    "nothing says when to end the run: set `after_events`, `when`, or both",
+                ));
+            }
+            (Some(0), _) => {
+                return Err(Error::configuration(
+                    "`after_events` is 0, but an event is needed to notice: choose 1 or more",
+                ));
+            }
+            _ => {}
+        }
+        let pattern = |it: Pattern| -> Result<_> { Ok((path(&it.field)?, it.equals)) };
+        let pattern = config.when.map(pattern).transpose()?;
+        Ok(Self { after_events: config.after_events, pattern, host: context.into() })
+    }
+}
+
+impl Connector for Exit {
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Source = NoSource;
     type Sink = Watch;
 
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        Ok(Self { config, host })
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        match (config.after_events, &config.when) {
-            (None, None) => Err(Error::configuration(
-                "nothing says when to end the run: set `after_events`, `when`, or both",
-            )),
-            (Some(0), _) => Err(Error::configuration(
-                "`after_events` is 0, but an event is needed to notice: choose 1 or more",
-            )),
-            (_, Some(pattern)) => path(&pattern.field).map(drop),
-            (Some(_), None) => Ok(()),
-        }
-    }
-
     async fn create_sink(&mut self) -> Result<Option<Watch>> {
-        let pattern = |pattern: &Pattern| -> Result<_> {
-            Ok((path(&pattern.field)?, pattern.equals.clone()))
-        };
         Ok(Some(Watch {
             host: self.host.clone(),
-            after_events: self.config.after_events,
-            pattern: self.config.when.as_ref().map(pattern).transpose()?,
+            after_events: self.after_events,
+            pattern: self.pattern.clone(),
             seen: 0,
             requested: false,
         }))
@@ -194,7 +197,7 @@ mod tests {
             (r#"{ "after_events": 0 }"#, "`after_events`"),
             (r#"{ "when": { "field": "a..b", "equals": 1 } }"#, "`a..b`"),
         ] {
-            let error = TestHost::new().connector::<Exit>(config).unwrap_err();
+            let error = TestHost::new().component::<Exit>(config).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{config}");
             assert!(error.to_string().contains(place), "{error}");
         }

@@ -70,25 +70,24 @@ pub struct FileConnector {
     file: Option<Arc<File>>,
 }
 
-impl Connector for FileConnector {
-    const NAME: &'static str = "file";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+impl Component for FileConnector {
+    const NAME: &str = "file";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
-    type Source = Reader;
-    type Sink = Writer;
 
-    fn new(_id: &str, mut config: Config, host: Host) -> Result<Self> {
-        config.path = host.resolve(&config.path);
-        Ok(Self { config, host, file: None })
-    }
-
-    fn validate(config: &Config) -> Result<()> {
+    fn new(mut config: Config, context: Context) -> Result<Self> {
         if config.path.as_os_str().is_empty() {
             return Err(Error::configuration("`path` is empty: name a file"));
         }
-        Ok(())
+        config.path = context.resolve(&config.path);
+        Ok(Self { config, host: context.into(), file: None })
     }
+}
+
+impl Connector for FileConnector {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+    type Source = Reader;
+    type Sink = Writer;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         if self.file.is_none() {

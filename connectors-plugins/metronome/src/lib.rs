@@ -31,17 +31,20 @@ pub struct Metronome {
     host: Host,
 }
 
-impl Connector for Metronome {
-    const NAME: &'static str = "metronome";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Metronome {
+    const NAME: &str = "metronome";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { id: context.id().to_owned(), config, host: context.into() })
+    }
+}
+
+impl Connector for Metronome {
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Source = Ticks;
     type Sink = NoSink;
-
-    fn new(id: &str, config: Config, host: Host) -> Result<Self> {
-        Ok(Self { id: id.to_owned(), config, host })
-    }
 
     async fn create_source(&mut self) -> Result<Option<Ticks>> {
         let interval_ns = self.config.interval_ms.get().saturating_mul(1_000_000);
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn an_interval_of_zero_is_refused() {
-        let error = TestHost::new().connector::<Metronome>(r#"{ "interval_ms": 0 }"#).unwrap_err();
+        let error = TestHost::new().component::<Metronome>(r#"{ "interval_ms": 0 }"#).unwrap_err();
         assert_eq!(error.kind(), tremor_pdk::ErrorKind::CONFIGURATION);
     }
 }

@@ -8,18 +8,21 @@ use tremor_pdk::prelude::*;
 #[derive(Debug)]
 pub struct Null;
 
-impl Connector for Null {
-    const NAME: &'static str = "null";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    /// Nobody reads the events, so nobody needs to encode them.
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Null {
+    const NAME: &str = "null";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = NoConfig;
-    type Source = NoSource;
-    type Sink = Devourer;
 
-    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self)
     }
+}
+
+impl Connector for Null {
+    /// Nobody reads the events, so nobody needs to encode them.
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Source = NoSource;
+    type Sink = Devourer;
 
     async fn create_sink(&mut self) -> Result<Option<Devourer>> {
         Ok(Some(Devourer))

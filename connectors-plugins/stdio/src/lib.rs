@@ -49,17 +49,20 @@ pub struct Stdio {
     host: Host,
 }
 
-impl Connector for Stdio {
-    const NAME: &'static str = "stdio";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    const CODEC: CodecRequirement = CodecRequirement::Required;
+impl Component for Stdio {
+    const NAME: &str = "stdio";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, host: context.into() })
+    }
+}
+
+impl Connector for Stdio {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
     type Source = Input;
     type Sink = Output;
-
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        Ok(Self { config, host })
-    }
 
     async fn create_source(&mut self) -> Result<Option<Input>> {
         let file = copy(&io::stdin()).map_err(input::error)?;

@@ -10,16 +10,19 @@ pub struct Countdown {
     from: u64,
 }
 
-impl Connector for Countdown {
-    const NAME: &'static str = "countdown";
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Countdown {
+    const NAME: &str = "countdown";
     type Config = Self;
-    type Source = Self;
-    type Sink = NoSink;
 
-    fn new(_id: &str, config: Self, _host: Host) -> Result<Self> {
+    fn new(config: Self, _context: Context) -> Result<Self> {
         Ok(config)
     }
+}
+
+impl Connector for Countdown {
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Source = Self;
+    type Sink = NoSink;
 
     async fn create_source(&mut self) -> Result<Option<Self>> {
         Ok(Some(self.clone()))

@@ -9,22 +9,18 @@ use tremor_pdk::{
     prelude::*,
 };
 
-/// There is nothing to configure.
-#[tremor_pdk::config]
-pub struct Config {}
-
 /// The codec. The buffer is for strings with escapes.
 #[derive(Default)]
 pub struct Logfmt {
     unescaped: String,
 }
 
-impl CodecPlugin for Logfmt {
-    const NAME: &'static str = "logfmt";
-    const DESCRIPTION: &'static str = "Pairs of keys and values: level=warn msg=\"disk full\".";
-    type Config = Config;
+impl Component for Logfmt {
+    const NAME: &str = "logfmt";
+    const DESCRIPTION: &str = "Pairs of keys and values: level=warn msg=\"disk full\".";
+    type Config = NoConfig;
 
-    fn new(_config: Config) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self::default())
     }
 }

@@ -29,18 +29,14 @@ pub struct Split {
     rest: Rest,
 }
 
-impl PreprocessorPlugin for Split {
-    const NAME: &'static str = "separated";
-    const DESCRIPTION: &'static str = "Cuts records that end with a separator.";
+impl Component for Split {
+    const NAME: &str = "separated";
+    const DESCRIPTION: &str = "Cuts records that end with a separator.";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         let separator = separator(&config)?;
         Ok(Self { separator, begun: HashMap::new(), rest: Rest::default() })
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        separator(config).map(drop)
     }
 }
 
@@ -96,17 +92,13 @@ impl Preprocessor for Split {
 /// Ends every record with the separator.
 pub struct Separate([u8; 1]);
 
-impl PostprocessorPlugin for Separate {
-    const NAME: &'static str = "separated";
-    const DESCRIPTION: &'static str = "Ends records with a separator.";
+impl Component for Separate {
+    const NAME: &str = "separated";
+    const DESCRIPTION: &str = "Ends records with a separator.";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         Ok(Self([separator(&config)?]))
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        separator(config).map(drop)
     }
 }
 

@@ -66,12 +66,12 @@ impl Operator for Logging {
     }
 }
 
-impl OperatorPlugin for Logging {
-    const NAME: &'static str = "logging";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+impl Component for Logging {
+    const NAME: &str = "logging";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = NoConfig;
 
-    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self::default())
     }
 }

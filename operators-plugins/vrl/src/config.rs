@@ -1,6 +1,6 @@
 //! The configuration, and what can be wrong with it.
 
-use std::{borrow::Cow, fs, path::Path};
+use std::{borrow::Cow, fs};
 
 use tremor_pdk::prelude::*;
 use vrl::compiler::TimeZone;
@@ -31,20 +31,17 @@ pub struct Config {
 }
 
 impl Config {
-    /// The program; `resolve` says where a file is. `None` where that is not known.
-    pub(crate) fn program(
-        &self,
-        resolve: impl FnOnce(&Path) -> Option<std::path::PathBuf>,
-    ) -> Result<Option<Cow<'_, str>>> {
+    /// The program. `host` says where its file is.
+    pub(crate) fn program(&self, host: &Host) -> Result<Cow<'_, str>> {
         match (&self.source, &self.file) {
-            (Some(source), None) => Ok(Some(source.into())),
+            (Some(source), None) => Ok(source.into()),
             (None, Some(file)) => {
-                let Some(path) = resolve(Path::new(file)) else { return Ok(None) };
+                let path = host.resolve(file);
                 let text = fs::read_to_string(&path).map_err(|error| {
                     let path = path.display();
                     Error::configuration(format!("`file`: {path} cannot be read: {error}"))
                 })?;
-                Ok(Some(text.into()))
+                Ok(text.into())
             }
             (Some(_), Some(_)) => Err(Error::configuration(
                 "both `source` and `file` are set: there is one program; leave one of them out",

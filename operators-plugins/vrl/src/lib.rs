@@ -29,7 +29,7 @@ mod program;
 mod target;
 
 use tremor_pdk::prelude::*;
-use vrl::compiler::{Context, ExpressionError, TimeZone, state::RuntimeState};
+use vrl::compiler::{self, ExpressionError, TimeZone, state::RuntimeState};
 
 pub use self::{
     config::Config,
@@ -97,7 +97,7 @@ impl Vrl {
         self.state.clear();
         let Compiled { program, layout, .. } = &self.compiled;
         let mut target = EventTarget::new(layout, &mut self.scratch, event, metadata);
-        let mut context = Context::new(&mut target, &mut self.state, &self.timezone);
+        let mut context = compiler::Context::new(&mut target, &mut self.state, &self.timezone);
         // As `vrl::compiler::runtime::Runtime::resolve`, which would ask for the whole event first.
         match program.resolve(&mut context) {
             Ok(_) | Err(ExpressionError::Return { .. }) => Ok(()),
@@ -145,19 +145,23 @@ impl Operator for Vrl {
         self.state.clear();
         Ok(())
     }
+
+    fn ports(&self) -> Vec<String> {
+        self.ports.clone()
+    }
 }
 
-impl OperatorPlugin for Vrl {
-    const NAME: &'static str = "vrl";
-    const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
+impl Component for Vrl {
+    const NAME: &str = "vrl";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
     type Config = Config;
 
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        let source = config.program(|file| Some(host.resolve(file)))?.unwrap_or_default();
-        let compiled = program::compile(&source, config.allow_environment, Some(&host))?;
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let source = config.program(&context)?;
+        let compiled = program::compile(&source, config.allow_environment, &context)?;
         config.check_ports(&compiled)?;
         if !compiled.warnings.is_empty() {
-            host.log(LogLevel::WARN, &format!("of the program VRL says:{}", compiled.warnings));
+            tremor_pdk::warn!(context, "of the program VRL says:{}", compiled.warnings);
         }
         Ok(Self {
             scratch: Scratch::new(&compiled.layout),
@@ -167,21 +171,6 @@ impl OperatorPlugin for Vrl {
             compiled,
             ports: config.ports,
         })
-    }
-
-    fn ports(config: &Config) -> Vec<String> {
-        config.ports.clone()
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        config.timezone()?;
-        // Where the flow file is, only `new` knows.
-        let source = config.program(|file| file.is_absolute().then(|| file.to_owned()))?;
-        if let Some(source) = source {
-            let compiled = program::compile(&source, config.allow_environment, None)?;
-            config.check_ports(&compiled)?;
-        }
-        Ok(())
     }
 }
 

@@ -23,19 +23,13 @@ pub(crate) struct Compiled {
     pub(crate) port: Option<usize>,
 }
 
-/// Compiles a program. Its calls of `log` go to `host`, where there is one.
+/// Compiles a program. Its calls of `log` go to `host`.
 ///
 /// # Errors
 /// Kind configuration, with VRL's diagnostics.
-pub(crate) fn compile(
-    source: &str,
-    allow_environment: bool,
-    host: Option<&Host>,
-) -> Result<Compiled> {
+pub(crate) fn compile(source: &str, allow_environment: bool, host: &Host) -> Result<Compiled> {
     let mut config = CompileConfig::default();
-    if let Some(host) = host {
-        config.set_custom(host.clone());
-    }
+    config.set_custom(host.clone());
     let functions = functions(allow_environment);
     let compiled = compile_with_external(source, &functions, &ExternalEnv::default(), config)
         .map_err(|diagnostics| {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use tremor_pdk::{
-    Batch, Error, ErrorKind, LogLevel, Operator, OperatorPlugin, Output, Value, literal,
+    Batch, Component, Error, ErrorKind, LogLevel, Operator, Output, Value, literal,
     testing::TestHost,
 };
 
@@ -12,8 +12,7 @@ fn config(source: &str) -> Config {
 }
 
 fn operator(config: Config) -> Vrl {
-    Vrl::validate(&config).unwrap();
-    Vrl::new("test", config, TestHost::new().host()).unwrap()
+    Vrl::new(config, TestHost::new().context()).unwrap()
 }
 
 fn batch(events: &[Value<'static>]) -> Batch {
@@ -312,11 +311,10 @@ fn what_cannot_work_is_refused_and_says_what_to_do() {
         (Config { ports: vec!["a".into(), "a".into()], ..config("%port = .a") }, "`a` twice"),
     ];
     for (config, place) in cases {
-        let error = Vrl::validate(&config).unwrap_err();
+        let error = Vrl::new(config, TestHost::new().context()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
         assert!(error.to_string().contains(place), "{place}: {error}");
         assert!(!error.to_string().contains('\u{1b}'), "colours: {error}");
-        assert!(Vrl::new("test", config, TestHost::new().host()).is_err());
     }
 }
 
@@ -343,19 +341,18 @@ fn a_file_is_found_from_the_folder_of_the_flow() {
     let host = TestHost::new();
     host.set_folder(folder.path());
     let config = |file: &str| Config { file: Some(file.to_owned()), ..Config::default() };
-    Vrl::validate(&config("program.vrl")).unwrap();
     let mut events = batch(&[literal!({})]);
-    let mut operator = Vrl::new("test", config("program.vrl"), host.host()).unwrap();
+    let mut operator = Vrl::new(config("program.vrl"), host.context()).unwrap();
     operator.process(&mut events, &mut Output::new()).unwrap();
     assert_eq!(seen(&events), [r#"{"x":1}"#]);
-    let error = Vrl::new("test", config("other.vrl"), host.host()).unwrap_err();
+    let error = Vrl::new(config("other.vrl"), host.context()).unwrap_err();
     assert!(error.to_string().contains("other.vrl"), "{error}");
 }
 
 #[test]
 fn what_vrl_warns_of_is_logged_once() {
     let host = TestHost::new();
-    let mut operator = Vrl::new("test", config("true; .x = 1"), host.host()).unwrap();
+    let mut operator = Vrl::new(config("true; .x = 1"), host.context()).unwrap();
     for _ in 0..2 {
         operator.process(&mut batch(&[literal!({})]), &mut Output::new()).unwrap();
     }
@@ -368,7 +365,7 @@ fn what_vrl_warns_of_is_logged_once() {
 fn the_function_log_writes_to_the_log_of_the_host_at_most_once_a_second() {
     let host = TestHost::new();
     let source = r#"log(.n, level: "error"); log("each", rate_limit_secs: 0)"#;
-    let mut operator = Vrl::new("test", config(source), host.host()).unwrap();
+    let mut operator = Vrl::new(config(source), host.context()).unwrap();
     let mut run = |n: u64| {
         operator.process(&mut batch(&[literal!({ "n": n })]), &mut Output::new()).unwrap();
     };

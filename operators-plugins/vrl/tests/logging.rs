@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Operator, OperatorPlugin, Output, testing::TestHost};
+use tremor_pdk::{Batch, Component, Operator, Output, testing::TestHost};
 
 /// The plugin in Rust: its sources, since two plugins cannot be linked into one program.
 #[path = "../../logging/src"]
@@ -37,8 +37,7 @@ fn reference(event: &Json) -> Json {
 fn vrl() -> operator_vrl::Vrl {
     let source = include_str!("../../../bench/flows/logging.vrl").to_owned();
     let config = operator_vrl::Config { source: Some(source), ..Default::default() };
-    operator_vrl::Vrl::validate(&config).expect("the program compiles");
-    operator_vrl::Vrl::new("test", config, TestHost::new().host()).expect("a good configuration")
+    operator_vrl::Vrl::new(config, TestHost::new().context()).expect("a good configuration")
 }
 
 fn metadata(operator: &mut impl Operator, events: &[Json]) -> Vec<Json> {

@@ -119,11 +119,8 @@ impl BuiltIn {
         match self {
             Self::Codec { make, .. } => make(config).map(|_| Vec::new()),
             Self::Component(component) | Self::Stateless(component) => {
-                let ports = (component.validate)(config)?;
-                if let linked::Make::Operator(_) = component.make {
-                    operator(component.name, config)?;
-                }
-                Ok(ports)
+                let host = HostContext::checking("");
+                ComponentFactory::of(*component).check(component.kind, config, &host)
             }
         }
     }
@@ -146,7 +143,7 @@ pub fn codec(name: &str, config: &Config) -> Result<Codec> {
 /// As [`codec`].
 pub fn operator(name: &str, config: &Config) -> Result<Box<dyn Operator>> {
     let factory = factory(Kind::Operator, name).ok_or_else(|| unknown(Kind::Operator, name))?;
-    factory.operator("", config, HostContext::new("", "", ()))
+    factory.operator(config, &HostContext::new("", "", ()))
 }
 
 /// What makes instances of a component that is built in and no codec.

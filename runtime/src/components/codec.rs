@@ -1,5 +1,7 @@
 //! Codecs of plugins.
 
+use std::sync::Arc;
+
 use serde_json::Value as Config;
 use tremor_pdk::{
     Batch, Error, Event, Output, Result,
@@ -9,7 +11,7 @@ use tremor_pdk::{
 use crate::{
     codec::{BatchDecoder, BatchEncoder, Codec, MakeCodec},
     flow,
-    plugin::{ComponentFactory, LoadedCodec},
+    plugin::{ComponentFactory, HostContext, LoadedCodec},
 };
 
 /// The codec that a connector is given.
@@ -22,6 +24,8 @@ pub(super) enum Chosen<'f> {
 pub(super) struct PluginCodec {
     pub(super) factory: ComponentFactory,
     pub(super) config: Config,
+    /// Makes the context of an instance.
+    pub(super) host: Box<dyn Fn() -> Arc<HostContext> + Send + Sync>,
 }
 
 /// An instance of it. Encoding and decoding sides have one each.
@@ -34,7 +38,7 @@ struct Instance {
 
 impl PluginCodec {
     fn instance(&self) -> Result<Box<Instance>> {
-        let codec = self.factory.codec(&self.config)?;
+        let codec = self.factory.codec(&self.config, &(self.host)())?;
         Ok(Box::new(Instance { codec, output: Output::new(), events: Vec::new() }))
     }
 }

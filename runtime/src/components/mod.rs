@@ -33,8 +33,8 @@ pub struct Components {
     said: Mutex<HashMap<Asked, Said>>,
 }
 
-/// A library, a kind, a name and a configuration.
-type Asked = (PathBuf, Kind, String, String);
+/// A library, the folder of a flow, a kind, a name and a configuration.
+type Asked = (PathBuf, PathBuf, Kind, String, String);
 /// The ports of an operator, or what is wrong.
 type Said = Result<Vec<String>>;
 
@@ -77,15 +77,17 @@ impl Components {
         WithoutConnectors(self)
     }
 
-    /// Asks a component whether a configuration is good, and for the ports that an operator has then.
-    fn ask(&self, kind: Kind, name: &str, config: &Config) -> Said {
+    /// Has an instance made, to see whether a configuration is good; the ports that an operator has then.
+    fn ask(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Said {
         if let Some(built_in) = BuiltIn::find(kind, name) {
             return built_in.check(config);
         }
+        let folder = flow.folder();
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
-        let asked = (library.path().to_owned(), kind, name.to_owned(), config.to_string());
+        let (path, folder_of) = (library.path().to_owned(), folder.to_owned());
+        let asked = (path, folder_of, kind, name.to_owned(), config.to_string());
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let ask = || Ok(self.describer.validate(library, kind.as_str(), name, config)?);
+        let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
         said.entry(asked).or_insert_with(ask).clone()
     }
 
@@ -206,13 +208,13 @@ impl Resolver for Components {
         self.registry.searched().to_vec()
     }
 
-    fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
+    fn ports(&self, flow: &Flow, operator: &str, config: &Config) -> Vec<String> {
         // A configuration that is wrong is reported where it is checked.
-        self.ask(Kind::Operator, operator, config).unwrap_or_default()
+        self.ask(flow, Kind::Operator, operator, config).unwrap_or_default()
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<()> {
-        self.ask(kind, name, config).map(drop)
+    fn check(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Result<()> {
+        self.ask(flow, kind, name, config).map(drop)
     }
 
     fn go_together(
@@ -247,14 +249,14 @@ impl Resolver for WithoutConnectors<'_> {
         self.0.searched()
     }
 
-    fn ports(&self, operator: &str, config: &Config) -> Vec<String> {
-        self.0.ports(operator, config)
+    fn ports(&self, flow: &Flow, operator: &str, config: &Config) -> Vec<String> {
+        self.0.ports(flow, operator, config)
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Config) -> Result<()> {
+    fn check(&self, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Result<()> {
         match kind {
             Kind::Connector => Ok(()),
-            _ => self.0.validate(kind, name, config),
+            _ => Resolver::check(self.0, flow, kind, name, config),
         }
     }
 

@@ -50,7 +50,7 @@ impl Parts for FlowParts<'_> {
         let make = move |connection: &Arc<Connection>| {
             let services = Services { connection: Some(connection.clone()), ..services.clone() };
             let host = HostContext::new(&*name, &*folder, services);
-            let made = watched.call(Call::New, || factory.create(&name, &config, host))?;
+            let made = watched.call(Call::New, || factory.create(&config, &host))?;
             agree(made.codec_requirement(), has_codec)?;
             Ok(watched.connector(made, &source, &sink))
         };
@@ -66,7 +66,9 @@ impl Parts for FlowParts<'_> {
             Some(Chosen::BuiltIn(codec)) => Some(Box::new(codec)),
             Some(Chosen::Plugin(component)) => {
                 let factory = self.component(Kind::Codec, component)?;
-                let codec = PluginCodec { factory, config: component.config.value().clone() };
+                let (config, host) =
+                    (component.config.value().clone(), self.host(&connector.name.value));
+                let codec = PluginCodec { factory, config, host: Box::new(host) };
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
                 let part = part(Kind::Codec, component);
                 let watch = move || calls.watch(&connector, Some(&part));
@@ -83,17 +85,15 @@ impl Parts for FlowParts<'_> {
         let factory = self.component(Kind::Operator, component)?;
         let wrong = |error: Error| wrong(self.flow, Kind::Operator, component, &error);
         let config = component.config.value().clone();
-        let ports = factory.operator_ports(&config).map_err(wrong)?;
-        let (pipeline, folder) = (pipeline.to_owned(), self.folder());
-        let services = self.services(&pipeline);
-        let watched = self.watched(Kind::Operator, component, &pipeline);
+        let host = self.host(pipeline);
+        let watched = self.watched(Kind::Operator, component, pipeline);
         let is_built_in = watched.is_none();
         let make = move || {
-            let host = HostContext::new(&*pipeline, &*folder, services.clone());
-            let make = || factory.operator(&pipeline, &config, host);
+            let make = || factory.operator(&config, &host());
             make_recorded(watched.as_ref(), make, Watched::operator)
         };
         let operator = make().map_err(wrong)?;
+        let ports = operator.ports();
         Ok(OperatorInstance { operator, ports, make: (!is_built_in).then(|| Box::new(make) as _) })
     }
 
@@ -132,6 +132,13 @@ impl FlowParts<'_> {
         }
     }
 
+    /// Makes contexts for instances that are called so.
+    fn host(&self, component: &str) -> impl Fn() -> Arc<HostContext> + Send + Sync + 'static {
+        let (component, folder) = (component.to_owned(), self.folder());
+        let services = self.services(&component);
+        move || HostContext::new(&*component, &*folder, services.clone())
+    }
+
     fn folder(&self) -> String {
         self.flow.folder().to_string_lossy().into_owned()
     }
@@ -142,12 +149,13 @@ impl FlowParts<'_> {
         kind: Kind,
         component: &Component,
         connector: &str,
-        make: fn(&ComponentFactory, &Config) -> Result<T>,
+        make: fn(&ComponentFactory, &Config, &Arc<HostContext>) -> Result<T>,
         record: fn(&Watched, T) -> T,
     ) -> Result<T, flow::Diagnostic> {
         let factory = self.component(kind, component)?;
         let watched = self.watched(kind, component, connector);
-        let make = || make(&factory, component.config.value());
+        let host = self.host(connector)();
+        let make = || make(&factory, component.config.value(), &host);
         make_recorded(watched.as_ref(), make, record)
             .map_err(|error| wrong(self.flow, kind, component, &error))
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Error, Event, Holds, Host, Operator, OperatorPlugin, Output, Result, abi::batch::Pool,
+    Batch, Component, Context, Error, Event, Holds, Operator, Output, Result, abi::batch::Pool,
 };
 
 use super::period::Period;
@@ -54,22 +54,18 @@ pub(crate) struct Batching {
     since: u64,
 }
 
-impl OperatorPlugin for Batching {
-    const NAME: &'static str = "batch";
+impl Component for Batching {
+    const NAME: &str = "batch";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
-        Ok(Self::of(config))
-    }
-
-    fn validate(config: &Config) -> Result<()> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         let max_bytes = config.max_bytes;
-        if max_bytes.get() <= MOST_BYTES {
-            return Ok(());
+        if max_bytes.get() > MOST_BYTES {
+            return Err(Error::configuration(format_args!(
+                "`max_bytes`: expected at most {MOST_BYTES}, found {max_bytes}"
+            )));
         }
-        Err(Error::configuration(format_args!(
-            "`max_bytes`: expected at most {MOST_BYTES}, found {max_bytes}"
-        )))
+        Ok(Self::of(config))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use tremor_pdk::{Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, Verdict};
+use tremor_pdk::{Batch, Component, Context, Error, Event, Operator, Output, Result, Verdict};
 
 use super::{
     bounded::{Bounded, Evictions, Found},
@@ -50,28 +50,17 @@ pub(crate) struct Dedupe {
     evictions: Evictions,
 }
 
-impl OperatorPlugin for Dedupe {
-    const NAME: &'static str = "dedupe";
+impl Component for Dedupe {
+    const NAME: &str = "dedupe";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        if config.by.is_empty() {
+            return Err(Error::configuration(
+                "`by`: expected at least one field, found none; `\"\"` is the whole event",
+            ));
+        }
         Ok(Self::of(config))
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        if !config.by.is_empty() {
-            return Ok(());
-        }
-        Err(Error::configuration(
-            "`by`: expected at least one field, found none; `\"\"` is the whole event",
-        ))
-    }
-
-    fn ports(config: &Config) -> Vec<String> {
-        match config.duplicates {
-            Duplicates::Discard => Vec::new(),
-            Duplicates::Port => vec!["duplicates".to_owned()],
-        }
     }
 }
 
@@ -86,6 +75,13 @@ impl Operator for Dedupe {
             if is_new { Verdict::Keep } else { duplicate.clone() }
         });
         Ok(())
+    }
+
+    fn ports(&self) -> Vec<String> {
+        match self.config.duplicates {
+            Duplicates::Discard => Vec::new(),
+            Duplicates::Port => vec!["duplicates".to_owned()],
+        }
     }
 }
 

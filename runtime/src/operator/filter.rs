@@ -1,6 +1,6 @@
 //! The operator `filter`: keeps the events that meet a condition.
 
-use tremor_pdk::{Batch, Host, Operator, OperatorPlugin, Output, Result};
+use tremor_pdk::{Batch, Component, Context, Operator, Output, Result};
 
 use super::condition::{self, Condition};
 
@@ -10,11 +10,11 @@ pub(crate) struct Filter {
     condition: Condition,
 }
 
-impl OperatorPlugin for Filter {
-    const NAME: &'static str = "filter";
+impl Component for Filter {
+    const NAME: &str = "filter";
     type Config = condition::Config;
 
-    fn new(_id: &str, config: condition::Config, _host: Host) -> Result<Self> {
+    fn new(config: condition::Config, _context: Context) -> Result<Self> {
         Ok(Self { condition: config.compile()? })
     }
 }

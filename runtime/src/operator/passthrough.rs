@@ -1,14 +1,14 @@
 //! The operator `passthrough`: hands events on as they are.
 
-use tremor_pdk::{Batch, Host, NoConfig, Operator, OperatorPlugin, Output, Result};
+use tremor_pdk::{Batch, Component, Context, NoConfig, Operator, Output, Result};
 
 pub(crate) struct Passthrough;
 
-impl OperatorPlugin for Passthrough {
-    const NAME: &'static str = "passthrough";
+impl Component for Passthrough {
+    const NAME: &str = "passthrough";
     type Config = NoConfig;
 
-    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }

@@ -1,6 +1,6 @@
 //! The operator `route`: the first condition that an event meets picks its port.
 
-use tremor_pdk::{Batch, Error, Host, Operator, OperatorPlugin, Output, Result, Verdict};
+use tremor_pdk::{Batch, Component, Context, Error, Operator, Output, Result, Verdict};
 
 use super::condition::{self, Condition};
 use crate::flow::{ERR, IN, NAME_FORM, OUT, is_valid_name};
@@ -45,13 +45,14 @@ impl Config {
 pub(crate) struct Route {
     rules: Vec<(Condition, Verdict)>,
     default: Verdict,
+    ports: Vec<String>,
 }
 
-impl OperatorPlugin for Route {
-    const NAME: &'static str = "route";
+impl Component for Route {
+    const NAME: &str = "route";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         let ports = config.named();
         let default = verdict(&ports, &config.default).map_err(|it| it.context("`default`"))?;
         let rules = config.rules.into_iter().enumerate().map(|(position, rule)| {
@@ -60,11 +61,8 @@ impl OperatorPlugin for Route {
             let verdict = verdict(&ports, &rule.port).map_err(|error| error.context(at("port")))?;
             Ok((condition, verdict))
         });
-        Ok(Self { rules: rules.collect::<Result<_>>()?, default })
-    }
-
-    fn ports(config: &Config) -> Vec<String> {
-        config.named()
+        let rules = rules.collect::<Result<_>>()?;
+        Ok(Self { rules, default, ports })
     }
 }
 
@@ -94,6 +92,10 @@ impl Operator for Route {
             met.map_or(&self.default, |(_, verdict)| verdict).clone()
         });
         Ok(())
+    }
+
+    fn ports(&self) -> Vec<String> {
+        self.ports.clone()
     }
 }
 

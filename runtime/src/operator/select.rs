@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tremor_pdk::{
-    Batch, Error, Host, Operator, OperatorPlugin, Output, Path, Result, Verdict,
+    Batch, Component, Context, Error, Operator, Output, Path, Result, Verdict,
     abi::{batch::Selection, value::PathError},
 };
 
@@ -23,11 +23,11 @@ pub(crate) struct Config {
 
 pub(crate) struct Select(Selection);
 
-impl OperatorPlugin for Select {
-    const NAME: &'static str = "select";
+impl Component for Select {
+    const NAME: &str = "select";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         let path = |key: &str, text: &String| {
             text.parse::<Path>().map_err(|error: PathError| {
                 Error::configuration(format_args!("`{key}`: `{text}`: {error}"))

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use tremor_pdk::{Batch, Operator, Output, Value};
 
-use crate::{components, flow::Kind};
+use crate::components;
 
 /// A batch of these payloads, whose events came in at 0 ns.
 pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
@@ -68,8 +68,7 @@ impl Bench {
     #[expect(clippy::needless_pass_by_value, reason = "written in place")]
     pub(super) fn new(name: &str, config: Json) -> Self {
         let operator = components::operator(name, &config).unwrap();
-        let factory = components::factory(Kind::Operator, name).unwrap();
-        Self { operator, ports: factory.operator_ports(&config).unwrap(), output: Output::new() }
+        Self { ports: operator.ports(), operator, output: Output::new() }
     }
 
     pub(super) fn process(&mut self, mut batch: Batch) -> Ran {

@@ -65,51 +65,42 @@ impl ComponentFactory {
         Ok(factory(Make::Loaded(constructors)))
     }
 
-    /// An operator for the pipeline called `id`.
+    /// An operator. It is called as its host's component is.
     ///
     /// # Errors
     /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
     pub fn operator(
         &self,
-        id: &str,
         config: &serde_json::Value,
-        host: Arc<HostContext>,
+        host: &Arc<HostContext>,
     ) -> Result<Box<dyn Operator>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let make = constructors.operator();
-                let raw = make(id.into(), &to_value(config)?, host.handle()).into_result()?;
-                Ok(Box::new(LoadedOperator { raw, mark: Mark::default() }))
+                let (make, id) = (constructors.operator(), host.component().into());
+                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
+                Ok(Box::new(LoadedOperator { raw, ports, mark: Mark::default() }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Operator(make), .. }) => {
-                make(id, config, host.handle())
+                make(host.component(), config, host.clone().handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
-        }
-    }
-
-    /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
-    ///
-    /// # Errors
-    /// Kind configuration; kind panicked where it panicked.
-    pub fn operator_ports(&self, config: &serde_json::Value) -> Result<Vec<String>> {
-        match &self.make {
-            Make::Loaded(constructors) => {
-                let ports = constructors.operator_ports()(&to_value(config)?).into_result()?;
-                Ok(ports.into_iter().map(String::from).collect())
-            }
-            Make::Linked(linked) => (linked.validate)(config),
         }
     }
 
     /// A codec.
     ///
     /// # Errors
-    /// As [`ComponentFactory::operator`].
-    pub fn codec(&self, config: &serde_json::Value) -> Result<LoadedCodec> {
+    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+    pub fn codec(
+        &self,
+        config: &serde_json::Value,
+        host: &Arc<HostContext>,
+    ) -> Result<LoadedCodec> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let raw = constructors.codec()(&to_value(config)?).into_result()?;
+                let (make, id) = (constructors.codec(), host.component().into());
+                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
                 Ok(LoadedCodec { raw })
             }
             Make::Linked(other) => Err(other_kind(other)),
@@ -119,15 +110,20 @@ impl ComponentFactory {
     /// A preprocessor.
     ///
     /// # Errors
-    /// As [`ComponentFactory::operator`].
-    pub fn preprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Preprocessor>> {
+    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+    pub fn preprocessor(
+        &self,
+        config: &serde_json::Value,
+        host: &Arc<HostContext>,
+    ) -> Result<Box<dyn Preprocessor>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let raw = constructors.preprocessor()(&to_value(config)?).into_result()?;
+                let (make, id) = (constructors.preprocessor(), host.component().into());
+                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
                 Ok(Box::new(LoadedPreprocessor { raw }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Preprocessor(make), .. }) => {
-                make(config)
+                make(host.component(), config, host.clone().handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -136,19 +132,41 @@ impl ComponentFactory {
     /// A postprocessor.
     ///
     /// # Errors
-    /// As [`ComponentFactory::operator`].
-    pub fn postprocessor(&self, config: &serde_json::Value) -> Result<Box<dyn Postprocessor>> {
+    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+    pub fn postprocessor(
+        &self,
+        config: &serde_json::Value,
+        host: &Arc<HostContext>,
+    ) -> Result<Box<dyn Postprocessor>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let raw = constructors.postprocessor()(&to_value(config)?).into_result()?;
+                let (make, id) = (constructors.postprocessor(), host.component().into());
+                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
                 let suffix = raw.suffix().into_option().map(Into::into);
                 Ok(Box::new(LoadedPostprocessor { raw, suffix }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Postprocessor(make), .. }) => {
-                make(config)
+                make(host.component(), config, host.clone().handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
+    }
+
+    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata. Gives
+    /// the ports of an operator of this configuration.
+    pub(crate) fn check(
+        &self,
+        kind: &str,
+        config: &serde_json::Value,
+        host: &Arc<HostContext>,
+    ) -> Result<Vec<String>> {
+        let ports = match kind {
+            "operator" => self.operator(config, host)?.ports(),
+            "codec" => self.codec(config, host).map(|_| Vec::new())?,
+            "preprocessor" => self.preprocessor(config, host).map(|_| Vec::new())?,
+            _ => self.postprocessor(config, host).map(|_| Vec::new())?,
+        };
+        host.was_respected().map(|()| ports)
     }
 }
 
@@ -175,6 +193,7 @@ fn checked(
 
 struct LoadedOperator {
     raw: RawOperatorBox,
+    ports: Vec<String>,
     mark: Mark,
 }
 
@@ -201,6 +220,10 @@ impl Operator for LoadedOperator {
 
     fn held(&self) -> usize {
         self.raw.held()
+    }
+
+    fn ports(&self) -> Vec<String> {
+        self.ports.clone()
     }
 }
 

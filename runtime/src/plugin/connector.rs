@@ -6,7 +6,7 @@ use tremor_pdk::{
     CodecRequirement, Error as PluginError, Result, Value,
     abi::{
         connector::{self as abi, CallResult, CodecNeed, RawConnectorBox},
-        module::ArtefactRef,
+        module::{ArtefactKind, ArtefactRef},
         value,
     },
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
@@ -14,7 +14,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    Error, HostContext, Library, Plugin, Policy,
+    ComponentFactory, Error, HostContext, Library, Plugin, Policy,
     contain::Contained,
     load::load_found,
     stream::{LoadedSink, LoadedSource},
@@ -52,26 +52,25 @@ impl ConnectorFactory {
         }
     }
 
-    /// Makes an instance: `id` is its name in the flow.
+    /// Makes an instance. It is called as its host's component is.
     ///
     /// # Errors
     /// Those of the connector's constructor, usually kind configuration; kind panicked where it
     /// panicked; kind internal where it says about itself what cannot be.
     pub fn create(
         &self,
-        id: &str,
         config: &serde_json::Value,
-        host: Arc<HostContext>,
+        host: &Arc<HostContext>,
     ) -> Result<Box<dyn DynConnector>> {
         match &self.0 {
             Make::Loaded { artefact, .. } => {
-                let create = artefact.create_connector();
-                let raw = create(id.into(), &to_value(config)?, host.handle()).into_result()?;
+                let (create, id) = (artefact.create_connector(), host.component().into());
+                let raw = create(id, &to_value(config)?, host.clone().handle()).into_result()?;
                 let codec = codec_requirement(raw.codec_requirement())?;
                 Ok(Box::new(LoadedConnector { raw, codec }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Connector(make), .. }) => {
-                make(id, config, host.handle())
+                make(host.component(), config, host.clone().handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -88,6 +87,28 @@ impl std::fmt::Debug for ConnectorFactory {
             Make::Linked(linked) => shown.field("linked", linked).finish(),
         }
     }
+}
+
+/// Makes an instance of a component of any kind and drops it, to see whether a configuration is good:
+/// `kind` in the words of metadata. Relative paths start from `folder`. Gives the ports of an operator
+/// of this configuration.
+///
+/// # Errors
+/// Those of loading the library; within, those of the constructor.
+pub(super) fn check(
+    library: &Library,
+    (kind, name): (&str, &str),
+    config: &serde_json::Value,
+    folder: &str,
+    policy: Policy,
+) -> Result<Result<Vec<String>>, Error> {
+    let host = HostContext::checking(folder);
+    if kind != ArtefactKind::CONNECTOR.as_str() {
+        let factory = ComponentFactory::load(library, kind, name, policy)?;
+        return Ok(factory.check(kind, config, &host));
+    }
+    let made = ConnectorFactory::load(library, name, policy)?.create(config, &host);
+    Ok(made.and_then(|_| host.was_respected()).map(|()| Vec::new()))
 }
 
 /// What is linked says of itself what it is, so that this never happens.

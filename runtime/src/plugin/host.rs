@@ -55,6 +55,8 @@ pub struct HostContext {
     folder: String,
     metrics: Metrics,
     services: Box<dyn HostServices>,
+    /// In a check: what the constructor did first of what no constructor may do.
+    misused: Option<OnceLock<&'static str>>,
 }
 
 impl HostContext {
@@ -70,7 +72,38 @@ impl HostContext {
             folder: folder.into(),
             metrics: Metrics::default(),
             services: Box::new(services),
+            misused: None,
         })
+    }
+
+    /// A context to see whether an instance can be made: its log is quiet, and nothing is done of what
+    /// reaches outside.
+    pub(crate) fn checking(folder: impl Into<String>) -> Arc<Self> {
+        Arc::new(Self {
+            component: "check".to_owned(),
+            folder: folder.into(),
+            metrics: Metrics::default(),
+            services: Box::new(()),
+            misused: Some(OnceLock::new()),
+        })
+    }
+
+    /// Takes note of what no constructor may do; `false` where this is no check.
+    fn refuses(&self, what: &'static str) -> bool {
+        let Some(misused) = &self.misused else { return false };
+        misused.get_or_init(|| what);
+        true
+    }
+
+    /// # Errors
+    /// Kind internal, where the constructor did what none may do.
+    pub(super) fn was_respected(&self) -> Result<(), Error> {
+        match self.misused.as_ref().and_then(OnceLock::get) {
+            None => Ok(()),
+            Some(what) => Err(Error::internal(format_args!(
+                "its constructor {what}, which is for later: for `connect`, and what follows it"
+            ))),
+        }
     }
 
     /// The component's name in the flow.
@@ -144,13 +177,20 @@ unsafe extern "C" fn release(context: *const ()) {
     let _ = contain(|| drop(context));
 }
 
-unsafe extern "C" fn log_enabled(_context: *const (), level: abi::LogLevel) -> bool {
-    contain(|| is_enabled(level)).unwrap_or_default()
+unsafe extern "C" fn log_enabled(context: *const (), level: abi::LogLevel) -> bool {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.misused.is_none() && is_enabled(level)) }
 }
 
 unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr<'_>) {
     // SAFETY: a live handle's context.
-    unsafe { with(context, |context| write_log(&context.component, level, message.as_str())) }
+    unsafe {
+        with(context, |context| {
+            if context.misused.is_none() {
+                write_log(&context.component, level, message.as_str());
+            }
+        });
+    }
 }
 
 unsafe extern "C" fn now_ns(_context: *const ()) -> u64 {
@@ -180,6 +220,9 @@ unsafe extern "C" fn record(context: *const (), metric: u32, value: f64) {
 
 unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture<()>) {
     let start = |context: &HostContext| {
+        if context.refuses("starts a task") {
+            return;
+        }
         let component = context.component.clone();
         let task = format!("{component}: {name}");
         let report = task.clone();
@@ -195,19 +238,34 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
     unsafe { with(context, start) }
 }
 
-unsafe extern "C" fn spawn_blocking(_context: *const (), job: Job) {
-    let _ = contain(|| executor::spawn_blocking(move || job.run()).detach());
+unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
+    let start = |context: &HostContext| {
+        if !context.refuses("starts work on another thread") {
+            executor::spawn_blocking(move || job.run()).detach();
+        }
+    };
+    // SAFETY: a live handle's context.
+    unsafe { with(context, start) }
 }
 
-unsafe extern "C" fn sleep(_context: *const (), ns: u64) -> FfiFuture<()> {
+unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
+    // SAFETY: a live handle's context.
+    if unsafe { with(context, |context| context.refuses("waits")) } {
+        return FfiFuture::new(std::future::ready(()));
+    }
     FfiFuture::new(executor::sleep(Duration::from_nanos(ns)))
 }
 
 unsafe extern "C" fn ready(
-    _context: *const (),
+    context: *const (),
     descriptor: i32,
     interest: Interest,
 ) -> FfiFuture<RResult<(), Error>> {
+    // SAFETY: a live handle's context.
+    if unsafe { with(context, |context| context.refuses("waits for a file descriptor")) } {
+        let error = Error::unsupported("nothing is waited for in a check");
+        return FfiFuture::new(std::future::ready(RResult::RErr(error)));
+    }
     FfiFuture::new(async move { wait_for(descriptor, interest).await.map_err(Error::from).into() })
 }
 

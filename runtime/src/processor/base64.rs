@@ -4,10 +4,7 @@ use base64::{
     DecodeSliceError, Engine, alphabet, decoded_len_estimate, encoded_len,
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
-use tremor_pdk::{
-    Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
-    Result,
-};
+use tremor_pdk::{Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result};
 
 use super::Join;
 
@@ -67,11 +64,11 @@ pub(crate) struct Decode {
     join: Join,
 }
 
-impl PreprocessorPlugin for Decode {
-    const NAME: &'static str = "base64";
+impl Component for Decode {
+    const NAME: &str = "base64";
     type Config = DecodeConfig;
 
-    fn new(config: DecodeConfig) -> Result<Self> {
+    fn new(config: DecodeConfig, _context: Context) -> Result<Self> {
         let engine = config.alphabet.engine(true);
         Ok(Self { engine, join: Join::default() })
     }
@@ -121,11 +118,11 @@ pub(crate) struct Encode {
     padding: bool,
 }
 
-impl PostprocessorPlugin for Encode {
-    const NAME: &'static str = "base64";
+impl Component for Encode {
+    const NAME: &str = "base64";
     type Config = EncodeConfig;
 
-    fn new(config: EncodeConfig) -> Result<Self> {
+    fn new(config: EncodeConfig, _context: Context) -> Result<Self> {
         let EncodeConfig { alphabet, padding } = config;
         Ok(Self { engine: alphabet.engine(padding), padding })
     }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use tremor_pdk::{
-    Batch, Output, Preprocessor, PreprocessorPlugin, Result,
+    Batch, Component, Context, Output, Preprocessor, Result,
     abi::batch::{Cutter, Rest},
 };
 
@@ -38,11 +38,11 @@ impl Default for Join {
     }
 }
 
-impl PreprocessorPlugin for Join {
-    const NAME: &'static str = "join";
+impl Component for Join {
+    const NAME: &str = "join";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         Ok(Self::of(config.max_length))
     }
 }

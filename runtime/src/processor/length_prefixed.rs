@@ -5,8 +5,7 @@ mod prefix;
 use std::collections::HashMap;
 
 use tremor_pdk::{
-    Batch, Error, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
-    Result,
+    Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result,
     abi::batch::{Cutter, Rest},
 };
 
@@ -76,11 +75,11 @@ impl Default for State {
     }
 }
 
-impl PreprocessorPlugin for Split {
-    const NAME: &'static str = "length-prefixed";
+impl Component for Split {
+    const NAME: &str = "length-prefixed";
     type Config = SplitConfig;
 
-    fn new(config: SplitConfig) -> Result<Self> {
+    fn new(config: SplitConfig, _context: Context) -> Result<Self> {
         let held = Held::new(Self::NAME, config.max_length);
         Ok(Self { config, streams: HashMap::new(), held, rest: Rest::default() })
     }
@@ -211,11 +210,11 @@ impl Preprocessor for Split {
 /// The postprocessor.
 pub(crate) struct Prepend(PrependConfig);
 
-impl PostprocessorPlugin for Prepend {
-    const NAME: &'static str = "length-prefixed";
+impl Component for Prepend {
+    const NAME: &str = "length-prefixed";
     type Config = PrependConfig;
 
-    fn new(config: PrependConfig) -> Result<Self> {
+    fn new(config: PrependConfig, _context: Context) -> Result<Self> {
         Ok(Self(config))
     }
 }

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use tremor_pdk::{
-    Batch, NoConfig, Output, Postprocessor, PostprocessorPlugin, Preprocessor, PreprocessorPlugin,
-    Result,
+    Batch, Component, Context, NoConfig, Output, Postprocessor, Preprocessor, Result,
     abi::batch::{Cutter, Rest},
 };
 
@@ -35,17 +34,21 @@ pub(crate) struct Split {
     rest: Rest,
 }
 
-impl PreprocessorPlugin for Split {
-    const NAME: &'static str = "lines";
+impl Component for Split {
+    const NAME: &str = "lines";
     type Config = Config;
 
-    fn new(config: Config) -> Result<Self> {
-        let held = Held::new(Self::NAME, config.max_length);
-        Ok(Self { partial: HashMap::new(), held, rest: Rest::default() })
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        Ok(Self::of(config.max_length))
     }
 }
 
 impl Split {
+    fn of(max_length: usize) -> Self {
+        let held = Held::new(Self::NAME, max_length);
+        Self { partial: HashMap::new(), held, rest: Rest::default() }
+    }
+
     fn cut(&mut self, cutter: &mut Cutter<'_>) {
         let stream = cutter.event().stream;
         let mut partial = self.partial.remove(&stream).unwrap_or_default();
@@ -103,11 +106,11 @@ impl Preprocessor for Split {
 /// The postprocessor: a line feed after every message.
 pub(crate) struct End;
 
-impl PostprocessorPlugin for End {
-    const NAME: &'static str = "lines";
+impl Component for End {
+    const NAME: &str = "lines";
     type Config = NoConfig;
 
-    fn new(NoConfig {}: NoConfig) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -125,13 +128,13 @@ impl Postprocessor for End {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, Output, Preprocessor, PreprocessorPlugin, abi::batch::Rejected};
+    use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
 
-    use super::{Config, Split};
+    use super::Split;
     use crate::processor::testing::{finish, process_all};
 
     fn lines(max_length: usize) -> Split {
-        Split::new(Config { max_length }).unwrap()
+        Split::of(max_length)
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {

@@ -1,15 +1,15 @@
 //! `remove-empty`: drops messages without a byte.
 
-use tremor_pdk::{Batch, NoConfig, Output, Preprocessor, PreprocessorPlugin, Result};
+use tremor_pdk::{Batch, Component, Context, NoConfig, Output, Preprocessor, Result};
 
 /// The preprocessor. Parts of a stream are no messages, and pass.
 pub(crate) struct RemoveEmpty;
 
-impl PreprocessorPlugin for RemoveEmpty {
-    const NAME: &'static str = "remove-empty";
+impl Component for RemoveEmpty {
+    const NAME: &str = "remove-empty";
     type Config = NoConfig;
 
-    fn new(NoConfig {}: NoConfig) -> Result<Self> {
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }

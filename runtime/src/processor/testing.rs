@@ -3,16 +3,16 @@
 use serde_json::Value;
 use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
 
-use crate::{components::factory, flow::Kind};
+use crate::{components::factory, flow::Kind, plugin::HostContext};
 
 /// A preprocessor that is built in.
 pub(super) fn preprocessor(name: &str, config: &Value) -> Result<Box<dyn Preprocessor>> {
-    factory(Kind::Preprocessor, name).unwrap().preprocessor(config)
+    factory(Kind::Preprocessor, name).unwrap().preprocessor(config, &HostContext::new("", "", ()))
 }
 
 /// A postprocessor that is built in.
 pub(super) fn postprocessor(name: &str, config: &Value) -> Result<Box<dyn Postprocessor>> {
-    factory(Kind::Postprocessor, name).unwrap().postprocessor(config)
+    factory(Kind::Postprocessor, name).unwrap().postprocessor(config, &HostContext::new("", "", ()))
 }
 
 /// A preprocessor with a configuration that is right.

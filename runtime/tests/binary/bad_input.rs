@@ -110,7 +110,7 @@ connectors:
   typo: { type: fil, codec: json }
   input: { type: file, codec: jsno, preprocessors: [line], config: { path: x, mode: read } }
   schema: { type: file, codec: json, config: { path: 1, mode: read } }
-  asked: { type: hostile, codec: json, config: { fault: validate_error } }
+  asked: { type: hostile, codec: json, config: { fault: check_error } }
   needs: { type: file, config: { path: x, mode: read } }
   output: { type: 'null' }
 pipelines:

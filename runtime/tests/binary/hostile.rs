@@ -44,12 +44,12 @@ fn errors_of_a_plugin_are_told_in_its_words() {
     source("constructor_error").expect(1, &["connector `bad`", "hostile: ConstructorError"]);
     source("connect_error").expect(1, &["connector `bad`", "hostile: ConnectError"]);
     sink("stop_error").expect(1, &["connector `bad`", "hostile: StopError"]);
-    source("validate_error").expect(2, &["flow.yaml:2:", "hostile: ValidateError"]);
+    source("check_error").expect(2, &["flow.yaml:2:", "hostile: CheckError"]);
 }
 
 #[test]
 fn a_plugin_that_hangs_or_crashes_while_it_is_asked_is_a_wrong_configuration() {
-    source("validate_crash").expect(2, &["flow.yaml:2:"]);
+    source("check_crash").expect(2, &["flow.yaml:2:"]);
 }
 
 #[test]

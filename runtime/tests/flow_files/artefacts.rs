@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::LazyLock};
 use schemars::{JsonSchema, schema_for};
 use serde_json::Value;
 use tremor_pdk::{Error, Result};
-use tremor_runtime::flow::{Kind, Lookup, Resolver};
+use tremor_runtime::flow::{Flow, Kind, Lookup, Resolver};
 
 /// Knows a handful of artefacts, none of which exists.
 pub(crate) struct Artefacts;
@@ -52,7 +52,7 @@ impl Resolver for Artefacts {
         vec!["plugins".into(), "../target/release".into()]
     }
 
-    fn validate(&self, kind: Kind, name: &str, config: &Value) -> Result<()> {
+    fn check(&self, _: &Flow, kind: Kind, name: &str, config: &Value) -> Result<()> {
         match (kind, name, config["field"].as_str()) {
             (Kind::Operator, "filter", Some("(")) => {
                 Err(Error::configuration("`field`: expected `)`, found the end"))
@@ -61,7 +61,7 @@ impl Resolver for Artefacts {
         }
     }
 
-    fn ports(&self, operator: &str, config: &Value) -> Vec<String> {
+    fn ports(&self, _: &Flow, operator: &str, config: &Value) -> Vec<String> {
         let routes = config["routes"].as_object().filter(|_| operator == "route");
         routes.into_iter().flatten().map(|(route, _)| route.clone()).collect()
     }

@@ -48,7 +48,7 @@ fn a_bad_configuration_is_an_error_of_the_constructor() {
         (json!({}), "missing field `count`"),
         (json!(null), "missing field `count`"),
     ] {
-        let error = relay.create("x", &config, host("x")).err().unwrap();
+        let error = relay.create(&config, &host("x")).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
         assert!(error.to_string().contains(said), "{error}");
     }

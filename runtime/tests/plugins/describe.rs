@@ -49,16 +49,25 @@ fn a_schema_comes_from_the_author_s_type() {
 #[test]
 fn what_a_plugin_says_of_a_configuration_is_told_in_its_words() {
     let relay = Library::inspect(&library("fixture-relay")).unwrap();
-    describer().validate(&relay, "connector", "relay", &json!({ "count": 1_000 })).unwrap();
-    let error =
-        describer().validate(&relay, "connector", "relay", &json!({ "count": 1_001 })).unwrap_err();
+    describer()
+        .check(&relay, ("connector", "relay"), &json!({ "count": 1_000 }), Path::new(""))
+        .unwrap();
+    let error = describer()
+        .check(&relay, ("connector", "relay"), &json!({ "count": 1_001 }), Path::new(""))
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Configuration);
     assert_eq!(error.message(), "`count` is 1001, at most 1,000");
-    for (fault, said) in
-        [("validate_error", "hostile: ValidateError"), ("validate_panic", "panicked in validate")]
-    {
-        let error =
-            describer().validate(&hostile(), "connector", "hostile", &json!({ "fault": fault }));
+    for (fault, said) in [
+        ("check_error", "hostile: CheckError"),
+        ("check_panic", "panicked in new"),
+        ("check_spawn", "its constructor starts a task, which is for later"),
+    ] {
+        let error = describer().check(
+            &hostile(),
+            ("connector", "hostile"),
+            &json!({ "fault": fault }),
+            Path::new(""),
+        );
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
         assert!(error.message().contains(said), "{error}");
@@ -89,14 +98,18 @@ fn a_child_says_that_configurations_fit_and_what_keeps_it_from_that_is_a_no() {
 fn a_plugin_that_crashes_or_hangs_in_there_takes_nobody_along() {
     let ask = |fault: &str, timeout| {
         let describer = describer().timeout(timeout);
-        let error =
-            describer.validate(&hostile(), "connector", "hostile", &json!({ "fault": fault }));
+        let error = describer.check(
+            &hostile(),
+            ("connector", "hostile"),
+            &json!({ "fault": fault }),
+            Path::new(""),
+        );
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Describe, "{error}");
         error.to_string()
     };
-    assert!(ask("validate_crash", LONG).contains("signal"));
-    assert!(ask("validate_hang", Duration::from_millis(500)).contains("within 500ms"));
+    assert!(ask("check_crash", LONG).contains("signal"));
+    assert!(ask("check_hang", Duration::from_millis(500)).contains("within 500ms"));
     let crashed = with_script("TREMOR_HOSTILE_SCHEMA=crash exec @TREMOR@ \"$@\"", LONG);
     assert!(crashed.unwrap_err().to_string().contains("signal"));
     let hung =

@@ -58,8 +58,7 @@ impl Instance {
         config: &Value,
         host: Arc<HostContext>,
     ) -> Result<Self> {
-        let id = host.component().to_owned();
-        let mut connector = factory.create(&id, config, host)?;
+        let mut connector = factory.create(config, &host)?;
         block_on(async {
             let mut attempt = 1;
             while !connector.connect(attempt).await? {

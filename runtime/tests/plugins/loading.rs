@@ -139,7 +139,7 @@ fn a_plugin_whose_panics_abort_is_refused_unless_allowed() {
     let policy = Policy { allow_panic_abort: true, ..Policy::default() };
     let library = Library::inspect(&path).unwrap();
     let factory = ConnectorFactory::load(&library, "abort", policy).unwrap();
-    factory.create("a", &json!({}), host("a")).unwrap();
+    factory.create(&json!({}), &host("a")).unwrap();
 }
 
 #[test]

@@ -4,7 +4,7 @@ use serde_json::json;
 use tremor_pdk::Signal;
 use tremor_runtime::{
     executor::block_on,
-    plugin::{Describer, ErrorKind, Library, Policy, load},
+    plugin::{ErrorKind, Library, Policy, load},
 };
 
 use crate::{
@@ -42,26 +42,13 @@ impl FfiSink {
 const FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
     "
-    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
-    /// outside the process. Without it, the schema is all that is checked.
-    pub validate: extern \"C\" fn(&Value<'static>) -> RResult<(), PluginError>,",
-    "",
-);
-
-/// Where the plugin's side sets it.
-const SET: Change<'static> = ("tremor-pdk/src/ffi/module.rs", "\n        validate,\n", "\n");
-
-/// Another one.
-const LATER_FIELD: Change<'static> = (
-    "tremor-pdk/abi/src/module.rs",
-    "
     /// How to make an instance of an artefact that is no connector.
     pub constructors: ConstructorsRef,",
     "",
 );
 
 /// Where the plugin's side sets it.
-const LATER_SET: Change<'static> = (
+const SET: Change<'static> = (
     "tremor-pdk/src/ffi/module.rs",
     "\n        constructors: constructors.leak_into_prefix(),",
     "",
@@ -76,7 +63,7 @@ fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::P
 
 #[test]
 fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
-    let changes = [METHOD, ADAPTER, FIELD, SET, LATER_FIELD, LATER_SET];
+    let changes = [METHOD, ADAPTER, FIELD, SET];
     let path = of_version("abi-earlier-minor", "2.0.0", &changes);
     assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "2.0");
     let context = host("old");
@@ -89,12 +76,6 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     let sink = instance.sink.as_mut().unwrap();
     block_on(sink.on_signal(Signal::Drain)).unwrap();
     block_on(sink.on_signal(Signal::Drain)).unwrap();
-    // The field: nothing beyond the schema is checked.
-    let library = Library::inspect(&path).unwrap();
-    let describer =
-        Describer::new(Policy::default()).program(env!("CARGO_BIN_EXE_tremor")).cache(None);
-    describer.validate(&library, "connector", "relay", &json!({ "count": 5_000 })).unwrap();
-    assert!(describer.config_schema(&library, "connector", "relay").unwrap().is_some());
     // A plugin of this version beside it has all of it.
     let new = factory(&crate::support::library("fixture-relay"), "relay");
     let mut instance = Instance::start(&new, &json!({ "count": 1 }), host("new")).unwrap();

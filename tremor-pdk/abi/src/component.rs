@@ -10,7 +10,7 @@
 
 use abi_stable::{
     sabi_trait,
-    std_types::{RBox, ROption, RVec},
+    std_types::{RBox, ROption, RString, RVec},
 };
 
 use crate::{
@@ -44,8 +44,11 @@ pub trait RawOperator: Send + 'static {
     fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
     /// How many of the events that came in it still holds. Asked after every call.
-    #[sabi(last_prefix_field)]
     fn held(&self) -> usize;
+
+    /// The ports by which events leave it, besides `out` and `err`. Asked once.
+    #[sabi(last_prefix_field)]
+    fn ports(&self) -> CallResult<RVec<RString>>;
 }
 
 /// Bytes to values and back.

@@ -91,10 +91,10 @@ fn sizes_and_alignments_are_fixed() {
         MetricKind => 1, 1;
         // The module and what is told of it.
         AbiVersion => 4, 2;
-        Artefact => 56, 8;
+        Artefact => 48, 8;
         ArtefactKind => 2, 2;
         ArtefactRef => 8, 8;
-        Constructors => 40, 8;
+        Constructors => 32, 8;
         ConstructorsRef => 8, 8;
         PluginModule => 16, 8;
         PluginModuleRef => 8, 8;

@@ -73,36 +73,40 @@ pub struct Artefact {
         &Value<'static>,
         HostHandle,
     ) -> RResult<RawConnectorBox, PluginError>,
-    /// Says whether a configuration is good, beyond what the schema can tell; touches nothing
-    /// outside the process. Without it, the schema is all that is checked.
-    pub validate: extern "C" fn(&Value<'static>) -> RResult<(), PluginError>,
     /// How to make an instance of an artefact that is no connector.
     pub constructors: ConstructorsRef,
 }
 
-/// How to make an instance of an artefact that is no connector. Those that are not of the
-/// artefact's kind answer that this is unsupported.
+/// How to make an instance of an artefact that is no connector: from the name in the flow of the pipeline
+/// or the connector that it is part of, its configuration, and its handle to the host. Those that are
+/// not of the artefact's kind answer that this is unsupported.
 #[repr(C)]
 #[derive(StableAbi)]
 #[sabi(kind(Prefix(prefix_ref = ConstructorsRef)))]
 #[sabi(missing_field(option))]
 pub struct Constructors {
-    /// Makes an operator: its pipeline's name in the flow, its configuration, its handle to the
-    /// host.
+    /// Makes an operator.
     pub operator: extern "C" fn(
         RStr<'_>,
         &Value<'static>,
         HostHandle,
     ) -> RResult<RawOperatorBox, PluginError>,
-    /// The ports by which events leave an operator of a configuration, besides `out` and `err`.
-    pub operator_ports: extern "C" fn(&Value<'static>) -> RResult<RVec<RString>, PluginError>,
     /// Makes a codec.
-    pub codec: extern "C" fn(&Value<'static>) -> RResult<RawCodecBox, PluginError>,
+    pub codec:
+        extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<RawCodecBox, PluginError>,
     /// Makes a preprocessor.
-    pub preprocessor: extern "C" fn(&Value<'static>) -> RResult<RawPreprocessorBox, PluginError>,
+    pub preprocessor: extern "C" fn(
+        RStr<'_>,
+        &Value<'static>,
+        HostHandle,
+    ) -> RResult<RawPreprocessorBox, PluginError>,
     /// Makes a postprocessor.
     #[sabi(last_prefix_field)]
-    pub postprocessor: extern "C" fn(&Value<'static>) -> RResult<RawPostprocessorBox, PluginError>,
+    pub postprocessor: extern "C" fn(
+        RStr<'_>,
+        &Value<'static>,
+        HostHandle,
+    ) -> RResult<RawPostprocessorBox, PluginError>,
 }
 
 /// The root module of a plugin library.

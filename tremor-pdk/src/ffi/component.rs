@@ -2,7 +2,7 @@
 
 use abi_stable::{
     sabi_trait::TD_Opaque,
-    std_types::{RBox, ROption, RResult, RVec},
+    std_types::{RBox, ROption, RResult, RString, RVec},
 };
 use tremor_abi::{
     batch::Payload,
@@ -39,7 +39,7 @@ impl<T> Ffi<T> {
     }
 }
 
-pub(super) fn operator(operator: impl Operator) -> RawOperatorBox {
+pub(super) fn operator<T: Operator>(operator: T) -> RawOperatorBox {
     RawOperator_TO::from_ptr(RBox::new(Ffi::new(operator)), TD_Opaque)
 }
 
@@ -63,9 +63,14 @@ impl<T: Operator> RawOperator for Ffi<T> {
     fn held(&self) -> usize {
         self.ask("held", Operator::held)
     }
+
+    fn ports(&self) -> CallResult<RVec<RString>> {
+        let ports = |operator: &T| operator.ports().into_iter().map(RString::from).collect();
+        guard("ports", || self.0.get().map(ports).unwrap_or_default()).into()
+    }
 }
 
-pub(super) fn codec(codec: impl Codec) -> RawCodecBox {
+pub(super) fn codec<T: Codec>(codec: T) -> RawCodecBox {
     let codec = Messages { codec, message: Vec::new() };
     RawCodec_TO::from_ptr(RBox::new(Ffi::new(codec)), TD_Opaque)
 }
@@ -109,7 +114,7 @@ impl<T: Codec> RawCodec for Ffi<Messages<T>> {
     }
 }
 
-pub(super) fn preprocessor(preprocessor: impl Preprocessor) -> RawPreprocessorBox {
+pub(super) fn preprocessor<T: Preprocessor>(preprocessor: T) -> RawPreprocessorBox {
     RawPreprocessor_TO::from_ptr(RBox::new(Ffi::new(preprocessor)), TD_Opaque)
 }
 
@@ -131,7 +136,7 @@ impl<T: Preprocessor> RawPreprocessor for Ffi<T> {
     }
 }
 
-pub(super) fn postprocessor(postprocessor: impl Postprocessor) -> RawPostprocessorBox {
+pub(super) fn postprocessor<T: Postprocessor>(postprocessor: T) -> RawPostprocessorBox {
     RawPostprocessor_TO::from_ptr(RBox::new(Ffi::new(postprocessor)), TD_Opaque)
 }
 

@@ -6,7 +6,6 @@ use abi_stable::{
     std_types::{RResult, RStr, RString, RVec},
 };
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use tremor_abi::{
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::RawConnectorBox,
@@ -23,8 +22,8 @@ use super::{
     guard::{guard, install_hook},
 };
 use crate::{
-    CodecPlugin, Connector, Error, Host, OperatorPlugin, PostprocessorPlugin, PreprocessorPlugin,
-    Result, config, driver::ConnectorDriver,
+    Codec, Component, Connector, Error, Operator, Postprocessor, Preprocessor, component::make,
+    driver::ConnectorDriver,
 };
 
 /// What a library offers.
@@ -58,130 +57,88 @@ pub const fn header<L: Library>() -> LibHeader {
     }
 }
 
+type Create<T> = extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<T, Error>;
+
 /// Constructors for no kind.
 const NONE: Constructors = Constructors {
-    operator: no_operator,
-    operator_ports: not_supported,
+    operator: not_supported,
     codec: not_supported,
     preprocessor: not_supported,
     postprocessor: not_supported,
 };
 
-extern "C" fn not_supported<T>(_value: &Value<'static>) -> RResult<T, Error> {
+extern "C" fn not_supported<T>(
+    _id: RStr<'_>,
+    _config: &Value<'static>,
+    _host: HostHandle,
+) -> RResult<T, Error> {
     RResult::RErr(Error::unsupported("this artefact is of another kind"))
 }
 
-extern "C" fn no_operator(
-    _id: RStr<'_>,
-    value: &Value<'static>,
-    _host: HostHandle,
-) -> RResult<RawOperatorBox, Error> {
-    not_supported(value)
-}
-
-extern "C" fn no_connector(
-    _id: RStr<'_>,
-    value: &Value<'static>,
-    _host: HostHandle,
-) -> RResult<RawConnectorBox, Error> {
-    not_supported(value)
-}
-
-type Validate = extern "C" fn(&Value<'static>) -> RResult<(), Error>;
-type CreateConnector =
-    extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<RawConnectorBox, Error>;
-
-fn artefact<C: JsonSchema>(
+fn artefact<T: Component>(
     kind: ArtefactKind,
-    name: &'static str,
-    create_connector: CreateConnector,
-    validate: Validate,
+    create_connector: Create<RawConnectorBox>,
     constructors: Constructors,
 ) -> ArtefactRef {
     Artefact {
         kind,
-        name: name.into(),
-        config_schema: config_schema::<C>,
+        name: T::NAME.into(),
+        config_schema: config_schema::<T::Config>,
         create_connector,
-        validate,
         constructors: constructors.leak_into_prefix(),
     }
     .leak_into_prefix()
 }
 
+/// Makes an instance, and puts it behind the boundary.
+fn create<T: Component, R>(
+    id: RStr<'_>,
+    config: &Value<'static>,
+    host: HostHandle,
+    raw: impl FnOnce(T) -> R,
+) -> RResult<R, Error> {
+    let make = || make(id.as_str(), ValueRef::from(config), host).map(raw);
+    guard("new", make).and_then(|result| result).into()
+}
+
 /// The artefact of a connector.
-pub fn connector_artefact<C: Connector>() -> ArtefactRef {
-    extern "C" fn validate<C: Connector>(value: &Value<'static>) -> RResult<(), Error> {
-        checked(value, C::validate)
-    }
-    let create = create_connector::<C>;
-    artefact::<C::Config>(ArtefactKind::CONNECTOR, C::NAME, create, validate::<C>, NONE)
-}
-
-/// The artefact of an operator.
-pub fn operator_artefact<O: OperatorPlugin>() -> ArtefactRef {
-    extern "C" fn validate<O: OperatorPlugin>(value: &Value<'static>) -> RResult<(), Error> {
-        checked(value, O::validate)
-    }
-    extern "C" fn ports<O: OperatorPlugin>(
-        value: &Value<'static>,
-    ) -> RResult<RVec<RString>, Error> {
-        let ports = || {
-            let config = config::read(ValueRef::from(value))?;
-            Ok(O::ports(&config).into_iter().map(RString::from))
-        };
-        guard("ports", || ports().map(Iterator::collect)).and_then(|ports| ports).into()
-    }
-    extern "C" fn create<O: OperatorPlugin>(
+pub fn connector_artefact<T: Connector>() -> ArtefactRef {
+    extern "C" fn new<T: Connector>(
         id: RStr<'_>,
-        value: &Value<'static>,
+        config: &Value<'static>,
         host: HostHandle,
-    ) -> RResult<RawOperatorBox, Error> {
-        guard("new", || {
-            let config = config::read_valid(ValueRef::from(value), O::validate)?;
-            Ok(component::operator(O::new(id.as_str(), config, Host::new(host))?))
-        })
-        .and_then(|result| result)
-        .into()
+    ) -> RResult<RawConnectorBox, Error> {
+        create(id, config, host, |made: T| connector(Box::new(ConnectorDriver::new(made))))
     }
-    let made = Constructors { operator: create::<O>, operator_ports: ports::<O>, ..NONE };
-    let kind = ArtefactKind::OPERATOR;
-    artefact::<O::Config>(kind, O::NAME, no_connector, validate::<O>, made)
+    artefact::<T>(ArtefactKind::CONNECTOR, new::<T>, NONE)
 }
 
-macro_rules! plugin_artefact {
-    ($(#[$doc:meta])* $artefact:ident, $kind:ident, $plugin:ident, $field:ident, $raw:ident) => {
+macro_rules! artefacts {
+    ($($(#[$doc:meta])* $artefact:ident: $kind:ident, $trait:ident, $field:ident, $raw:ident;)*) => {$(
         $(#[$doc])*
-        pub fn $artefact<T: $plugin>() -> ArtefactRef {
-            fn made<T: $plugin>(value: &Value<'static>) -> Result<T> {
-                T::new(config::read_valid(ValueRef::from(value), T::validate)?)
+        pub fn $artefact<T: $trait + Component>() -> ArtefactRef {
+            extern "C" fn new<T: $trait + Component>(
+                id: RStr<'_>,
+                config: &Value<'static>,
+                host: HostHandle,
+            ) -> RResult<$raw, Error> {
+                create(id, config, host, component::$field::<T>)
             }
-            extern "C" fn validate<T: $plugin>(value: &Value<'static>) -> RResult<(), Error> {
-                let valid = || made::<T>(value).map(drop);
-                guard("validate", valid).and_then(|result| result).into()
-            }
-            extern "C" fn create<T: $plugin>(value: &Value<'static>) -> RResult<$raw, Error> {
-                let create = || made::<T>(value).map(component::$field);
-                guard("new", create).and_then(|result| result).into()
-            }
-            let made = Constructors { $field: create::<T>, ..NONE };
-            let kind = ArtefactKind::$kind;
-            artefact::<T::Config>(kind, T::NAME, no_connector, validate::<T>, made)
+            let constructors = Constructors { $field: new::<T>, ..NONE };
+            artefact::<T>(ArtefactKind::$kind, not_supported, constructors)
         }
-    };
+    )*};
 }
 
-plugin_artefact! {
+artefacts! {
+    /// The artefact of an operator.
+    operator_artefact: OPERATOR, Operator, operator, RawOperatorBox;
     /// The artefact of a codec.
-    codec_artefact, CODEC, CodecPlugin, codec, RawCodecBox
-}
-plugin_artefact! {
+    codec_artefact: CODEC, Codec, codec, RawCodecBox;
     /// The artefact of a preprocessor.
-    preprocessor_artefact, PREPROCESSOR, PreprocessorPlugin, preprocessor, RawPreprocessorBox
-}
-plugin_artefact! {
+    preprocessor_artefact: PREPROCESSOR, Preprocessor, preprocessor, RawPreprocessorBox;
     /// The artefact of a postprocessor.
-    postprocessor_artefact, POSTPROCESSOR, PostprocessorPlugin, postprocessor, RawPostprocessorBox
+    postprocessor_artefact: POSTPROCESSOR, Postprocessor, postprocessor, RawPostprocessorBox;
 }
 
 extern "C" fn config_schema<C: JsonSchema>() -> RString {
@@ -189,26 +146,4 @@ extern "C" fn config_schema<C: JsonSchema>() -> RString {
     // A type whose schema cannot be made accepts everything here and is checked by its
     // constructor.
     guard("config_schema", schema).unwrap_or_default().into()
-}
-
-fn checked<C: DeserializeOwned>(
-    value: &Value<'static>,
-    validate: impl FnOnce(&C) -> Result<()>,
-) -> RResult<(), Error> {
-    let valid = || config::read_valid(ValueRef::from(value), validate).map(drop);
-    guard("validate", valid).and_then(|result| result).into()
-}
-
-extern "C" fn create_connector<C: Connector>(
-    id: RStr<'_>,
-    value: &Value<'static>,
-    host: HostHandle,
-) -> RResult<RawConnectorBox, Error> {
-    guard("new", || {
-        let config = config::read_valid(ValueRef::from(value), C::validate)?;
-        let made = C::new(id.as_str(), config, Host::new(host))?;
-        Ok(connector(Box::new(ConnectorDriver::new(made))))
-    })
-    .and_then(|result| result)
-    .into()
 }

@@ -10,12 +10,14 @@
 //! # #[tremor_pdk::config]
 //! # struct Config { count: u64 }
 //! # struct Count(u64);
-//! # impl Connector for Count {
-//! #     const NAME: &'static str = "count";
+//! # impl Component for Count {
+//! #     const NAME: &str = "count";
 //! #     type Config = Config;
+//! #     fn new(config: Config, _context: Context) -> Result<Self> { Ok(Self(config.count)) }
+//! # }
+//! # impl Connector for Count {
 //! #     type Source = Numbers;
 //! #     type Sink = NoSink;
-//! #     fn new(_id: &str, config: Config, _host: Host) -> Result<Self> { Ok(Self(config.count)) }
 //! #     async fn create_source(&mut self) -> Result<Option<Numbers>> {
 //! #         Ok(Some(Numbers(0..self.0)))
 //! #     }
@@ -46,13 +48,13 @@ use std::{
     path::Path,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{self, Poll, Waker},
     time::Duration,
 };
 
 pub use self::connection::Connection;
 use self::world::World;
-use crate::{Connector, Error, Host, LogLevel, Result, config};
+use crate::{Component, Connector, Context, Error, Host, LogLevel, Result, config};
 
 /// A host that does nothing by itself and remembers what it was asked for. Clones are handles to
 /// one host.
@@ -65,27 +67,31 @@ impl TestHost {
         Self::default()
     }
 
-    /// What a connector gets.
+    /// What a component asks the host for things with.
     pub fn host(&self) -> Host {
-        Host::new(functions::handle(&self.0))
+        self.context().into()
     }
 
-    /// An instance of a connector, with the configuration as JSON text: deserialised, validated
-    /// and constructed as for a flow. Its name is `test`.
+    /// What a component is made with. Its name is `test`.
+    pub fn context(&self) -> Context {
+        Context::new("test", functions::handle(&self.0))
+    }
+
+    /// An instance of a component of any kind, with the configuration as JSON text: made as for a flow.
     ///
     /// # Errors
-    /// Those of the constructor and of the checks before it.
-    pub fn connector<C: Connector>(&self, config: &str) -> Result<C> {
+    /// Those of the constructor, and of reading the configuration.
+    pub fn component<T: Component>(&self, config: &str) -> Result<T> {
         let json: serde_json::Value = serde_json::from_str(config).map_err(Error::configuration)?;
-        C::new("test", config::read_valid(json, C::validate)?, self.host())
+        T::new(config::read(json)?, self.context())
     }
 
     /// An instance of a connector, connected and started, with its source and its sink.
     ///
     /// # Errors
-    /// As [`TestHost::connector`], and those of connecting and starting.
+    /// As [`TestHost::component`], and those of connecting and starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
-        Connection::open(self.clone(), self.connector::<C>(config)?)
+        Connection::open(self.clone(), self.component::<C>(config)?)
     }
 
     /// Runs a future to its end, and with it whatever it asks the host for.
@@ -94,7 +100,9 @@ impl TestHost {
         let waker = world::Wakeup::new();
         loop {
             let woken = Waker::from(waker.clone());
-            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&woken)) {
+            if let Poll::Ready(output) =
+                future.as_mut().poll(&mut task::Context::from_waker(&woken))
+            {
                 return output;
             }
             self.0.step(&waker);
@@ -104,7 +112,7 @@ impl TestHost {
     /// Polls a future once, and does nothing of what it asks the host for: dropped after that, it
     /// has been cancelled at its first wait.
     pub fn poll_once<F: Future>(&self, future: Pin<&mut F>) -> Poll<F::Output> {
-        future.poll(&mut Context::from_waker(Waker::noop()))
+        future.poll(&mut task::Context::from_waker(Waker::noop()))
     }
 
     /// The host's clock, in ns since the Unix epoch.

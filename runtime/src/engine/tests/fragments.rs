@@ -5,7 +5,7 @@ use super::{
     doubles::{Pulls, Takes},
     pulls,
 };
-use crate::{components::factory, flow::Kind, processor};
+use crate::{components::factory, flow::Kind, plugin::HostContext, processor};
 
 #[test]
 fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
@@ -14,7 +14,7 @@ fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
         let setup = Setup { source_codec: codec, sink_codec: codec, helpers, ..Setup::default() };
         let mut harness = setup.harness();
         let lines = factory(Kind::Preprocessor, "lines").unwrap();
-        let lines = lines.preprocessor(&Config::Null).unwrap();
+        let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
         harness.source.inlet.preprocessors =
             processor::Chain::new(vec![lines, Box::new(processor::Join::default())]);
         let parts = Pulls::of(&[&["one "], &["and "], &["a half\ntwo"], &[" and "], &["more\n"]]);

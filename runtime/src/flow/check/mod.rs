@@ -91,8 +91,8 @@ pub trait Resolver {
 
     /// The ports by which events leave an operator of this configuration, besides `out` and `err`.
     /// Asked only for operators whose configuration fits their schema.
-    fn ports(&self, operator: &str, config: &Value) -> Vec<String> {
-        let _ = (operator, config);
+    fn ports(&self, flow: &Flow, operator: &str, config: &Value) -> Vec<String> {
+        let _ = (flow, operator, config);
         Vec::new()
     }
 
@@ -101,8 +101,8 @@ pub trait Resolver {
     ///
     /// # Errors
     /// What is wrong.
-    fn validate(&self, kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<()> {
-        let _ = (kind, name, config);
+    fn check(&self, flow: &Flow, kind: Kind, name: &str, config: &Value) -> tremor_pdk::Result<()> {
+        let _ = (flow, kind, name, config);
         Ok(())
     }
 
@@ -153,7 +153,7 @@ pub(super) fn report(
 ) {
     let loose = || loose.iter().map(|(kind, component)| (*kind, component));
     let all: Vec<_> = components(flow).chain(loose()).collect();
-    let mut checker = Checker { resolver, report, found: found(&all, resolver) };
+    let mut checker = Checker { flow, resolver, report, found: found(&all, resolver) };
     loose().for_each(|(kind, component)| _ = checker.component(kind, component));
     for connector in &flow.spec.connectors {
         let mut sound = true;
@@ -226,6 +226,7 @@ fn parts(connector: &Connector) -> impl Iterator<Item = (Kind, &Component)> {
 }
 
 struct Checker<'r> {
+    flow: &'r Flow,
     resolver: &'r dyn Resolver,
     report: &'r mut Report,
     found: HashMap<(Kind, &'r str), Found>,
@@ -261,15 +262,15 @@ impl Checker<'_> {
                 let fits = schema.as_ref().is_none_or(|schema| {
                     schema.check(&component.config, &kind.named(name), self.report)
                 });
-                fits && self.validate(kind, component)
+                fits && self.constructs(kind, component)
             }
         }
     }
 
     /// Checks what the schema of a component does not tell; `true` if nothing is wrong.
-    fn validate(&mut self, kind: Kind, component: &Component) -> bool {
+    fn constructs(&mut self, kind: Kind, component: &Component) -> bool {
         let (name, config) = (&component.name.value, &component.config);
-        let result = self.resolver.validate(kind, name, config.value());
+        let result = self.resolver.check(self.flow, kind, name, config.value());
         let sound = result.is_ok();
         if let Err(why) = result {
             let message = format!("{}: {why}", kind.named(name));
@@ -281,7 +282,7 @@ impl Checker<'_> {
     fn ports(&mut self, flow: &Flow, pipeline: &Pipeline) {
         let mut ports = vec![OUT.to_owned(), ERR.to_owned()];
         for operator in &pipeline.operators {
-            ports.extend(self.resolver.ports(&operator.name.value, operator.config.value()));
+            ports.extend(self.resolver.ports(flow, &operator.name.value, operator.config.value()));
         }
         let name = &pipeline.name.value;
         let links = flow.spec.links.iter().map(|link| &link.from).filter(|from| from.name == *name);

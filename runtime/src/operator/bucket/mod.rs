@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Error, Event, Host, Operator, OperatorPlugin, Output, Result, ValueRef, Verdict,
+    Batch, Component, Context, Error, Event, Operator, Output, Result, ValueRef, Verdict,
 };
 
 use super::{
@@ -63,16 +63,12 @@ pub(crate) struct Bucket {
 
 const OVERFLOW: Verdict = Verdict::Port(0);
 
-impl OperatorPlugin for Bucket {
-    const NAME: &'static str = "bucket";
+impl Component for Bucket {
+    const NAME: &str = "bucket";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         Ok(Self::of(config))
-    }
-
-    fn ports(_: &Config) -> Vec<String> {
-        vec!["overflow".to_owned()]
     }
 }
 
@@ -80,6 +76,10 @@ impl Operator for Bucket {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.divert(batch, |batch, position| self.verdict(batch, &batch.events()[position]));
         Ok(())
+    }
+
+    fn ports(&self) -> Vec<String> {
+        vec!["overflow".to_owned()]
     }
 }
 

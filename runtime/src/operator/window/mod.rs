@@ -4,7 +4,7 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Error, Event, Holds, Host, Object, Operator, OperatorPlugin, Output, Result, Value,
+    Batch, Component, Context, Error, Event, Holds, Object, Operator, Output, Result, Value,
     ValueRef, Verdict,
 };
 
@@ -72,16 +72,12 @@ struct Row {
 
 const LATE: Verdict = Verdict::Port(0);
 
-impl OperatorPlugin for Windows {
-    const NAME: &'static str = "window";
+impl Component for Windows {
+    const NAME: &str = "window";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
+    fn new(config: Config, _context: Context) -> Result<Self> {
         Self::of(config)
-    }
-
-    fn ports(_: &Config) -> Vec<String> {
-        vec!["late".to_owned()]
     }
 }
 
@@ -123,6 +119,10 @@ impl Operator for Windows {
 
     fn held(&self) -> usize {
         self.held
+    }
+
+    fn ports(&self) -> Vec<String> {
+        vec!["late".to_owned()]
     }
 }
 

@@ -8,12 +8,12 @@ use std::{
 };
 
 use serde_json::Value;
-use tremor_pdk::abi::module::{ArtefactKind, ArtefactRef};
+use tremor_pdk::abi::module::ArtefactRef;
 
 use super::{Answer, FIT, MARK, Schemas, id};
 use crate::{
     flow,
-    plugin::{Error, ErrorKind, Plugin, Policy, connector::to_value, load},
+    plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
 };
 
 /// What the parent asks.
@@ -21,8 +21,9 @@ use crate::{
 struct Question {
     path: PathBuf,
     policy: Policy,
-    /// Kind and name of the artefact whose configuration is on standard input.
-    validate: Option<(String, String)>,
+    /// Kind and name of the artefact whose configuration is on standard input, and the folder that the
+    /// paths in there start from.
+    check: Option<(String, String, String)>,
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
@@ -50,9 +51,9 @@ fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
         match argument.to_str()? {
             "--allow-panic-abort" => question.policy.allow_panic_abort = true,
             "--strict-plugins" => question.policy.strict = true,
-            "--validate" => {
+            "--check" => {
                 let mut word = || arguments.next()?.into_string().ok();
-                question.validate = Some((word()?, word()?));
+                question.check = Some((word()?, word()?, word()?));
             }
             _ => return None,
         }
@@ -66,10 +67,16 @@ fn refused(error: impl std::fmt::Display) -> Answer {
 
 fn respond(question: &Question) -> Result<Answer, Error> {
     let plugin = load(&question.path, question.policy)?;
-    match &question.validate {
-        None => Ok(schemas(&plugin)),
-        Some((kind, name)) => validate(&plugin, kind, name),
-    }
+    let Some((kind, name, folder)) = &question.check else { return Ok(schemas(&plugin)) };
+    let config: Value = serde_json::from_reader(io::stdin().lock()).map_err(|error| {
+        let message = format!("expected a configuration on standard input: {error}");
+        Error::without_file(ErrorKind::Describe, message)
+    })?;
+    let checked = check(plugin.library(), (kind, name), &config, folder, question.policy)?;
+    Ok(match checked {
+        Ok(ports) => Answer::Valid { ports },
+        Err(error) => Answer::Invalid(error.to_string()),
+    })
 }
 
 /// Compares configurations with their schemas.
@@ -89,28 +96,4 @@ fn schemas(plugin: &Plugin) -> Answer {
         .map(|artefact| (id(artefact.kind().as_str(), artefact.name().as_str()), schema(artefact)))
         .collect();
     Answer::Schemas { hash: plugin.library().hash().to_string(), schemas }
-}
-
-fn validate(plugin: &Plugin, kind: &str, name: &str) -> Result<Answer, Error> {
-    let config: Value = serde_json::from_reader(io::stdin().lock()).map_err(|error| {
-        let message = format!("expected a configuration on standard input: {error}");
-        Error::without_file(ErrorKind::Describe, message)
-    })?;
-    let artefact = plugin.artefact(kind, name)?;
-    let value = match to_value(&config) {
-        Ok(value) => value,
-        Err(error) => return Ok(Answer::Invalid(error.to_string())),
-    };
-    // A plugin of ABI 1.0 has no say in this beyond its schema.
-    if let Some(validate) = artefact.validate()
-        && let Err(error) = validate(&value).into_result()
-    {
-        return Ok(Answer::Invalid(error.to_string()));
-    }
-    let constructors = artefact.constructors().filter(|_| kind == ArtefactKind::OPERATOR.as_str());
-    let Some(constructors) = constructors else { return Ok(Answer::Valid { ports: Vec::new() }) };
-    Ok(match constructors.operator_ports()(&value).into_result() {
-        Ok(ports) => Answer::Valid { ports: ports.into_iter().map(String::from).collect() },
-        Err(error) => Answer::Invalid(error.to_string()),
-    })
 }

@@ -27,7 +27,7 @@ use self::{
     cache::Cache,
     process::{Finished, run},
 };
-use super::{Error, ErrorKind, Library, Policy};
+use super::{Error, ErrorKind, Library, Policy, connector};
 
 /// The hidden command of the binary.
 pub const COMMAND: &str = "plugin-describe";
@@ -142,26 +142,28 @@ impl Describer {
         }
     }
 
-    /// Asks an artefact whether a configuration is good, beyond what its schema tells. Nothing
-    /// outside of the child is touched. Returns the ports by which events leave an operator of this
+    /// Has an instance made of a configuration, to see whether it is good beyond what its schema tells.
+    /// Relative paths start from `folder`. Returns the ports by which events leave an operator of this
     /// configuration besides `out` and `err`.
     ///
     /// # Errors
     /// Kind [`Configuration`](ErrorKind::Configuration), where it is not, in the plugin's words.
     /// Those of [`Library::check`], and kind [`Describe`](ErrorKind::Describe).
-    pub fn validate(
+    pub fn check(
         &self,
         library: &Library,
-        kind: &str,
-        name: &str,
+        (kind, name): (&str, &str),
         config: &Value,
+        folder: &Path,
     ) -> Result<Vec<String>, Error> {
-        if let Some(linked) = library.linked_component(kind, name) {
-            return (linked.validate)(config).map_err(|error| {
+        if library.is_linked() {
+            let folder = folder.to_string_lossy();
+            let checked = connector::check(library, (kind, name), config, &folder, self.policy)?;
+            return checked.map_err(|error| {
                 Error::new(ErrorKind::Configuration, library.path(), error.to_string())
             });
         }
-        let arguments = ["--validate".into(), kind.into(), name.into()];
+        let arguments = ["--check".into(), kind.into(), name.into(), folder.into()];
         match self.ask(library, &arguments, config.to_string().into_bytes())? {
             Answer::Valid { ports } => Ok(ports),
             Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),

@@ -1,6 +1,6 @@
 //! The postprocessors that compress: every message by itself.
 
-use tremor_pdk::{Batch, Error, NoConfig, Output, Postprocessor, PostprocessorPlugin, Result};
+use tremor_pdk::{Batch, Component, Context, Error, NoConfig, Output, Postprocessor, Result};
 
 use super::{Encode, decompress::SnappyFormat, gzip, lz4, room::KEPT, snappy, xz, zstd};
 
@@ -68,14 +68,15 @@ macro_rules! formats {
     ($($plugin:ident $name:literal $config:ident |$it:pat_param| $make:expr;)*) => {$(
         pub(crate) struct $plugin(Compress);
 
-        impl PostprocessorPlugin for $plugin {
-            const NAME: &'static str = $name;
+        impl Component for $plugin {
+            const NAME: &str = $name;
             type Config = $config;
 
-            fn new($it: $config) -> Result<Self> {
+            fn new($it: $config, _context: Context) -> Result<Self> {
                 Ok(Self(Compress { encode: $make, out: Vec::new() }))
             }
         }
+
 
         impl Postprocessor for $plugin {
             fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {

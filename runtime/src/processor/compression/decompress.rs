@@ -5,7 +5,7 @@ use std::{collections::HashMap, marker::PhantomData};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use tremor_pdk::{
-    Batch, Error, Output, Preprocessor, PreprocessorPlugin, Result,
+    Batch, Component, Context, Error, Output, Preprocessor, Result,
     abi::batch::{Cutter, Rest},
 };
 
@@ -162,11 +162,11 @@ enum State {
     Lost(u64),
 }
 
-impl<F: Format> PreprocessorPlugin for Decompress<F> {
-    const NAME: &'static str = F::NAME;
+impl<F: Format> Component for Decompress<F> {
+    const NAME: &str = F::NAME;
     type Config = F::Config;
 
-    fn new(config: F::Config) -> Result<Self> {
+    fn new(config: F::Config, _context: Context) -> Result<Self> {
         let (Limits { message, memory }, make) = F::configure(config);
         for (name, value, most) in
             [("max_bytes", message, MESSAGE), ("max_memory", memory, usize::MAX)]

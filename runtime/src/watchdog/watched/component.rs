@@ -55,6 +55,11 @@ impl Operator for Component<Box<dyn Operator>> {
     fn held(&self) -> usize {
         self.record.call(Call::Held, || self.inner.inner.held())
     }
+
+    fn ports(&self) -> Vec<String> {
+        // What it said when it was made.
+        self.inner.inner.ports()
+    }
 }
 
 impl Preprocessor for Component<Box<dyn Preprocessor>> {

@@ -10,15 +10,18 @@ pub struct Config {}
 /// The connector, which is neither a source nor a sink.
 pub struct Abort;
 
-impl Connector for Abort {
-    const NAME: &'static str = "abort";
+impl Component for Abort {
+    const NAME: &str = "abort";
     type Config = Config;
-    type Source = NoSource;
-    type Sink = NoSink;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
+}
+
+impl Connector for Abort {
+    type Source = NoSource;
+    type Sink = NoSink;
 }
 
 tremor_pdk::export! { connectors: [Abort] }

@@ -21,15 +21,18 @@ pub struct Config {
 /// The connector.
 pub struct Count(Config, Host);
 
-impl Connector for Count {
-    const NAME: &'static str = "counting";
+impl Component for Count {
+    const NAME: &str = "counting";
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self(config, context.into()))
+    }
+}
+
+impl Connector for Count {
     type Source = Replay;
     type Sink = Take;
-
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        Ok(Self(config, host))
-    }
 
     async fn create_source(&mut self) -> Result<Option<Replay>> {
         Ok(Some(Replay { batches: self.0.batches, message: self.0.message.clone() }))

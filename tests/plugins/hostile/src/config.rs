@@ -14,20 +14,22 @@ use tremor_pdk::schemars::{Schema, SchemaGenerator};
 pub enum Fault {
     /// Nothing: the source sends, the sink takes.
     None,
-    /// The constructor returns an error of kind configuration.
+    /// The constructor returns an error, in a flow, of kind configuration.
     ConstructorError,
-    /// The constructor panics.
+    /// The constructor panics, in a flow.
     ConstructorPanic,
-    /// The constructor never returns.
+    /// The constructor never returns, in a flow.
     ConstructorBlock,
-    /// `validate` returns an error of kind configuration.
-    ValidateError,
-    /// `validate` panics.
-    ValidatePanic,
-    /// `validate` ends the process.
-    ValidateCrash,
-    /// `validate` never returns.
-    ValidateHang,
+    /// As `ConstructorError`, while the configuration is checked.
+    CheckError,
+    /// As `ConstructorPanic`, while the configuration is checked.
+    CheckPanic,
+    /// The constructor ends the process, while the configuration is checked.
+    CheckCrash,
+    /// As `ConstructorBlock`, while the configuration is checked.
+    CheckHang,
+    /// The constructor starts a task, while the configuration is checked.
+    CheckSpawn,
     /// `connect` answers that it is not connected yet.
     ConnectRefused,
     /// `connect` returns an error of kind authentication, which is final.

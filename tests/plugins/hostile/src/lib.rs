@@ -63,35 +63,46 @@ macro_rules! fault {
     };
 }
 
-impl Connector for Hostile {
-    const NAME: &'static str = "hostile";
-    const DESCRIPTION: &'static str = "Misbehaves on demand.";
-    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
-    type Config = Config;
-    type Source = HostileSource;
-    type Sink = HostileSink;
+/// Whether this is the process that checks configurations. Nothing keeps a plugin from finding out.
+fn is_checked() -> bool {
+    std::env::args().any(|argument| argument == "plugin-describe")
+}
 
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        fault!(config, configuration: ConstructorError);
-        fault!(config, panic: ConstructorPanic);
-        fault!(config, block: ConstructorBlock, host);
-        if config.happens(Fault::TaskPanic) {
-            host.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
+impl Component for Hostile {
+    const NAME: &str = "hostile";
+    const DESCRIPTION: &str = "Misbehaves on demand.";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        if is_checked() {
+            fault!(config, configuration: CheckError);
+            fault!(config, panic: CheckPanic);
+            if config.happens(Fault::CheckCrash) {
+                std::process::abort();
+            }
+            if config.happens(Fault::CheckHang) {
+                hang();
+            }
+            if config.happens(Fault::CheckSpawn) {
+                context.spawn("doomed", async {});
+            }
+        } else {
+            fault!(config, configuration: ConstructorError);
+            fault!(config, panic: ConstructorPanic);
+            fault!(config, block: ConstructorBlock, context);
+            if config.happens(Fault::TaskPanic) {
+                context.spawn("doomed", async { panic!("hostile: {:?}", Fault::TaskPanic) });
+            }
         }
+        let host = context.into();
         Ok(Self { config, host, is_finished: Arc::default(), connections: 0 })
     }
+}
 
-    fn validate(config: &Config) -> Result<()> {
-        fault!(config, configuration: ValidateError);
-        fault!(config, panic: ValidatePanic);
-        if config.happens(Fault::ValidateCrash) {
-            std::process::abort();
-        }
-        if config.happens(Fault::ValidateHang) {
-            hang();
-        }
-        Ok(())
-    }
+impl Connector for Hostile {
+    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
+    type Source = HostileSource;
+    type Sink = HostileSink;
 
     async fn connect(&mut self, attempt: u64) -> Result<bool> {
         self.connections += u32::from(attempt == 1);

@@ -9,15 +9,18 @@ pub struct Config {}
 /// The connector: a sink that takes everything.
 pub struct Impostor;
 
-impl Connector for Impostor {
-    const NAME: &'static str = "relay";
+impl Component for Impostor {
+    const NAME: &str = "relay";
     type Config = Config;
-    type Source = NoSource;
-    type Sink = Abyss;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
+}
+
+impl Connector for Impostor {
+    type Source = NoSource;
+    type Sink = Abyss;
 
     async fn create_sink(&mut self) -> Result<Option<Abyss>> {
         Ok(Some(Abyss))
@@ -27,16 +30,19 @@ impl Connector for Impostor {
 /// The second connector of this library, with a name of its own.
 pub struct Unique;
 
-impl Connector for Unique {
-    const NAME: &'static str = "unique";
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
+impl Component for Unique {
+    const NAME: &str = "unique";
     type Config = Config;
-    type Source = NoSource;
-    type Sink = Abyss;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
+}
+
+impl Connector for Unique {
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+    type Source = NoSource;
+    type Sink = Abyss;
 
     async fn create_sink(&mut self) -> Result<Option<Abyss>> {
         Ok(Some(Abyss))

@@ -75,20 +75,17 @@ impl Held {
     }
 }
 
-impl OperatorPlugin for Operate {
-    const NAME: &'static str = "mischief";
+impl Component for Operate {
+    const NAME: &str = "mischief";
     type Config = Config;
 
-    fn new(_id: &str, config: Config, _host: Host) -> Result<Self> {
-        if config.blocks {
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        // A flow is to start that has such an operator.
+        let is_checked = std::env::args().any(|argument| argument == "plugin-describe");
+        if config.blocks && !is_checked {
             block();
         }
         Ok(Self { ports: config.ports, held: None, holds: Holds::default(), forgotten: 0 })
-    }
-
-    fn ports(config: &Config) -> Vec<String> {
-        assert!(!config.ports.iter().any(|port| port == "panic"), "told to");
-        config.ports.clone()
     }
 }
 
@@ -164,16 +161,21 @@ impl Operator for Operate {
     fn held(&self) -> usize {
         usize::from(self.held.is_some()) + self.forgotten
     }
+
+    fn ports(&self) -> Vec<String> {
+        assert!(!self.ports.iter().any(|port| port == "panic"), "told to");
+        self.ports.clone()
+    }
 }
 
 /// The codec: text, as it is.
 pub struct Text;
 
-impl CodecPlugin for Text {
-    const NAME: &'static str = "mischief";
+impl Component for Text {
+    const NAME: &str = "mischief";
     type Config = Config;
 
-    fn new(_config: Config) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -215,11 +217,11 @@ fn pass(batch: &mut Batch, output: &mut Output) {
     batch.retain(|batch, event| batch.raw(event) != Some(b"error"));
 }
 
-impl PreprocessorPlugin for Pass {
-    const NAME: &'static str = "mischief";
+impl Component for Pass {
+    const NAME: &str = "mischief";
     type Config = Config;
 
-    fn new(_config: Config) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }
@@ -238,11 +240,11 @@ impl Preprocessor for Pass {
 /// The postprocessor.
 pub struct After;
 
-impl PostprocessorPlugin for After {
-    const NAME: &'static str = "mischief";
+impl Component for After {
+    const NAME: &str = "mischief";
     type Config = Config;
 
-    fn new(_config: Config) -> Result<Self> {
+    fn new(_config: Config, _context: Context) -> Result<Self> {
         Ok(Self)
     }
 }

@@ -20,26 +20,25 @@ pub struct Relay {
     host: Host,
 }
 
-impl Connector for Relay {
-    const NAME: &'static str = "relay";
-    const DESCRIPTION: &'static str = "Sends numbered messages and counts what it is sent.";
-    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
+impl Component for Relay {
+    const NAME: &str = "relay";
+    const DESCRIPTION: &str = "Sends numbered messages and counts what it is sent.";
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        if config.count > 1_000 {
+            let message = format!("`count` is {}, at most 1,000", config.count);
+            return Err(Error::configuration(message));
+        }
+        tremor_pdk::info!(context, "made with {} messages", config.count);
+        Ok(Self { id: context.id().to_owned(), count: config.count, host: context.into() })
+    }
+}
+
+impl Connector for Relay {
+    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
     type Source = Messages;
     type Sink = Books;
-
-    fn new(id: &str, config: Config, host: Host) -> Result<Self> {
-        Self::validate(&config)?;
-        tremor_pdk::info!(host, "made with {} messages", config.count);
-        Ok(Self { id: id.to_owned(), count: config.count, host })
-    }
-
-    fn validate(config: &Config) -> Result<()> {
-        match config.count {
-            0..=1_000 => Ok(()),
-            count => Err(Error::configuration(format!("`count` is {count}, at most 1,000"))),
-        }
-    }
 
     async fn connect(&mut self, attempt: u64) -> Result<bool> {
         Ok(attempt > 1)

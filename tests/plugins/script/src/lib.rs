@@ -56,18 +56,21 @@ pub struct Script {
     next: Arc<AtomicUsize>,
 }
 
-impl Connector for Script {
-    const NAME: &'static str = "script";
-    const DESCRIPTION: &'static str = "Does what its script says.";
-    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
+impl Component for Script {
+    const NAME: &str = "script";
+    const DESCRIPTION: &str = "Does what its script says.";
     type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let connections = config.connections.len();
+        Ok(Self { config, host: context.into(), connections, next: Arc::default() })
+    }
+}
+
+impl Connector for Script {
+    const CODEC: CodecRequirement = CodecRequirement::Optional("string");
     type Source = Steps;
     type Sink = NoSink;
-
-    fn new(_id: &str, config: Config, host: Host) -> Result<Self> {
-        let connections = config.connections.len();
-        Ok(Self { config, host, connections, next: Arc::default() })
-    }
 
     async fn create_source(&mut self) -> Result<Option<Steps>> {
         let connection = self.next.fetch_add(1, Ordering::Relaxed);
