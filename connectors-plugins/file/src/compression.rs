@@ -27,7 +27,7 @@ const WINDOW: u32 = 26;
 const XZ_MEMORY: u64 = (1 << WINDOW) + (1 << 20);
 
 /// How the file is compressed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", rename_all = "lowercase")]
 #[schemars(crate = "tremor_pdk::schemars")]
 pub enum Compression {

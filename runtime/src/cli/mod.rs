@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod failure;
+mod keys;
 #[cfg(feature = "link-static")]
 mod linked;
 pub(crate) mod logging;
