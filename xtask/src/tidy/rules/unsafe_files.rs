@@ -57,9 +57,12 @@ const ALLOWED: &[Allowed] = &[
         why: "what the C library says of its allocator, which no crate wraps",
     },
     Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },
-    Allowed { path: "tests/plugins/counting/src/allocator.rs", why: "an allocator that counts" },
     Allowed {
-        path: "tests/plugins/hostile/src/lib.rs",
+        path: "tests/fixtures/plugins/counting/src/allocator.rs",
+        why: "an allocator that counts",
+    },
+    Allowed {
+        path: "tests/fixtures/plugins/hostile/src/lib.rs",
         why: "a forged batch cannot be made without",
     },
     Allowed {
