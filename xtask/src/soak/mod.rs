@@ -18,7 +18,7 @@ use self::judgement::Judgement;
 use self::table::Table;
 use crate::project::root;
 
-/// What `runtime/examples/soak` knows, each run in a process of its own.
+/// What `bench/soak` knows, each run in a process of its own.
 const SCENARIOS: [&str; 2] = ["load", "restart"];
 
 #[derive(Debug, clap::Args)]

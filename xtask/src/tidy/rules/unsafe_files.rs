@@ -53,7 +53,7 @@ const ALLOWED: &[Allowed] = &[
         why: "a library's header, and its root module once its layout is checked",
     },
     Allowed {
-        path: "runtime/examples/soak/heap.rs",
+        path: "bench/soak/src/heap.rs",
         why: "what the C library says of its allocator, which no crate wraps",
     },
     Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },

@@ -24,7 +24,7 @@ const PANICS: usize = 20_000;
 
 /// What a cycle does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Scenario {
+pub enum Scenario {
     /// Looks for plugins, loads two flows and ends them: one ends by itself, one is stopped.
     Load,
     /// Runs flows in which a source, a sink and an operator panic until they have used up their
@@ -33,7 +33,7 @@ pub(crate) enum Scenario {
 }
 
 /// Flow files, and where their plugins are.
-pub(crate) struct Soak {
+pub struct Soak {
     folder: TempDir,
     search: [SearchPath; 1],
     tremor: PathBuf,
@@ -77,7 +77,7 @@ impl Soak {
     ///
     /// # Errors
     /// Where that folder cannot be made.
-    pub(crate) fn new(plugins: &Path, tremor: &Path) -> Result<Self, String> {
+    pub fn new(plugins: &Path, tremor: &Path) -> Result<Self, String> {
         let wrong = |error| format!("no folder for flow files: {error}");
         let folder = TempDir::new().map_err(wrong)?;
         let (words, panics) = ("word\n".repeat(EVENTS), "panic\n".repeat(PANICS));
@@ -100,7 +100,7 @@ impl Soak {
     ///
     /// # Errors
     /// A flow ends otherwise than it is to: then a soak would be one of something else.
-    pub(crate) fn cycle(&self, scenario: Scenario) -> Result<(), String> {
+    pub fn cycle(&self, scenario: Scenario) -> Result<(), String> {
         match scenario {
             Scenario::Load => {
                 let ended = self.flow("ends", &Stopper::default())?;

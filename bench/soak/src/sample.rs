@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::heap::allocated;
+use crate::heap::allocated;
 
 /// The threads for blocking work. The pool grows with the work that waits at one time, and keeps
 /// what it has, so that its size says nothing of what cycles leave behind.
@@ -19,29 +19,28 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// What the process holds at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// What is allocated, in bytes.
-    pub(crate) allocated: u64,
+    pub allocated: u64,
     /// Resident memory, in bytes.
-    pub(crate) rss: u64,
+    pub rss: u64,
     /// Open file descriptors.
-    pub(crate) descriptors: usize,
+    pub descriptors: usize,
     /// Threads, this one among them, but for those of the pool for blocking work.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Different files of the plugin folder that are mapped.
-    pub(crate) libraries: usize,
+    pub libraries: usize,
     /// Threads of the pool for blocking work.
-    pub(crate) pool_threads: usize,
+    pub pool_threads: usize,
 }
 
 impl Sample {
     /// What [`Display`](fmt::Display) writes, as the head of a table.
-    #[allow(dead_code)] // a test writes no table
-    pub(crate) const COLUMNS: &str =
+    pub const COLUMNS: &str =
         "allocated_bytes,rss_bytes,descriptors,threads,libraries,pool_threads";
 
     /// Looks at this process, whose plugins are in this folder.
-    pub(crate) fn take(plugins: &Path) -> io::Result<Self> {
+    pub fn take(plugins: &Path) -> io::Result<Self> {
         let plugins = plugins.canonicalize()?;
         let maps = fs::read_to_string("/proc/self/maps")?;
         let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
@@ -60,7 +59,7 @@ impl Sample {
     }
 
     /// Whether it holds no more than `before`, but for memory.
-    pub(crate) fn is_back_at(&self, before: &Self) -> bool {
+    pub fn is_back_at(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors && self.threads <= before.threads
     }
 }
@@ -77,7 +76,7 @@ impl fmt::Display for Sample {
 ///
 /// # Errors
 /// Where there is no `/proc`.
-pub(crate) fn settled(plugins: &Path, before: &Sample) -> io::Result<Sample> {
+pub fn settled(plugins: &Path, before: &Sample) -> io::Result<Sample> {
     let start = Instant::now();
     loop {
         let sample = Sample::take(plugins)?;

@@ -2,10 +2,6 @@
 //! what it holds of memory, descriptors and threads. `cargo xtask soak` builds it, runs it, judges
 //! its figures and draws them. Linux only: it asks `/proc`.
 
-mod cycle;
-mod heap;
-mod sample;
-
 use std::{
     fs::File,
     io::{BufWriter, Write},
@@ -15,11 +11,7 @@ use std::{
 };
 
 use clap::Parser;
-
-use self::{
-    cycle::{Scenario, Soak},
-    sample::{Sample, settled},
-};
+use soak::{Sample, Scenario, Soak, settled};
 
 #[derive(Parser)]
 #[command(about = "Runs flows again and again in one process")]
