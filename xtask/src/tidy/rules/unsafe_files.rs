@@ -17,11 +17,11 @@ const ALLOWED: &[Allowed] = &[
         why: "an experiment with allocators, and a plugin without the checks of the runtime",
     },
     Allowed {
-        path: "bench/benches/boundary/",
+        path: "bench/micro/benches/boundary/",
         why: "functions of a library that are called without the runtime",
     },
     Allowed {
-        path: "bench/benches/loading/",
+        path: "bench/micro/benches/loading/",
         why: "a library that is loaded without the runtime, step by step",
     },
     Allowed {

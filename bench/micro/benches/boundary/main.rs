@@ -14,10 +14,10 @@ mod panics;
 mod queue;
 mod waiting;
 
-#[path = "../../boundary-plugin/src/components.rs"]
+#[path = "../../../boundary-plugin/src/components.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod counted;
-#[path = "../../boundary-plugin/src/echo.rs"]
+#[path = "../../../boundary-plugin/src/echo.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod echo;
 

@@ -1,9 +1,9 @@
-//! What `scripts/experiments.sh` does with samples: gathers those of a run of criterion, one
-//! benchmark a line, and makes tables of them.
+//! The samples of `scripts/experiments.sh` and `scripts/boundary.sh`: gathers those of a run of criterion,
+//! one benchmark a line, and makes tables of them.
 //!
 //! ```text
-//! samples collect CRITERION_FOLDER EXPERIMENT ROUND    lines of JSON to stdout
-//! samples tables FILE                                  Markdown to stdout
+//! criterion_samples collect CRITERION_FOLDER EXPERIMENT ROUND    lines of JSON to stdout
+//! criterion_samples tables FILE                                  Markdown to stdout
 //! ```
 //!
 //! A line is `{"experiment": …, "round": …, "id": "GROUP/SUBJECT", "ns": […]}`, a sample in ns an

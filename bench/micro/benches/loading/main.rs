@@ -3,10 +3,10 @@
 //! first calls into it cost. The page `docs/benchmarks/loading.md` says more.
 //!
 //! ```text
-//! cargo bench -p bench --bench loading [-- [--test] [--round N]]    lines of JSON to stdout
+//! cargo bench -p microbench --bench loading [-- [--test] [--round N]]    lines of JSON to stdout
 //! ```
 //!
-//! Each line has the form of `bench/examples/samples.rs`; a sample is in ns a plugin.
+//! Each line has the form of `criterion_samples`; a sample is in ns a plugin.
 //!
 //! Nothing is ever unloaded, and the system's loader knows what it has loaded by its file. So each
 //! measurement is a process of its own, and each plugin in it a file of its own. The files were
@@ -17,10 +17,10 @@ mod child;
 #[path = "../boundary/calls.rs"]
 #[allow(dead_code)]
 mod calls;
-#[path = "../../boundary-plugin/src/echo.rs"]
+#[path = "../../../boundary-plugin/src/echo.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod echo;
-#[path = "../../../runtime/src/plugin/layout/identical.rs"]
+#[path = "../../../../runtime/src/plugin/layout/identical.rs"]
 mod identical;
 #[path = "../boundary/library.rs"]
 #[allow(dead_code)]
