@@ -10,9 +10,11 @@ mod fuzz;
 mod generate_logs;
 mod nightly;
 mod perf_gate;
+mod pictures;
 mod project;
 mod scripts;
 mod soak;
+mod terminal;
 mod tidy;
 
 use std::process::ExitCode;
@@ -30,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Builds the runtime and two plugins and runs examples/errors.yaml
     Demo(demo::Arguments),
+    /// Draws the pictures of the README: a kept run, and a terminal with the demo
+    Pictures,
     /// Builds a `tremor` that has the plugins of the benchmark's flows in it, in target/static
     BuildStatic(build_static::Arguments),
     /// Runs every check that a change has to pass, one after the other
@@ -53,6 +57,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Pictures => pictures::run(),
         Command::BuildStatic(arguments) => build_static::run(&arguments),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
