@@ -2,6 +2,7 @@
 //!
 //! One module a command; [`project`] knows where things lie and how a program is run.
 
+mod book;
 mod boundary;
 mod build_static;
 mod ci;
@@ -36,6 +37,8 @@ enum Command {
     Pictures,
     /// Builds a `tremor` that has the plugins of the benchmark's flows in it, in target/static
     BuildStatic(build_static::Arguments),
+    /// Builds the book as a site in target/book, and follows its links
+    Book,
     /// Runs every check that a change has to pass, one after the other
     Ci,
     /// Checks the habits that no compiler and no linter knows
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Pictures => pictures::run(),
         Command::BuildStatic(arguments) => build_static::run(&arguments),
+        Command::Book => book::run(),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),

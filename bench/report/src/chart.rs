@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::experiment::{Fact, rows};
-use crate::plots;
-use crate::statistics::{Interval, geometric_mean, median};
+use crate::plots::{FlowFigures, overview};
+use crate::statistics::{geometric_mean, median};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -20,15 +20,6 @@ pub(crate) struct Arguments {
     /// Where to write the picture, as SVG
     #[arg(long, value_name = "FILE")]
     output: PathBuf,
-}
-
-/// A flow of the chart.
-pub(crate) struct Flow {
-    pub(crate) name: String,
-    /// Events a second: the geometric mean of all rounds.
-    pub(crate) throughput: Interval,
-    /// The 50th, 99th and 99.9th percentile of latency in µs, each the median of all rounds.
-    pub(crate) latencies: [f64; 3],
 }
 
 #[derive(Deserialize)]
@@ -73,10 +64,10 @@ fn draw(run: &Path, subject: &str) -> Result<String> {
         started.split('T').next().unwrap_or(started),
         run.display()
     );
-    plots::overview(&flows, &source)
+    overview(&flows, &source)
 }
 
-fn flow(name: &str, samples: &[&Sample]) -> Result<Flow> {
+fn flow(name: &str, samples: &[&Sample]) -> Result<FlowFigures> {
     let values = |of: fn(&Sample) -> Option<f64>| -> Vec<f64> {
         samples
             .iter()
@@ -92,7 +83,7 @@ fn flow(name: &str, samples: &[&Sample]) -> Result<Flow> {
                 latency(|sample| sample.latency_p99_ns)?,
                 latency(|sample| sample.latency_p999_ns)?,
             ];
-            Some(Flow { name: name.to_owned(), throughput, latencies })
+            Some(FlowFigures { name: name.to_owned(), throughput, latencies })
         });
     figures.with_context(|| format!("the flow {name} has no throughput or no latency"))
 }

@@ -9,7 +9,7 @@ mod theme;
 mod throughput;
 
 pub(crate) use latency::latency;
-pub(crate) use overview::overview;
+pub(crate) use overview::{FlowFigures, overview};
 pub(crate) use relative::relative;
 pub(crate) use rounds::rounds;
 pub(crate) use throughput::throughput;

@@ -5,8 +5,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::theme::{Area, SMALL, WIDTH, failed, grid, ink, muted, page, picture, series, text};
-use crate::chart::Flow;
 use crate::format::{three_digits, with_interval};
+use crate::statistics::Interval;
 
 /// The flows in `bench/flows`, in words.
 const NAMES: [(&str, &str); 6] = [
@@ -24,6 +24,15 @@ const ROW: i32 = 40;
 /// Below the rows: the numbers of the axes, and the source of the figures.
 const BOTTOM: i32 = 68;
 
+/// A flow of the chart.
+pub(crate) struct FlowFigures {
+    pub(crate) name: String,
+    /// Events a second: the geometric mean of all rounds.
+    pub(crate) throughput: Interval,
+    /// The 50th, 99th and 99.9th percentile of latency in µs, each the median of all rounds.
+    pub(crate) latencies: [f64; 3],
+}
+
 /// A horizontal axis from 0.
 struct Axis {
     left: i32,
@@ -32,9 +41,9 @@ struct Axis {
     steps: i32,
 }
 
-pub(crate) fn overview(flows: &[Flow], source: &str) -> Result<String> {
+pub(crate) fn overview(flows: &[FlowFigures], source: &str) -> Result<String> {
     let height = TOP + ROW * i32::try_from(flows.len())? + BOTTOM;
-    let most = |value: fn(&Flow) -> f64| flows.iter().map(value).fold(0.0, f64::max);
+    let most = |value: fn(&FlowFigures) -> f64| flows.iter().map(value).fold(0.0, f64::max);
     let throughput = Axis::new(242, 520, most(|flow| flow.throughput.high / 1e6));
     let latency = Axis::new(684, 936, most(|flow| flow.latencies[2]));
     let title = "Throughput and latency of flows through loaded plugins";
@@ -66,7 +75,7 @@ pub(crate) fn overview(flows: &[Flow], source: &str) -> Result<String> {
 }
 
 /// A bar, its confidence interval, and both in figures.
-fn draw_throughput(area: &Area<'_>, axis: &Axis, flow: &Flow, middle: i32) -> Result<()> {
+fn draw_throughput(area: &Area<'_>, axis: &Axis, flow: &FlowFigures, middle: i32) -> Result<()> {
     let interval = flow.throughput.scaled(1e-6);
     let [estimate, low, high] =
         [interval.estimate, interval.low, interval.high].map(|value| axis.place(value));
@@ -81,7 +90,7 @@ fn draw_throughput(area: &Area<'_>, axis: &Axis, flow: &Flow, middle: i32) -> Re
 }
 
 /// A dot for each percentile, with its figure above it.
-fn draw_latencies(area: &Area<'_>, axis: &Axis, flow: &Flow, middle: i32) -> Result<()> {
+fn draw_latencies(area: &Area<'_>, axis: &Axis, flow: &FlowFigures, middle: i32) -> Result<()> {
     let places = flow.latencies.map(|value| (axis.place(value), middle + 5));
     area.draw(&PathElement::new(places, muted().stroke_width(2))).map_err(failed)?;
     for (index, (place, value)) in places.into_iter().zip(flow.latencies).enumerate() {
