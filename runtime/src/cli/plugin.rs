@@ -1,4 +1,4 @@
-//! `tremor plugin`: what there is to know about plugins, without loading them.
+//! `tremor plugin`: lists and describes plugins, without loading them.
 
 use std::{
     fmt::Write as _,
@@ -14,12 +14,12 @@ use super::{Failure, PluginArguments};
 pub(crate) enum Command {
     /// Lists the plugins in the plugin path.
     List {
-        /// A folder or file to look in, besides the plugin path.
+        /// A folder or file to search before the plugin path.
         path: Option<PathBuf>,
     },
-    /// Tells all that is known about a plugin.
+    /// Describes a library: its metadata, its components and their configurations.
     Inspect {
-        /// The library, or the name of a component.
+        /// The library, or the name of a connector.
         path: PathBuf,
     },
 }
@@ -37,7 +37,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
     let mut failure = Failure::default();
     if paths.is_empty() {
         failure.usage(
-            &"error: no folder to look for plugins in\n  help: name one, as PATH, with \
+            &"error: there is no folder to search for plugins\n  help: name one, as PATH, with \
               `--plugin-path`, or in TREMOR_PLUGIN_PATH",
         );
     }
@@ -91,8 +91,8 @@ fn inspect(path: &Path, plugins: &PluginArguments) -> Result<(), Failure> {
             Ok(Some(library)) => library.clone(),
             Ok(None) => {
                 failure.usage(&format_args!(
-                    "error: there is no file and no component `{name}`\n  help: `tremor plugin \
-                     list` shows what there is"
+                    "error: there is no file and no connector `{name}`\n  help: `tremor plugin \
+                     list` lists all components"
                 ));
                 return Err(failure);
             }
@@ -130,7 +130,7 @@ fn description(library: &Library, plugins: &PluginArguments) -> String {
     line("hash", &library.hash());
     let checked = library.check(plugins.policy());
     match &checked {
-        Ok(()) => line("loads", &"yes, as far as can be told without loading it"),
+        Ok(()) => line("loads", &"yes, as far as the file shows"),
         Err(error) => line("loads", &format_args!("no: {error}")),
     }
     for artefact in &metadata.artefacts {
@@ -153,7 +153,7 @@ fn description(library: &Library, plugins: &PluginArguments) -> String {
     text
 }
 
-/// What was asked for goes to stdout; a closed pipe only ends the output.
+/// Writes a result to stdout; a closed pipe only ends the output.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
