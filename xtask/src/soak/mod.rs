@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     write(&output.join("soak.svg"), &plot::draw(&tables)?)?;
     eprintln!("samples, plot and summary are in {}", output.display());
     if broken > 0 {
-        bail!("{broken} bounds are broken: something is left behind in each cycle");
+        bail!("{broken} bounds are broken: memory, descriptors or threads grow with the cycles");
     }
     Ok(())
 }
