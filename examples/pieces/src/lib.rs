@@ -3,12 +3,6 @@
 
 use tremor_pdk::{Counter, prelude::*};
 
-/// No options.
-#[derive(Deserialize, JsonSchema)]
-#[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
-#[schemars(crate = "tremor_pdk::schemars")]
-pub struct Config {}
-
 /// Counts the bytes that it is given.
 #[derive(Clone)]
 pub struct Tally {
@@ -17,11 +11,11 @@ pub struct Tally {
 
 impl Connector for Tally {
     const NAME: &'static str = "tally";
-    type Config = Config;
+    type Config = NoConfig;
     type Source = NoSource;
     type Sink = Self;
 
-    fn new(_id: &str, _config: Config, host: Host) -> Result<Self> {
+    fn new(_id: &str, _config: NoConfig, host: Host) -> Result<Self> {
         Ok(Self { bytes: host.counter("bytes", "Bytes that were delivered") })
     }
 
@@ -44,13 +38,13 @@ pub struct Classify;
 
 impl OperatorPlugin for Classify {
     const NAME: &'static str = "classify";
-    type Config = Config;
+    type Config = NoConfig;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
         Ok(Self)
     }
 
-    fn ports(_config: &Config) -> Vec<String> {
+    fn ports(_config: &NoConfig) -> Vec<String> {
         vec!["alarms".to_owned()]
     }
 }
@@ -80,9 +74,9 @@ pub struct Sum {
 
 impl OperatorPlugin for Sum {
     const NAME: &'static str = "sum";
-    type Config = Config;
+    type Config = NoConfig;
 
-    fn new(_id: &str, _config: Config, _host: Host) -> Result<Self> {
+    fn new(_id: &str, _config: NoConfig, _host: Host) -> Result<Self> {
         Ok(Self::default())
     }
 }

@@ -96,7 +96,9 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         let measured = fs::read_to_string(&measured)
             .and_then(|text| Ok(serde_json::from_str(&text)?))
             .map_err(|error| {
-                Failure::of_flow(format_args!("error: the connector has written no report: {error}"))
+                Failure::of_flow(format_args!(
+                    "error: the connector has written no report: {error}"
+                ))
             })?;
         let report = Report::new(prepared, arguments.link, measured, run, cpu_s);
         if report.measured.events == 0 {
