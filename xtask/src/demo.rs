@@ -60,13 +60,13 @@ pub(crate) fn draw() -> Result<()> {
     fs::write(root().join(PICTURE), picture).with_context(|| format!("cannot write {PICTURE}"))
 }
 
-/// The first events, and all that is on standard error.
+/// The first events, and the summary, which is the last line on standard error.
 fn picture(out: &Output) -> String {
     let [events, log] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     let mut lines = vec![Line::Typed("cargo xtask demo")];
     lines.extend(events.lines().take(SHOWN).map(Line::Out));
     lines.push(Line::Note(format!("… {} more", events.lines().count().saturating_sub(SHOWN))));
-    lines.extend(log.lines().map(Line::Log));
+    lines.extend(log.lines().last().map(Line::Log));
     terminal::draw("A terminal with the demo: events, and the summary of the flow", &lines)
 }
 
