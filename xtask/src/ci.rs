@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{boundary, demo, nightly, perf_gate, scripts, tidy};
+use crate::{book, boundary, demo, nightly, perf_gate, pictures, scripts, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,7 +26,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -36,6 +36,7 @@ const STEPS: [Step; 11] = [
     Step { name: "scripts", check: scripts },
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
+    Step { name: "book", check: book },
     Step { name: "demo", check: demo },
     Step { name: "perf", check: perf },
 ];
@@ -163,6 +164,19 @@ fn doc() -> Result<Outcome> {
     command.env("RUSTDOCFLAGS", "--deny warnings");
     passes(command)
 }
+
+/// The site with its links, and the chart of the README; the test of the runtime called `book` checks
+/// the flows, tidy the Rust.
+fn book() -> Result<Outcome> {
+    pictures::check_chart()?;
+    if !book::check()? {
+        return Ok(Outcome::Partly { skipped: BOOK_SKIPPED });
+    }
+    Ok(Outcome::Passed)
+}
+
+const BOOK_SKIPPED: &str = "the book as a site, and its links (no mdBook 0.5 is installed, and cargo \
+    cannot install it; `cargo install mdbook` provides it)";
 
 fn demo() -> Result<Outcome> {
     demo::check()?;

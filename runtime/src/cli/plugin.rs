@@ -1,4 +1,4 @@
-//! `tremor plugin`: what there is to know about plugins, without loading them.
+//! `tremor plugin`: lists and describes plugins, without loading them.
 
 use std::{
     fmt::Write as _,
@@ -18,10 +18,10 @@ const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "pos
 pub(crate) enum Command {
     /// Lists the plugins in the plugin path.
     List {
-        /// A folder or file to look in, besides the plugin path.
+        /// A folder or file to search before the plugin path.
         path: Option<PathBuf>,
     },
-    /// Tells all that is known about a plugin.
+    /// Describes a library: its metadata, its components and their configurations.
     Inspect {
         /// The library, or the name of a component.
         path: PathBuf,
@@ -44,7 +44,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
     let mut failure = Failure::default();
     if paths.is_empty() {
         failure.usage(
-            &"error: no folder to look for plugins in\n  help: name one, as PATH, with \
+            &"error: there is no folder to search for plugins\n  help: name one, as PATH, with \
               `--plugin-path`, or in TREMOR_PLUGIN_PATH",
         );
     }
@@ -100,7 +100,7 @@ fn inspect(path: &Path, json: bool, plugins: &PluginArguments) -> Result<(), Fai
             None => {
                 failure.usage(&format_args!(
                     "error: there is no file and no component `{name}`\n  help: `tremor plugin \
-                     list` shows what there is"
+                     list` lists all components"
                 ));
                 return Err(failure);
             }
@@ -210,7 +210,7 @@ impl<'l> Inspected<'l> {
     }
 }
 
-/// What was asked for goes to stdout; a closed pipe only ends the output.
+/// Writes a result to stdout; a closed pipe only ends the output.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -12,7 +12,7 @@ links: [input -> output]";
 #[test]
 fn check_connects_to_nothing() {
     let scene = Scene::new(FLOW);
-    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is good"]);
+    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is valid"]);
     assert!(!scene.has("out"));
 }
 
