@@ -8,11 +8,13 @@ use std::{
 };
 
 /// Where the protocols are, below the project's folder.
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 10] = [
     "runtime/src/engine/account/token.rs",
     "runtime/src/engine/life/wakers.rs",
     "runtime/src/engine/life/watch.rs",
+    "runtime/src/engine/queue/mailbox.rs",
     "runtime/src/engine/route/in_order.rs",
+    "runtime/src/engine/source/shared_intake.rs",
     "tremor-pdk/abi/src/batch/storage.rs",
     "tremor-pdk/src/driver/call.rs",
     "tremor-pdk/src/driver/slot.rs",
@@ -110,6 +112,66 @@ const PLANTED: &[Planted] = &[
         stands: "            let _ = (",
     },
     Planted {
+        variant: "mailbox_forgets_that_it_is_wanted",
+        file: "mailbox.rs",
+        instead_of: "Task::Lent { left, wanted: true }",
+        stands: "Task::Lent { left, wanted: false }",
+    },
+    Planted {
+        variant: "mailbox_stops_and_tells_nobody",
+        file: "mailbox.rs",
+        instead_of: "                *wanted = true;\n",
+        stands: "",
+    },
+    Planted {
+        variant: "mailbox_ends_and_tells_nobody",
+        file: "mailbox.rs",
+        instead_of: "if wanted || has_ended {",
+        stands: "if wanted {",
+    },
+    Planted {
+        variant: "mailbox_has_room_and_tells_nobody",
+        file: "mailbox.rs",
+        instead_of: "        let item = state.pop();\n        state.waiting.take(woken);\n",
+        stands: "        let item = state.pop();\n",
+    },
+    Planted {
+        variant: "mailbox_wakes_the_task_before",
+        file: "mailbox.rs",
+        instead_of: "        state.parked = None;\n",
+        stands: "",
+    },
+    Planted {
+        variant: "mailbox_keeps_what_was_dropped",
+        file: "mailbox.rs",
+        instead_of: "let Task::Lent { wanted, .. } = state.task else { return };",
+        stands: "let wanted = matches!(state.task, Task::Lent { wanted: true, .. });",
+    },
+    Planted {
+        variant: "intake_waits_without_a_fence",
+        file: "shared_intake.rs",
+        instead_of: "        fence(Ordering::SeqCst);\n        self.try_lock()",
+        stands: "        self.try_lock()",
+    },
+    Planted {
+        variant: "intake_is_let_go_of_without_a_fence",
+        file: "shared_intake.rs",
+        instead_of: "        fence(Ordering::SeqCst);\n        if self.of",
+        stands: "        if self.of",
+    },
+    Planted {
+        variant: "intake_waits_after_one_look",
+        file: "shared_intake.rs",
+        instead_of: "        self.try_lock().map_or(Poll::Pending, Poll::Ready)",
+        stands: "        Poll::Pending",
+    },
+    Planted {
+        variant: "intake_ends_and_tells_nobody",
+        file: "shared_intake.rs",
+        instead_of: "Offers { place: None, ended: true }",
+        stands: "Offers { place: None, ended: false }",
+    },
+    Planted {
         variant: "storage_is_let_go_of_relaxed",
         file: "storage.rs",
         instead_of: "fetch_sub(1, Ordering::Release)",
@@ -168,8 +230,10 @@ fn modelled(text: &str, variant: &str) -> String {
         let meant = meant.replace("VARIANT", variant);
         text = replace_path(&text, name, &meant);
     }
-    if text.contains("Weak") {
-        text = text.replace("doubles::std::", "doubles::std_with_weak::");
+    for name in ["weak", "try_lock"] {
+        if text.to_lowercase().contains(name) {
+            text = text.replace("doubles::std::", &format!("doubles::std_with_{name}::"));
+        }
     }
     text.replace("pub(super)", "pub").replace("pub(crate)", "pub")
 }

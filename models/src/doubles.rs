@@ -1,5 +1,7 @@
 //! What the protocols import, as the model checker has it.
 
+mod lock;
+
 use loom::cell::UnsafeCell;
 
 /// The standard library, with the checker's threads, locks and atomics.
@@ -12,13 +14,25 @@ pub mod std {
     }
 }
 
-/// The same for who needs weak references, which the checker does not have: they are counted as always.
+/// The same, with references that the checker does not count: it has no weak ones.
 pub mod std_with_weak {
     pub use ::std::*;
 
     pub mod sync {
         pub use ::std::sync::{Arc, PoisonError, Weak};
         pub use loom::sync::{Mutex, atomic};
+    }
+}
+
+/// The same, with a lock that may be found locked: the checker does not look for that with its own.
+pub mod std_with_try_lock {
+    pub use ::std::*;
+
+    pub mod sync {
+        // The checker's is no `self`.
+        pub use super::super::lock::{Mutex, MutexGuard};
+        pub use ::std::sync::{Arc, PoisonError, TryLockError};
+        pub use loom::sync::atomic;
     }
 }
 
@@ -38,9 +52,52 @@ pub mod pdk {
 
 /// Waiting on the processor, with as few looks as there can be.
 pub mod spin {
-    pub fn for_a_turn(mut ready: impl FnMut() -> bool) {
+    pub fn briefly(_: &super::Processors, mut ready: impl FnMut() -> bool) {
         ready();
     }
+}
+
+/// As many processors as tasks.
+#[derive(Clone, Debug, Default)]
+pub struct Processors;
+
+impl Processors {
+    pub fn working(&self) -> Busy {
+        Busy
+    }
+
+    pub fn busy_if_free(&self) -> Option<Busy> {
+        Some(Busy)
+    }
+
+    pub fn are_roomy(&self) -> bool {
+        true
+    }
+
+    pub fn are_crowded(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Debug)]
+pub struct Busy;
+
+pub mod tuning {
+    pub const BATCHES_FOR_ANOTHER: usize = 1;
+    pub const WITHOUT_MORE_HELP: ::std::time::Duration = ::std::time::Duration::ZERO;
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Gauge;
+
+impl Gauge {
+    pub fn set(&self, _: usize) {}
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    pub events: usize,
+    pub bytes: usize,
 }
 
 /// A batch, by the numbers in it.
@@ -102,4 +159,79 @@ pub trait Share {
     fn is_tracked(&self) -> bool;
     fn pull(&self) -> u64;
     fn settle(self);
+}
+
+/// What a source brings: so many batches.
+#[derive(Debug)]
+pub struct Intake {
+    seen: UnsafeCell<()>,
+    pub left: usize,
+}
+
+impl Intake {
+    pub fn of(left: usize) -> Self {
+        Self { seen: UnsafeCell::new(()), left }
+    }
+
+    pub fn pauses(&mut self) {
+        self.seen.with_mut(|_| ());
+        self.left = 0;
+    }
+
+    pub fn has_more(&self) -> bool {
+        self.seen.with(|_| ());
+        false
+    }
+
+    pub fn is_steady(&self) -> bool {
+        self.left > 0
+    }
+
+    pub fn try_pull(&mut self, _: &mut ::std::task::Context<'_>, batch: &mut Batch) -> bool {
+        self.seen.with_mut(|_| ());
+        batch.0.extend((self.left > 0).then_some(1));
+        self.left = self.left.saturating_sub(1);
+        self.is_steady()
+    }
+
+    pub fn next(&mut self, (): &()) -> Option<(Batch, ())> {
+        None
+    }
+}
+
+/// What a helper takes batches through with.
+#[derive(Debug, Default)]
+pub struct Worker {
+    pub router: Router,
+    pub pace: Pace,
+}
+
+#[derive(Debug, Default)]
+pub struct Router {
+    pub egress: (),
+}
+
+#[derive(Debug, Default)]
+pub struct Pace;
+
+impl Pace {
+    pub fn forget_waits(&mut self) {}
+
+    pub fn mostly_waits(&self) -> bool {
+        false
+    }
+}
+
+impl Worker {
+    pub fn batch(&self) -> Batch {
+        Batch::new()
+    }
+
+    pub async fn take_through(&mut self, _: Batch, (): (), _: ::std::time::Instant) -> bool {
+        false
+    }
+}
+
+pub mod executor {
+    pub async fn yield_now() {}
 }

@@ -4,7 +4,7 @@ use std::task::{Context, Waker};
 
 use loom::{future::block_on, sync::Arc, thread};
 
-use crate::{fails, holds};
+use crate::{doubles::Processors, fails, holds};
 
 /// Three tasks enter, each on a thread of its own, the last one first.
 macro_rules! three_enter {
@@ -12,8 +12,10 @@ macro_rules! three_enter {
         crate::Model {
             preemptions: 3,
             run: || {
-                let section =
-                    Arc::new(crate::$variant::engine::route::in_order::InOrder::new(vec![]));
+                let section = Arc::new(crate::$variant::engine::route::in_order::InOrder::new(
+                    vec![],
+                    Processors,
+                ));
                 let enters = |number: u64| {
                     let section = section.clone();
                     thread::spawn(move || block_on(section.enter(number)).push(number))
@@ -33,8 +35,10 @@ macro_rules! one_gives_up {
         crate::Model {
             preemptions: 3,
             run: || {
-                let section =
-                    Arc::new(crate::$variant::engine::route::in_order::InOrder::new(vec![]));
+                let section = Arc::new(crate::$variant::engine::route::in_order::InOrder::new(
+                    vec![],
+                    Processors,
+                ));
                 let gives_up = section.clone();
                 let gives_up = thread::spawn(move || {
                     let mut entering = Box::pin(gives_up.enter(1));

@@ -9,11 +9,13 @@
 mod call;
 mod doubles;
 mod in_order;
+mod intake;
 mod ledger;
+mod mailbox;
 mod pool;
 mod watch;
 
-#[allow(dead_code, unused_imports, clippy::all, reason = "a model does not need all of it")]
+#[allow(unused, clippy::all, reason = "a model does not need all of it")]
 mod variants {
     include!(concat!(env!("OUT_DIR"), "/variants.rs"));
 }
