@@ -24,7 +24,7 @@ const SOURCES: [&str; 10] = [
 /// What a name at the start of a path means in a model.
 const NAMES: [(&str, &str); 4] = [
     ("crate::", "crate::VARIANT::"),
-    ("abi_stable::", "crate::doubles::abi_stable::"),
+    ("abi_stable::", "crate::doubles::layout::"),
     ("std::", "crate::doubles::std::"),
     ("tremor_pdk::", "crate::doubles::pdk::"),
 ];

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Waker},
 };
 
-use loom::{cell::UnsafeCell, future::block_on, thread};
+use crate::rt::{UnsafeCell, block_on, thread};
 
 use crate::{doubles::Batch, fails, holds};
 

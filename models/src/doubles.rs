@@ -2,15 +2,15 @@
 
 mod lock;
 
-use loom::cell::UnsafeCell;
+use crate::rt::UnsafeCell;
 
 /// The standard library, with the checker's threads, locks and atomics.
 pub mod std {
     pub use ::std::*;
 
     pub mod sync {
+        pub use crate::rt::sync::*;
         pub use ::std::sync::PoisonError;
-        pub use loom::sync::*;
     }
 }
 
@@ -19,8 +19,8 @@ pub mod std_with_weak {
     pub use ::std::*;
 
     pub mod sync {
+        pub use crate::rt::sync::{Mutex, atomic};
         pub use ::std::sync::{Arc, PoisonError, Weak};
-        pub use loom::sync::{Mutex, atomic};
     }
 }
 
@@ -31,13 +31,13 @@ pub mod std_with_try_lock {
     pub mod sync {
         // The checker's is no `self`.
         pub use super::super::lock::{Mutex, MutexGuard};
+        pub use crate::rt::sync::atomic;
         pub use ::std::sync::{Arc, PoisonError, TryLockError};
-        pub use loom::sync::atomic;
     }
 }
 
 /// Vectors whose layout does not matter here.
-pub mod abi_stable {
+pub mod layout {
     /// Derived where the layout is.
     pub use ::std::fmt::Debug as StableAbi;
 

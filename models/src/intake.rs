@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loom::{future::block_on, thread};
+use crate::rt::{block_on, thread};
 
 use crate::{
     doubles::{Intake, Processors, Worker},

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use loom::{cell::UnsafeCell, future::block_on, sync::Arc, thread};
+use crate::rt::{UnsafeCell, block_on, sync::Arc, thread};
 
 use crate::{doubles::Bounds, fails, holds};
 

@@ -1,7 +1,7 @@
 //! The storages of batches: who has the only reference writes, and who takes one out of the pool writes
 //! after all who read it before.
 
-use loom::thread;
+use crate::rt::thread;
 
 use crate::{fails, holds};
 
@@ -36,11 +36,15 @@ macro_rules! the_last_one_writes {
                 let pool = crate::$variant::batch::storage::Pool::new(1);
                 let mut storage = pool.take();
                 let reads = storage.clone();
-                let reads = thread::spawn(move || assert_eq!(reads.storage().bytes.len(), 0));
-                if let Some(storage) = storage.storage_mut() {
-                    storage.bytes.push(1);
-                }
-                reads.join().unwrap();
+                let writes = thread::spawn(move || {
+                    if let Some(storage) = storage.storage_mut() {
+                        storage.bytes.push(1);
+                    }
+                    storage
+                });
+                assert_eq!(reads.storage().bytes.len(), 0);
+                drop(reads);
+                let storage = writes.join().unwrap();
                 assert!(storage.is_unique());
                 drop(storage);
                 assert_eq!(pool.waiting(), 1);

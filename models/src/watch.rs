@@ -6,7 +6,7 @@ use std::{
     task::{Context, Waker},
 };
 
-use loom::{future::block_on, sync::Arc, thread};
+use crate::rt::{block_on, sync::Arc, thread};
 
 use crate::{fails, holds};
 

@@ -5,7 +5,7 @@ use std::{
     sync::{self, LockResult, PoisonError, TryLockError, TryLockResult},
 };
 
-use loom::{
+use crate::rt::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
