@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{book, boundary, demo, nightly, perf_gate, pictures, scripts, tidy};
+use crate::{book, boundary, demo, models, nightly, perf_gate, pictures, scripts, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,13 +26,14 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
     Step { name: "vrl", check: vrl },
+    Step { name: "models", check: models },
     Step { name: "scripts", check: scripts },
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
@@ -131,6 +132,17 @@ fn vrl() -> Result<Outcome> {
     let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
     doc.env("RUSTDOCFLAGS", "--deny warnings");
     passes(doc)
+}
+
+/// The models of concurrency protocols, a workspace of their own.
+fn models() -> Result<Outcome> {
+    run_command(cargo(["fmt", models::MODELS, "--check"]))?;
+    let clippy = ["clippy", models::MODELS, "--target-dir=target", "--all-targets"];
+    run_command(cargo([&clippy[..], &["--", "--deny", "warnings"]].concat()))?;
+    if !models::run()? {
+        return Ok(Outcome::Partly { skipped: models::MIRI_SKIPPED });
+    }
+    Ok(Outcome::Passed)
 }
 
 const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";

@@ -9,6 +9,7 @@ mod ci;
 mod demo;
 mod fuzz;
 mod generate_logs;
+mod models;
 mod nightly;
 mod perf_gate;
 mod pictures;
@@ -47,6 +48,8 @@ enum Command {
     Sanitize(boundary::Arguments),
     /// Runs the tests of the boundary with other layouts in the host than in plugins (nightly)
     RandomizeLayout,
+    /// Checks the models of concurrency protocols in every order (loom; Miri if nightly has it)
+    Models,
     /// Feeds decoders and documents with input that may break them (nightly, cargo-fuzz)
     Fuzz(fuzz::Arguments),
     /// Compares the instructions of the benchmark's flows with the committed counts
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(),
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),
         Command::RandomizeLayout => boundary::randomize_layout(),
+        Command::Models => models::run().map(drop),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
