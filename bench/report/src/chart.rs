@@ -87,3 +87,33 @@ fn flow(name: &str, samples: &[&Sample]) -> Result<FlowFigures> {
         });
     figures.with_context(|| format!("the flow {name} has no throughput or no latency"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_has_the_figures_of_its_subject_and_says_where_they_are_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        put(
+            "facts.tsv",
+            "flow\tjson\tjson.yaml\nmethod\trounds\t2\nmethod\tmeasured\t1 s\n\
+             machine\tprocessor\ta quick one\nmachine\tbefore\t2026-05-01T12:00:00Z, load 1\n",
+        );
+        put(
+            "samples.csv",
+            "flow,subject,status,events_per_second,latency_p50_ns,latency_p99_ns,latency_p999_ns\n\
+             json,plugin,ok,2000000,1000,30000,50000\njson,plugin,ok,2000000,3000,30000,50000\n\
+             json,static,ok,9000000,1,1,1\njson,plugin,failed,,,,\n",
+        );
+        let svg = draw(folder.path(), "plugin").unwrap();
+        for part in
+            ["2.00 [2.00, 2.00]", "\n2\n", "\n30\n", "a quick one", "2 rounds of 1 s; 2026-05-01"]
+        {
+            assert!(svg.contains(part), "{part} is not in {svg}");
+        }
+        let error = draw(folder.path(), "other").unwrap_err();
+        assert!(error.to_string().contains("no sample of a subject `other`"), "{error}");
+    }
+}

@@ -40,7 +40,7 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
                 blocks.push(Block {
                     place: format!("{}:{number}", path.display()),
                     language: language.to_owned(),
-                    text: inside.map(|line| format!("{line}\n")).collect(),
+                    text: inside.flat_map(|line| [line, "\n"]).collect(),
                 });
             }
         }
@@ -49,25 +49,20 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
 
 /// A part of a flow, indented, as a flow of its own. A connector may be a source or a sink: two.
 fn flows(block: &Block) -> Vec<String> {
-    let indented = |by: usize| {
-        let lines = block.text.lines();
-        lines.map(|line| format!("{:by$}{line}\n", "")).collect::<String>()
-    };
+    let indented: String = block.text.lines().flat_map(|line| ["    ", line, "\n"]).collect();
     let ends =
         "  start: { type: metronome, config: { interval_ms: 1 } }\n  end: { type: 'null' }\n";
     let first = block.text.split(':').next().unwrap();
     match first {
-        "plugins" => vec![block.text.lines().skip(1).map(|line| format!("{line}\n")).collect()],
+        "plugins" => vec![block.text.split_inclusive('\n').skip(1).collect()],
         "type" => ["part -> end", "start -> part"]
-            .map(|link| format!("connectors:\n{ends}  part:\n{}links: [{link}]\n", indented(4)))
+            .map(|link| format!("connectors:\n{ends}  part:\n{indented}links: [{link}]\n"))
             .into(),
         "preprocessors" => vec![format!(
-            "connectors:\n  part:\n    type: stdio\n    codec: json\n{}links: [part -> part]\n",
-            indented(4)
+            "connectors:\n  part:\n    type: stdio\n    codec: json\n{indented}links: [part -> part]\n"
         )],
         "operators" => vec![format!(
-            "connectors:\n{ends}pipelines:\n  part:\n{}links: [start -> part -> end]\n",
-            indented(4)
+            "connectors:\n{ends}pipelines:\n  part:\n{indented}links: [start -> part -> end]\n"
         )],
         "pipelines" => {
             let connectors =
