@@ -39,7 +39,7 @@ struct Planted {
 
 const PLANTED: &[Planted] = &[
     Planted {
-        variant: "section_wakes_nobody",
+        variant: "section_wakes_no_task",
         file: "in_order.rs",
         instead_of: "waker.wake();",
         stands: "drop(waker);",
@@ -52,7 +52,7 @@ const PLANTED: &[Planted] = &[
                  drop(state);\n        let mut state = self.lock();\n",
     },
     Planted {
-        variant: "section_forgets_who_passed",
+        variant: "section_forgets_what_passed",
         file: "in_order.rs",
         instead_of: "state.passed.push(number);",
         stands: "",
@@ -118,19 +118,19 @@ const PLANTED: &[Planted] = &[
         stands: "Task::Lent { left, wanted: false }",
     },
     Planted {
-        variant: "mailbox_stops_and_tells_nobody",
+        variant: "mailbox_stops_and_wakes_no_task",
         file: "mailbox.rs",
         instead_of: "                *wanted = true;\n",
         stands: "",
     },
     Planted {
-        variant: "mailbox_ends_and_tells_nobody",
+        variant: "mailbox_ends_and_wakes_no_task",
         file: "mailbox.rs",
         instead_of: "if wanted || has_ended {",
         stands: "if wanted {",
     },
     Planted {
-        variant: "mailbox_has_room_and_tells_nobody",
+        variant: "mailbox_has_room_and_wakes_no_sender",
         file: "mailbox.rs",
         instead_of: "        let item = state.pop();\n        state.waiting.take(woken);\n",
         stands: "        let item = state.pop();\n",
@@ -166,7 +166,7 @@ const PLANTED: &[Planted] = &[
         stands: "        Poll::Pending",
     },
     Planted {
-        variant: "intake_ends_and_tells_nobody",
+        variant: "intake_ends_and_tells_no_helper",
         file: "shared_intake.rs",
         instead_of: "Offers { place: None, ended: true }",
         stands: "Offers { place: None, ended: false }",

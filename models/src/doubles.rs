@@ -121,7 +121,7 @@ pub struct Value<'v>(::std::marker::PhantomData<&'v ()>);
 pub type ByteBuffer = Buffer<u8>;
 pub type NodeBuffer = Buffer<Node>;
 
-/// A vector of which the checker sees who reads and who writes it.
+/// A vector of which the checker sees what threads read and write it.
 #[derive(Debug)]
 pub struct Buffer<T> {
     seen: UnsafeCell<()>,

@@ -69,13 +69,13 @@ fn three_tasks_enter_in_order() {
 }
 
 #[test]
-fn who_waits_enters_though_one_before_it_gives_up() {
+fn a_task_enters_though_one_before_it_gives_up() {
     holds(one_gives_up!(as_it_is));
 }
 
 #[test]
-fn it_is_found_that_nobody_is_woken() {
-    fails(three_enter!(section_wakes_nobody), "deadlock");
+fn it_is_found_that_no_task_is_woken() {
+    fails(three_enter!(section_wakes_no_task), "deadlock");
 }
 
 #[test]
@@ -84,6 +84,6 @@ fn it_is_found_that_a_task_looks_and_waits_apart() {
 }
 
 #[test]
-fn it_is_found_that_nobody_knows_who_passed() {
-    fails(one_gives_up!(section_forgets_who_passed), "deadlock");
+fn it_is_found_that_a_number_that_passed_is_forgotten() {
+    fails(one_gives_up!(section_forgets_what_passed), "deadlock");
 }

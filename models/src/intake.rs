@@ -1,5 +1,5 @@
-//! The intake of a source, which its own task waits for and helpers do not: who waits gets it, and
-//! helpers end.
+//! The intake of a source, which its own task waits for and helpers do not: that task gets it, and helpers
+//! end.
 
 use std::sync::Arc;
 
@@ -62,8 +62,12 @@ fn a_helper_ends_with_its_intake() {
 }
 
 #[test]
-fn it_is_found_that_a_fence_is_missing() {
+fn it_is_found_that_the_source_waits_without_a_fence() {
     fails(both_take_it!(intake_waits_without_a_fence), "deadlock");
+}
+
+#[test]
+fn it_is_found_that_a_helper_lets_go_without_a_fence() {
     fails(both_take_it!(intake_is_let_go_of_without_a_fence), "deadlock");
 }
 
@@ -74,5 +78,5 @@ fn it_is_found_that_the_source_waits_after_one_look() {
 
 #[test]
 fn it_is_found_that_helpers_are_not_told_of_the_end() {
-    fails(a_helper_ends!(intake_ends_and_tells_nobody), "deadlock");
+    fails(a_helper_ends!(intake_ends_and_tells_no_helper), "deadlock");
 }

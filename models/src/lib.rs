@@ -31,12 +31,12 @@ use std::{
     },
 };
 
+/// Set in a process that runs one model, to where that stands.
 #[cfg(not(miri))]
-/// Set in a process that runs one model.
 const CHILD: &str = "TREMOR_MODEL";
 
-#[cfg(not(miri))]
 /// What that process says in the end.
+#[cfg(not(miri))]
 const HELD: &str = "orders in which the model held:";
 
 /// What is run, with so many preemptions at most: as few as find every fault that is planted, for each
@@ -47,14 +47,16 @@ struct Model<R> {
     run: R,
 }
 
-/// The model ends well in every order.
+/// The model ends well in every order. One model a test.
+#[track_caller]
 fn holds<R: Fn() + Send + Sync + 'static>(model: Model<R>) {
     if let Some(failure) = failure(model) {
         panic!("{failure}");
     }
 }
 
-/// There is an order in which the model fails, and says this.
+/// There is an order in which the model fails, and says this. One model a test.
+#[track_caller]
 fn fails<R: Fn() + Send + Sync + 'static>(model: Model<R>, says: &str) {
     let failure = failure(model).expect("a fault is there to be found");
     assert!(failure.contains(says), "{failure}");
@@ -63,8 +65,11 @@ fn fails<R: Fn() + Send + Sync + 'static>(model: Model<R>, says: &str) {
 /// How the model fails, in the first order in which it does. It has a process of its own: the threads
 /// that a failure leaves cannot be unwound.
 #[cfg(not(miri))]
+#[track_caller]
 fn failure<R: Fn() + Send + Sync + 'static>(model: Model<R>) -> Option<String> {
-    if env::var_os(CHILD).is_some() {
+    let place = panic::Location::caller().to_string();
+    if let Ok(asked) = env::var(CHILD) {
+        assert_eq!(asked, place, "a test has one model");
         panic::set_hook(Box::new(|info| {
             eprintln!("{info}");
             process::exit(1);
@@ -85,7 +90,7 @@ fn failure<R: Fn() + Send + Sync + 'static>(model: Model<R>) -> Option<String> {
     let (_, test) = run.split_once("::").expect("a path begins with the crate");
     let test = test.strip_suffix("::{{closure}}").expect("a model is a closure");
     let mut child = process::Command::new(env::current_exe().expect("it runs"));
-    child.args(["--exact", "--nocapture", test]).env(CHILD, "");
+    child.args(["--exact", "--nocapture", test]).env(CHILD, place);
     let output = child.output().expect("what runs can be run again");
     let said = String::from_utf8_lossy(&output.stdout);
     if let Some((_, orders)) = said.split_once(HELD) {

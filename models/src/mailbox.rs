@@ -159,19 +159,23 @@ fn nothing_waits_for_a_task_that_is_dropped() {
 }
 
 #[test]
-fn it_is_found_that_the_executor_is_not_told_to_go_on() {
+fn it_is_found_that_the_executor_came_meanwhile_and_is_forgotten() {
     fails(two_send!(mailbox_forgets_that_it_is_wanted), "deadlock");
-    fails(two_send!(mailbox_stops_and_tells_nobody), "deadlock");
+}
+
+#[test]
+fn it_is_found_that_the_executor_is_not_told_to_go_on() {
+    fails(two_send!(mailbox_stops_and_wakes_no_task), "deadlock");
 }
 
 #[test]
 fn it_is_found_that_a_task_ends_and_its_own_is_not_told() {
-    fails(a_task_follows_another!(mailbox_ends_and_tells_nobody), "deadlock");
+    fails(a_task_follows_another!(mailbox_ends_and_wakes_no_task), "deadlock");
 }
 
 #[test]
 fn it_is_found_that_a_sender_is_not_told_of_room() {
-    fails(two_send!(mailbox_has_room_and_tells_nobody), "deadlock");
+    fails(two_send!(mailbox_has_room_and_wakes_no_sender), "deadlock");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Values that tasks wait on: a change wakes everybody who waits, and who waits no more is in nobody's
-//! way.
+//! Values that tasks wait on: a change wakes all tasks that wait, and one that waits no more is in the way
+//! of none.
 
 use std::{
     future::poll_fn,
@@ -75,17 +75,17 @@ macro_rules! one_after_another {
 }
 
 #[test]
-fn everybody_who_waits_for_a_change_is_woken() {
+fn all_tasks_that_wait_for_a_change_are_woken() {
     holds(two_wait!(as_it_is));
 }
 
 #[test]
-fn who_waits_is_woken_though_another_gives_up() {
+fn a_task_is_woken_though_another_gives_up() {
     holds(one_gives_up!(as_it_is));
 }
 
 #[test]
-fn the_last_who_asked_is_woken() {
+fn the_last_task_that_asked_is_woken() {
     holds(one_after_another!(as_it_is));
 }
 
@@ -100,11 +100,11 @@ fn it_is_found_that_a_task_takes_the_place_of_another() {
 }
 
 #[test]
-fn it_is_found_that_who_gives_up_leaves_the_place_of_another() {
+fn it_is_found_that_a_task_gives_up_the_place_of_another() {
     fails(one_gives_up!(watch_keeps_old_places), "deadlock");
 }
 
 #[test]
-fn it_is_found_that_the_first_who_asked_is_woken() {
+fn it_is_found_that_the_first_task_that_asked_is_woken() {
     fails(one_after_another!(single_keeps_the_first_waker), "deadlock");
 }

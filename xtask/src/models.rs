@@ -1,8 +1,8 @@
 //! `cargo xtask models`: the model checks in `models/`.
 //!
-//! loom runs all of them. Miri runs those of code that is `unsafe`: it sees what is done to memory, which
-//! loom does not, and ends the process where it finds something. So it has to find what is planted one
-//! fault at a time.
+//! loom runs all of them. Miri runs those of code that is `unsafe`, and the tests of the pool itself: it
+//! sees what is done to memory, which loom does not, and ends the process where it finds something. So it
+//! has to find what is planted one fault at a time.
 
 use anyhow::{Result, ensure};
 
@@ -10,6 +10,8 @@ use crate::nightly;
 use crate::project::{cargo, run as run_command, shown};
 
 pub(crate) const MODELS: &str = "--manifest-path=models/Cargo.toml";
+/// What Miri makes is of no use to others.
+const TARGET: &str = "--target-dir=target/miri";
 /// The models of code that is `unsafe`.
 const UNSAFE: [&str; 2] = ["call::", "pool::"];
 /// How models are named that look for a planted fault,
@@ -21,7 +23,8 @@ const RACES: [&str; 3] = [
     "the_last_one_writes_while_another_reads",
 ];
 
-pub(crate) const MIRI_SKIPPED: &str = "Miri (the nightly toolchain has none; `rustup component add miri --toolchain nightly` provides it)";
+pub(crate) const MIRI_SKIPPED: &str = "Miri (the nightly toolchain has none; \
+    `rustup component add miri --toolchain nightly` provides it)";
 
 /// Whether Miri took part.
 pub(crate) fn run() -> Result<bool> {
@@ -29,9 +32,11 @@ pub(crate) fn run() -> Result<bool> {
     let miri = nightly::cargo(["miri", "--version"]).output();
     let has_miri = miri.is_ok_and(|output| output.status.success());
     if has_miri {
-        let miri = ["miri", "test", MODELS, "--target-dir=target/miri", "--lib", "--"];
+        let miri = ["miri", "test", TARGET, MODELS, "--lib", "--"];
         let skip = ["--skip", PLANTED];
         run_command(nightly::cargo([&miri[..], &UNSAFE, &skip].concat()))?;
+        let pool = ["--package=tremor-abi", "--lib", "batch::storage"];
+        run_command(nightly::cargo([&["miri", "test", TARGET][..], &pool].concat()))?;
         for race in RACES {
             let name = format!("pool::{PLANTED}_{race}");
             let mut command = nightly::cargo([&miri[..], &["--exact", &name]].concat());

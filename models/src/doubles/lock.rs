@@ -13,7 +13,7 @@ use crate::rt::{
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     is_locked: AtomicBool,
-    /// Locked by whoever has set the other.
+    /// Locked by the thread that has set the other.
     value: sync::Mutex<T>,
 }
 
