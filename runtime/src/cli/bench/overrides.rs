@@ -51,7 +51,7 @@ impl Overrides {
         let (Some(_), [sink]) = (sources.first(), &*sinks) else {
             let message = format!(
                 "a benchmark needs sources of type `{BENCH}` and one sink of that type: this flow has \
-                 {} such sources and {} such sinks",
+                 {} of these sources and {} of these sinks",
                 sources.len(),
                 sinks.len()
             );
