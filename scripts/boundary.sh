@@ -30,11 +30,11 @@ built() {
     | sed -n 's/.*"kind":\["bench"\].*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
-cargo build --release --package bench --example samples
-boundary=$(built --package bench --bench boundary)
-loading=$(built --package bench --bench loading)
+cargo build --release --package bench-report --bin criterion_samples
+boundary=$(built --package microbench --bench boundary)
+loading=$(built --package microbench --bench loading)
 peers=$(cd bench/peers && built --bench boundary)
-samples=${CARGO_TARGET_DIR:-target}/release/examples/samples
+samples=${CARGO_TARGET_DIR:-target}/release/criterion_samples
 # What is called, which the benches build where it is not there: not while one of them measures.
 "$loading" --test > "$work/log"
 "$peers" --test > "$work/log"

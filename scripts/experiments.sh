@@ -37,14 +37,14 @@ built() {
     | sed -n 's/.*"kind":\["bench"\].*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
-cargo build --release --package bench --example samples
-conversion=$(built --package bench --bench conversion)
-tree_or_flat=$(built --package bench --bench tree_or_flat)
+cargo build --release --package bench-report --bin criterion_samples
+conversion=$(built --package microbench --bench conversion)
+tree_or_flat=$(built --package microbench --bench tree_or_flat)
 peers=$(cd bench/peers && built)
 # The same for exactly this processor, which some peers ask for: sonic-rs picks its instructions
 # when it is compiled, the others when they run.
 peers_native=$(cd bench/peers && RUSTFLAGS="-C target-cpu=native" built)
-samples=${CARGO_TARGET_DIR:-target}/release/examples/samples
+samples=${CARGO_TARGET_DIR:-target}/release/criterion_samples
 
 # Keeps the host and the plugin of the allocators under the names of their variants: host, plugin,
 # arguments for cargo.

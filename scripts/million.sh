@@ -14,7 +14,7 @@ rounds=${2:-5}
 cd "$(dirname "$0")/.."
 
 cargo build --release --package tremor-runtime --package connector-file
-cargo build --release --package bench --example simd_json_loop
+cargo build --release --package floor --bin simd_json_loop
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cargo xtask generate-logs --lines 1000000 --seed 7 --output "$work/in.json"
@@ -64,6 +64,6 @@ measure() {
 for round in $(seq "$rounds"); do
   measure "$round" tremor target/release/tremor run "$work/flow.yaml"
   cmp "$work/in.json" "$work/out.json"
-  measure "$round" simd_json_loop target/release/examples/simd_json_loop "$work/in.json" "$work/out.json"
+  measure "$round" simd_json_loop target/release/simd_json_loop "$work/in.json" "$work/out.json"
 done
 cat "$results/rounds.csv"

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
 // Compiled into this side of the boundary as well: each side counts its own.
-#[path = "../../tests/plugins/counting/src/allocator.rs"]
+#[path = "../../tests/fixtures/plugins/counting/src/allocator.rs"]
 mod allocator;
 #[path = "support/mod.rs"]
 mod support;

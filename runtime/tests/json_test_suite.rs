@@ -18,7 +18,8 @@ enum Case {
 
 fn cases() -> BTreeMap<String, Vec<u8>> {
     let cases: BTreeMap<String, Case> =
-        serde_json::from_str(include_str!("data/json_test_suite.json")).expect("the cases");
+        serde_json::from_str(include_str!("../../tests/fixtures/json_test_suite/cases.json"))
+            .expect("the cases");
     let bytes = |case| match case {
         Case::Text(text) => text.into_bytes(),
         Case::Bytes(bytes) => bytes,

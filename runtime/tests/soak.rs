@@ -5,19 +5,12 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
-#[path = "../examples/soak/cycle.rs"]
-mod cycle;
-#[path = "../examples/soak/heap.rs"]
-mod heap;
-#[path = "../examples/soak/sample.rs"]
-mod sample;
 #[path = "support/mod.rs"]
 mod support;
 
 use std::{fs, path::Path};
 
-use cycle::{Scenario, Soak};
-use sample::{Sample, settled};
+use soak::{Sample, Scenario, Soak, settled};
 
 #[test]
 fn descriptors_threads_and_libraries_return_to_what_they_were_after_the_first_cycle() {

@@ -1,13 +1,13 @@
 //! A key that every source of bytes has.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// How much a source reads at once, in bytes: from 1 to [`ChunkBytes::MOST`]. For a key of a
 /// configuration, usually `chunk_bytes`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(inline, extend("minimum" = 1, "maximum" = Self::MOST))]
 pub struct ChunkBytes(u32);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{boundary, demo, nightly, perf_gate, scripts, tidy};
+use crate::{book, boundary, demo, models, nightly, perf_gate, pictures, scripts, tidy};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,16 +26,18 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 13] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
     Step { name: "vrl", check: vrl },
+    Step { name: "models", check: models },
     Step { name: "scripts", check: scripts },
     Step { name: "boundary", check: boundary },
     Step { name: "doc", check: doc },
+    Step { name: "book", check: book },
     Step { name: "demo", check: demo },
     Step { name: "perf", check: perf },
 ];
@@ -132,6 +134,17 @@ fn vrl() -> Result<Outcome> {
     passes(doc)
 }
 
+/// The models of concurrency protocols, a workspace of their own.
+fn models() -> Result<Outcome> {
+    run_command(cargo(["fmt", models::MODELS, "--check"]))?;
+    let clippy = ["clippy", models::MODELS, "--target-dir=target", "--all-targets"];
+    run_command(cargo([&clippy[..], &["--", "--deny", "warnings"]].concat()))?;
+    if !models::run()? {
+        return Ok(Outcome::Partly { skipped: models::MIRI_SKIPPED });
+    }
+    Ok(Outcome::Passed)
+}
+
 const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
 
 /// The benchmark harness with subjects that measure nothing, and what shellcheck says of all scripts.
@@ -163,6 +176,19 @@ fn doc() -> Result<Outcome> {
     command.env("RUSTDOCFLAGS", "--deny warnings");
     passes(command)
 }
+
+/// The site with its links, and the chart of the README; the test of the runtime called `book` checks
+/// the flows, tidy the Rust.
+fn book() -> Result<Outcome> {
+    pictures::check_chart()?;
+    if !book::check()? {
+        return Ok(Outcome::Partly { skipped: BOOK_SKIPPED });
+    }
+    Ok(Outcome::Passed)
+}
+
+const BOOK_SKIPPED: &str = "the book as a site, and its links (no mdBook 0.5 is installed, and cargo \
+    cannot install it; `cargo install mdbook` provides it)";
 
 fn demo() -> Result<Outcome> {
     demo::check()?;

@@ -1,15 +1,21 @@
 //! `cargo xtask demo`: an example flow through dynamically loaded plugins.
 
 use std::fs;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::project::{cargo, root, run as run_command, shown};
+use crate::terminal::{self, Line};
 
 const FLOW: &str = "examples/errors.yaml";
 const INPUT: &str = "examples/logs.json";
+/// The fields that the flow keeps of an event.
+const FIELDS: [&str; 3] = ["guid", "short_message", "syslog_hostname"];
+const PICTURE: &str = "docs/images/demo.svg";
+/// Events in the picture.
+const SHOWN: usize = 6;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
@@ -26,12 +32,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     run_command(tremor())
 }
 
-/// Runs the demo and compares every event that comes out with those that should.
+/// Runs the demo and compares every event that comes out with those that should, and the picture of
+/// it with the one that is committed.
 pub(crate) fn check() -> Result<()> {
-    build()?;
-    let mut command = tremor();
-    let out = command.stderr(Stdio::inherit()).output().context("cannot start tremor")?;
-    ensure!(out.status.success(), "{} failed: {}", shown(&command), out.status);
+    let out = output()?;
     let shown = events(&out.stdout)?;
     let expected = expected_events()?;
     ensure!(
@@ -41,7 +45,38 @@ pub(crate) fn check() -> Result<()> {
         expected.len(),
     );
     eprintln!("{} events, as expected", shown.len());
+    let kept = fs::read_to_string(root().join(PICTURE));
+    let kept = kept.with_context(|| format!("cannot read {PICTURE}"))?;
+    // No two runs take the same time.
+    let [kept, drawn] =
+        [kept, picture(&out)].map(|svg| svg.replace(|c: char| c.is_ascii_digit(), ""));
+    ensure!(kept == drawn, "{PICTURE} does not show the demo: `cargo xtask pictures` draws it");
     Ok(())
+}
+
+/// Runs the demo and draws what a terminal shows of it.
+pub(crate) fn draw() -> Result<()> {
+    let picture = picture(&output()?);
+    fs::write(root().join(PICTURE), picture).with_context(|| format!("cannot write {PICTURE}"))
+}
+
+/// The first events, and the summary, which is the last line on standard error.
+fn picture(out: &Output) -> String {
+    let [events, log] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    let mut lines = vec![Line::Typed("cargo xtask demo")];
+    lines.extend(events.lines().take(SHOWN).map(Line::Out));
+    lines.push(Line::Note(format!("… {} more", events.lines().count().saturating_sub(SHOWN))));
+    lines.extend(log.lines().last().map(Line::Log));
+    terminal::draw("A terminal with the demo: events, and the summary of the flow", &lines)
+}
+
+fn output() -> Result<Output> {
+    build()?;
+    let mut command = tremor();
+    let out = command.output().context("cannot start tremor")?;
+    let log = String::from_utf8_lossy(&out.stderr);
+    ensure!(out.status.success(), "{} failed: {}\n{log}", shown(&command), out.status);
+    Ok(out)
 }
 
 /// Builds into `target/`, wherever else the caller builds: the flow names that folder.
@@ -73,6 +108,9 @@ fn expected_events() -> Result<Vec<Value>> {
             && event["syslog_hostname"] == "host3"
             && event["index_type"].as_str().is_some_and(|name| name.starts_with("syslog_"))
     });
+    for event in events.iter_mut().filter_map(Value::as_object_mut) {
+        event.retain(|field, _| FIELDS.contains(&field.as_str()));
+    }
     Ok(events)
 }
 

@@ -1,18 +1,22 @@
-//! `cargo xtask …`: whatever is more than one cargo command.
+//! `cargo xtask …`: tasks that are more than one cargo command.
 //!
 //! One module a command; [`project`] knows where things lie and how a program is run.
 
+mod book;
 mod boundary;
 mod build_static;
 mod ci;
 mod demo;
 mod fuzz;
 mod generate_logs;
+mod models;
 mod nightly;
 mod perf_gate;
+mod pictures;
 mod project;
 mod scripts;
 mod soak;
+mod terminal;
 mod tidy;
 
 use std::process::ExitCode;
@@ -20,7 +24,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", about = "Whatever is more than one cargo command", version)]
+#[command(name = "cargo xtask", about = "Tasks that are more than one cargo command", version)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -30,8 +34,12 @@ struct Arguments {
 enum Command {
     /// Builds the runtime and two plugins and runs examples/errors.yaml
     Demo(demo::Arguments),
-    /// Builds a `tremor` that has the plugins of the benchmark's flows in it, in target/static
+    /// Draws the pictures of the README: the chart of a kept run, and a terminal with the demo
+    Pictures,
+    /// Builds a `tremor` that contains the plugins of the benchmark's flows, in target/static
     BuildStatic(build_static::Arguments),
+    /// Builds the book as a site in target/book, and follows its links
+    Book,
     /// Runs every check that a change has to pass, one after the other
     Ci,
     /// Checks the habits that no compiler and no linter knows
@@ -40,24 +48,29 @@ enum Command {
     Sanitize(boundary::Arguments),
     /// Runs the tests of the boundary with other layouts in the host than in plugins (nightly)
     RandomizeLayout,
-    /// Feeds decoders and documents with whatever may break them (nightly, cargo-fuzz)
+    /// Checks the models of concurrency protocols in every order (loom; Miri if nightly has it)
+    Models,
+    /// Feeds decoders and documents with input that may break them (nightly, cargo-fuzz)
     Fuzz(fuzz::Arguments),
-    /// Compares the instructions that the benchmark's flows take with those that are committed
+    /// Compares the instructions of the benchmark's flows with the committed counts
     PerfGate(perf_gate::Arguments),
     /// Writes log events as JSON lines; a seed fixes every byte
     GenerateLogs(generate_logs::Arguments),
-    /// Loads, ends, breaks and restarts flows again and again, and looks at what stays behind
+    /// Loads, ends, breaks and restarts flows again and again, and fails if memory, descriptors or threads grow
     Soak(soak::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Pictures => pictures::run(),
         Command::BuildStatic(arguments) => build_static::run(&arguments),
+        Command::Book => book::run(),
         Command::Ci => ci::run(),
         Command::Tidy => tidy::run(),
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),
         Command::RandomizeLayout => boundary::randomize_layout(),
+        Command::Models => models::run().map(drop),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),

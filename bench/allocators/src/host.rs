@@ -2,7 +2,7 @@
 //! and measures that.
 //!
 //! ```text
-//! allocators-host PLUGIN VARIANT ROUND    lines of JSON to stdout, as `bench/examples/samples.rs` has them
+//! allocators-host PLUGIN VARIANT ROUND    lines of JSON to stdout, as `criterion_samples` has them
 //! ```
 
 mod boundary;

@@ -3,13 +3,13 @@
 //!
 //! Both plugins are built here where they are not, in the profile of this benchmark.
 
-#[path = "../../benches/boundary/calls.rs"]
+#[path = "../../micro/benches/boundary/calls.rs"]
 #[allow(dead_code)]
 mod calls;
 #[path = "../../boundary-plugin/src/echo.rs"]
 #[allow(dead_code, unreachable_pub)]
 mod echo;
-#[path = "../../benches/boundary/library.rs"]
+#[path = "../../micro/benches/boundary/library.rs"]
 #[allow(dead_code)]
 mod library;
 

@@ -8,7 +8,7 @@
 //! The messages come from the project's generator; the environment variable `EXPERIMENT_DATA` names a
 //! file with one JSON value a line that replaces them. Throughput is in events.
 
-#[path = "../../benches/events.rs"]
+#[path = "../../micro/benches/events.rs"]
 mod events;
 
 use std::hint::black_box;

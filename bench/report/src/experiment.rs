@@ -131,7 +131,7 @@ impl Experiment {
 }
 
 /// The rows of a table with tabs between its fields; without a heading, fields count by position.
-fn rows<T: DeserializeOwned>(path: &Path, has_headings: bool) -> Result<Vec<T>> {
+pub(crate) fn rows<T: DeserializeOwned>(path: &Path, has_headings: bool) -> Result<Vec<T>> {
     let name = path.display();
     let text = fs::read_to_string(path)
         .with_context(|| format!("cannot read {name}; expected the folder of a benchmark"))?;

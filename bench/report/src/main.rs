@@ -12,6 +12,7 @@
 //! Markdown and HTML of the document, with the pictures from [`plots`].
 
 mod analysis;
+mod chart;
 mod content;
 mod document;
 mod experiment;
@@ -50,6 +51,8 @@ enum Command {
         /// The folder
         folder: PathBuf,
     },
+    /// Draws throughput and latency of a run that is kept in bench/runs
+    Chart(chart::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Schedule(arguments) => schedule::print(&arguments),
         Command::Check { file } => sample::Sample::read(&file).map(drop),
         Command::Report { folder } => report::write(&folder),
+        Command::Chart(arguments) => chart::write(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -27,7 +27,7 @@ const XZ_MEMORY: u64 = (1 << WINDOW) + (1 << 20);
 
 /// How the file is compressed.
 #[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tremor_pdk::serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
     /// As the ending of its name says: `.gz`, `.zst`, `.xz`, and any other for not at all.

@@ -1,4 +1,5 @@
-//! `tremor bench`: runs a flow between `bench` connectors, and says how fast it was and with what.
+//! `tremor bench`: runs a flow between `bench` connectors, and reports its throughput and latency, and the
+//! machine, build and data.
 
 mod overrides;
 mod report;
@@ -23,26 +24,26 @@ pub(crate) struct Arguments {
     /// The flow file.
     #[arg(value_name = "FLOW.yaml")]
     flow: PathBuf,
-    /// How plugins are linked: what this build has, unless something else is said.
+    /// The way in which plugins must be linked; that of this build unless set.
     #[arg(long, value_enum, default_value_t = Link::OF_THIS_BUILD)]
     link: Link,
-    /// How long events flow before they count, in seconds, instead of what the flow says.
+    /// How long events flow before they count, in seconds; replaces the value in the flow.
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     warmup: Option<f64>,
-    /// How long events count, in seconds, instead of what the flow says.
+    /// How long events count, in seconds; replaces the value in the flow.
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<f64>,
-    /// How many events a second all sources together offer, whether the flow keeps up or not,
-    /// instead of what the flow says.
+    /// How many events a second all sources together offer, even if the flow cannot keep up; replaces
+    /// the value in the flow.
     #[arg(long, value_name = "EVENTS", value_parser = events_per_second, allow_negative_numbers = true)]
     rate: Option<f64>,
-    /// The file to replay instead of those that the flow names, of the same form.
+    /// The file to replay instead of those in the flow; it needs the same format.
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
-    /// Where to write the report as JSON.
+    /// The file for the report as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Where to write the distribution of latencies, in µs, for the plotter of `HdrHistogram`.
+    /// The file for the distribution of latencies, in µs, for the plotter of `HdrHistogram`.
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
 }
@@ -54,30 +55,30 @@ struct Expected(&'static str);
 
 fn seconds(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-    number.ok_or(Expected("seconds, 0 or more"))
+    number.ok_or(Expected("a number of seconds, 0 or more"))
 }
 
 fn events_per_second(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or(Expected("events a second, more than 0"))
+    number.ok_or(Expected("a number of events a second, more than 0"))
 }
 
-/// Runs the benchmark and prints its report, which is what was asked for, to stdout.
+/// Runs the benchmark and prints its report to stdout.
 pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     if arguments.link != Link::OF_THIS_BUILD {
         return Err(Failure::of_usage(match arguments.link {
             Link::Static => {
-                "error: `--link static` needs a build that has the plugins in it; this one loads them\n  \
-                 help: `cargo xtask build-static` makes it, in `target/static`"
+                "error: `--link static` needs a build that contains the plugins; this build loads them\n  \
+                 help: `cargo xtask build-static` makes such a build, in `target/static`"
             }
             Link::Plugin => {
-                "error: `--link plugin` needs a build that loads plugins; this one has them in it\n  \
-                 help: `cargo build --release` makes it"
+                "error: `--link plugin` needs a build that loads plugins; this build contains them\n  \
+                 help: `cargo build --release` makes such a build"
             }
         }));
     }
     let folder = TempDir::new().map_err(|error| {
-        Failure::of_flow(format_args!("error: no folder for temporary files: {error}"))
+        Failure::of_flow(format_args!("error: cannot make a folder for temporary files: {error}"))
     })?;
     let measured = folder.path().join("report.json");
     let overrides = Overrides::new(arguments, &measured)
@@ -95,13 +96,15 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         let measured = fs::read_to_string(&measured)
             .and_then(|text| Ok(serde_json::from_str(&text)?))
             .map_err(|error| {
-                Failure::of_flow(format_args!("error: the connector left no report: {error}"))
+                Failure::of_flow(format_args!(
+                    "error: the connector has written no report: {error}"
+                ))
             })?;
         let report = Report::new(prepared, arguments.link, measured, run, cpu_s);
         if report.measured.events == 0 {
             return Err(Failure::of_flow(
                 "error: nothing was measured: every event came before the end of the warm-up\n  \
-                 help: a shorter `--warmup`, or a longer `--duration`",
+                 help: set a shorter `--warmup`, or a longer `--duration`",
             ));
         }
         if let Some(path) = &arguments.json {
@@ -115,15 +118,15 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     Ok(())
 }
 
-/// A flow that loses what it cannot decode would be measured doing something easier.
+/// A flow that loses events that it cannot decode has less work: its figures would be too good.
 fn everything_arrived(counts: &Counts) -> Result<(), Failure> {
     let lost = counts.dead_lettered + counts.failed;
     if lost == 0 {
         return Ok(());
     }
     Err(Failure::of_flow(format_args!(
-        "error: no figure: {lost} of {} events failed on the way\n  help: the data has to be what the \
-         codec of the flow reads; `tremor run` with an `err` link shows what is wrong",
+        "error: no figures: {lost} of {} events failed\n  help: the codec of the flow must be able to \
+         decode the data; `tremor run` with a link from `err` shows the errors",
         counts.events_in
     )))
 }

@@ -1,11 +1,11 @@
-//! How the program ends when something is wrong.
+//! Errors of a command: their text and the exit status.
 
 use std::{
     fmt::{self, Write as _},
     process::ExitCode,
 };
 
-/// What to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
+/// The text to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     text: String,
@@ -27,12 +27,12 @@ impl Failure {
         failure
     }
 
-    /// Adds something wrong with what the user wrote.
+    /// Adds an error in the usage or the configuration.
     pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
         self.add(error, 2);
     }
 
-    /// Adds something that went wrong while flows ran.
+    /// Adds an error of a flow that ran.
     pub(crate) fn flow(&mut self, error: &dyn fmt::Display) {
         self.add(error, 1);
     }

@@ -1,4 +1,4 @@
-//! The plugins of a build that has them in it: what the flows of the benchmark need.
+//! The plugins of a build that contains them: those of the flows in `bench/flows`.
 
 use tremor_pdk::linked::LinkedPlugin;
 

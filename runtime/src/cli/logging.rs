@@ -4,15 +4,15 @@ use std::io;
 
 use tracing_subscriber::EnvFilter;
 
-/// The variable that says what is logged, in the syntax of `tracing_subscriber::EnvFilter`.
+/// The variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
     /// For people.
     Text,
-    /// A JSON object a line.
+    /// A JSON object on each line.
     Json,
 }
 
@@ -30,8 +30,6 @@ pub(crate) fn start(format: Format) {
         Format::Json => logs.json().flatten_event(true).init(),
     }
     if let Some(error) = wrong {
-        tracing::warn!(
-            "{VARIABLE} is not understood, so everything from `info` on is logged: {error}"
-        );
+        tracing::warn!("{VARIABLE} is invalid, so everything from `info` on is logged: {error}");
     }
 }

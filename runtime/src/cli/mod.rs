@@ -1,8 +1,9 @@
-//! The command line: what users type, and what they get to see.
+//! The command line: its options, and the messages to users.
 
 mod bench;
 mod check;
 mod failure;
+mod keys;
 #[cfg(feature = "link-static")]
 mod linked;
 pub(crate) mod logging;
@@ -24,7 +25,7 @@ use self::prepare::PluginArguments;
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 pub(crate) struct Arguments {
-    /// How logs on stderr are written.
+    /// The format of the log, which goes to stderr.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub(crate) log_format: logging::Format,
     #[command(flatten)]
@@ -40,31 +41,31 @@ enum Command {
         /// The flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
-        /// How long flows may take to drain once they are asked to end, in seconds.
+        /// How long flows may take to drain after a signal, in seconds.
         #[arg(long, value_name = "S", default_value = "10")]
         drain_timeout: u64,
     },
-    /// Checks flows, their plugins and every configuration; connects to nothing.
+    /// Checks flows, their plugins and their configurations; connects to nothing.
     Check {
         /// The flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
     },
-    /// Runs flows without their connectors and compares what comes out with what is expected.
+    /// Runs flows without their connectors and compares the results with files.
     Test {
         /// Folders with `flow.yaml`, `input/` and `expected/`.
         #[arg(required = true, value_name = "DIR")]
         folders: Vec<PathBuf>,
-        /// Makes what comes out what is expected.
+        /// Writes the results as the expectations.
         #[arg(long)]
         update: bool,
     },
-    /// Runs a flow of `bench` connectors and says how fast it was.
+    /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
-    /// Looks at plugins.
+    /// Lists and describes plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
-    /// Loads a plugin and tells about it; run by `tremor` itself, so that a plugin that crashes
+    /// Loads a plugin and describes it; `tremor` runs this itself, so that a plugin that crashes
     /// does no harm.
     #[command(hide = true)]
     PluginDescribe {
@@ -73,7 +74,7 @@ enum Command {
     },
 }
 
-/// Does what the command line says.
+/// Runs the command.
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
@@ -89,7 +90,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A flow that was found good, with the components it was checked against.
+/// A valid flow, with the components that it was checked against.
 struct Prepared {
     flow: Flow,
     components: Components,

@@ -1,4 +1,4 @@
-//! `tremor plugin`: what there is to know about plugins, without loading them.
+//! `tremor plugin`: lists and describes plugins, without loading them.
 
 use std::{
     fmt::Write as _,
@@ -6,28 +6,35 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tremor_runtime::plugin::{Describer, Library, Registry, SearchPath};
+use serde_json::{Value as Json, json};
+use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Registry, SearchPath};
 
-use super::{Failure, PluginArguments};
+use super::{Failure, PluginArguments, keys};
+
+/// Those of components, in the words of metadata.
+const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "postprocessor"];
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Lists the plugins in the plugin path.
     List {
-        /// A folder or file to look in, besides the plugin path.
+        /// A folder or file to search before the plugin path.
         path: Option<PathBuf>,
     },
-    /// Tells all that is known about a plugin.
+    /// Describes a library: its metadata, its components and their configurations.
     Inspect {
         /// The library, or the name of a component.
         path: PathBuf,
+        /// Prints JSON, with the schema of each configuration.
+        #[arg(long)]
+        json: bool,
     },
 }
 
 pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(), Failure> {
     match command {
         Command::List { path } => list(path, plugins),
-        Command::Inspect { path } => inspect(&path, plugins),
+        Command::Inspect { path, json } => inspect(&path, json, plugins),
     }
 }
 
@@ -37,7 +44,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
     let mut failure = Failure::default();
     if paths.is_empty() {
         failure.usage(
-            &"error: no folder to look for plugins in\n  help: name one, as PATH, with \
+            &"error: there is no folder to search for plugins\n  help: name one, as PATH, with \
               `--plugin-path`, or in TREMOR_PLUGIN_PATH",
         );
     }
@@ -83,20 +90,21 @@ fn table(rows: &[[String; 6]]) -> String {
     text
 }
 
-fn inspect(path: &Path, plugins: &PluginArguments) -> Result<(), Failure> {
+fn inspect(path: &Path, json: bool, plugins: &PluginArguments) -> Result<(), Failure> {
     let mut failure = Failure::default();
     let library = if path.components().count() == 1 && !path.exists() {
         let name = path.to_string_lossy().into_owned();
-        match scan(None, plugins)?.find("connector", &name) {
-            Ok(Some(library)) => library.clone(),
-            Ok(None) => {
+        let registry = scan(None, plugins)?;
+        match KINDS.iter().find_map(|kind| registry.find(kind, &name).transpose()) {
+            Some(Ok(library)) => library.clone(),
+            None => {
                 failure.usage(&format_args!(
                     "error: there is no file and no component `{name}`\n  help: `tremor plugin \
-                     list` shows what there is"
+                     list` lists all components"
                 ));
                 return Err(failure);
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 failure.usage(&format_args!("error: {error}"));
                 return Err(failure);
             }
@@ -110,50 +118,99 @@ fn inspect(path: &Path, plugins: &PluginArguments) -> Result<(), Failure> {
             }
         }
     };
-    print(&description(&library, plugins))
+    let inspected = Inspected::new(&library, plugins);
+    print(&if json { inspected.json() } else { inspected.text() })
 }
 
-fn description(library: &Library, plugins: &PluginArguments) -> String {
-    let metadata = library.metadata();
-    let mut text = String::new();
-    let mut line = |name: &str, value: &dyn std::fmt::Display| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "{name:<12} {value}");
-    };
-    line("library", &library.path().display());
-    line("name", &metadata.name);
-    line("version", &metadata.version);
-    line("description", &metadata.description);
-    line("abi", &metadata.abi);
-    line("pdk", &metadata.pdk);
-    line("panic", &metadata.panic);
-    line("hash", &library.hash());
-    let checked = library.check(plugins.policy());
-    match &checked {
-        Ok(()) => line("loads", &"yes, as far as can be told without loading it"),
-        Err(error) => line("loads", &format_args!("no: {error}")),
-    }
-    for artefact in &metadata.artefacts {
-        let kind = &artefact.kind;
-        line(kind, &format_args!("{} - {}", artefact.name, artefact.description));
-        if let Some(codec) = &artefact.codec {
-            let default = artefact.default_codec.as_deref();
-            let default = default.map(|default| format!(", default {default}")).unwrap_or_default();
-            line("  codec", &format_args!("{codec}{default}"));
-        }
-        if checked.is_err() {
-            continue;
-        }
-        match Describer::new(plugins.policy()).config_schema(library, kind, &artefact.name) {
-            Ok(Some(schema)) => line("  config", &format_args!("{schema:#}")),
-            Ok(None) => line("  config", &"anything"),
-            Err(error) => line("  config", &format_args!("unknown: {error}")),
-        }
-    }
-    text
+/// A library, and what it says of its configurations.
+struct Inspected<'l> {
+    library: &'l Library,
+    /// Why it cannot be loaded, as far as can be told without.
+    objection: Option<Error>,
+    components: Vec<Component<'l>>,
 }
 
-/// What was asked for goes to stdout; a closed pipe only ends the output.
+/// A component with the schema of its configuration, where that has one. None is asked for where
+/// the library does not load.
+struct Component<'l> {
+    metadata: &'l ArtefactMetadata,
+    schema: Option<Result<Option<Json>, Error>>,
+}
+
+impl<'l> Inspected<'l> {
+    fn new(library: &'l Library, plugins: &PluginArguments) -> Self {
+        let objection = library.check(plugins.policy()).err();
+        let describer = Describer::new(plugins.policy());
+        let component = |metadata: &'l ArtefactMetadata| {
+            let ask = || describer.config_schema(library, &metadata.kind, &metadata.name);
+            Component { metadata, schema: objection.is_none().then(ask) }
+        };
+        let components = library.metadata().artefacts.iter().map(component).collect();
+        Self { library, objection, components }
+    }
+
+    fn text(&self) -> String {
+        let metadata = self.library.metadata();
+        let mut text = String::new();
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<12} {value}");
+        };
+        line("library", &self.library.path().display());
+        line("name", &metadata.name);
+        line("version", &metadata.version);
+        line("description", &metadata.description);
+        line("abi", &metadata.abi);
+        line("pdk", &metadata.pdk);
+        line("panic", &metadata.panic);
+        line("hash", &self.library.hash());
+        match &self.objection {
+            None => line("loads", &"yes, as far as can be told without loading it"),
+            Some(error) => line("loads", &format_args!("no: {error}")),
+        }
+        for Component { metadata: component, schema } in &self.components {
+            line(&component.kind, &format_args!("{} - {}", component.name, component.description));
+            if let Some(codec) = &component.codec {
+                let default = component.default_codec.as_deref();
+                let default =
+                    default.map(|default| format!(", default {default}")).unwrap_or_default();
+                line("  codec", &format_args!("{codec}{default}"));
+            }
+            match schema {
+                None => {}
+                Some(Ok(Some(schema))) => line("  config", &keys::text(schema, 4)),
+                Some(Ok(None)) => line("  config", &"anything"),
+                Some(Err(error)) => line("  config", &format_args!("unknown: {error}")),
+            }
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let component = |component: &Component<'_>| {
+            let schema = component.schema.as_ref();
+            let ArtefactMetadata { kind, name, description, codec, default_codec, .. } =
+                component.metadata;
+            json!({
+                "kind": kind, "name": name, "description": description,
+                "codec": codec, "default_codec": default_codec,
+                "config": schema.and_then(|schema| schema.as_ref().ok()),
+                "error": schema.and_then(|schema| Some(schema.as_ref().err()?.to_string())),
+            })
+        };
+        let metadata = self.library.metadata();
+        let all = json!({
+            "library": self.library.path(), "name": metadata.name, "version": metadata.version,
+            "description": metadata.description, "abi": metadata.abi, "pdk": metadata.pdk,
+            "panic": metadata.panic, "hash": self.library.hash().to_string(),
+            "error": self.objection.as_ref().map(ToString::to_string),
+            "components": self.components.iter().map(component).collect::<Vec<_>>(),
+        });
+        format!("{all:#}\n")
+    }
+}
+
+/// Writes a result to stdout; a closed pipe only ends the output.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! From the command line to flows that were found good, with the components that they are made of.
+//! From the command line to valid flows, with their components.
 
 use std::{
     cell::RefCell,
@@ -18,14 +18,13 @@ use tremor_runtime::{
 
 use super::{Failure, Prepared};
 
-/// The variable that names folders and files to look for plugins in, besides those of the command
-/// line.
+/// The variable with folders and files to search for plugins, after those of the command line.
 const VARIABLE: &str = "TREMOR_PLUGIN_PATH";
 
 #[derive(Args)]
 pub(super) struct PluginArguments {
-    /// A folder or file to look for plugins in. May be given several times. Those that the flow names
-    /// come before it, and those in the variable `TREMOR_PLUGIN_PATH` after it.
+    /// A folder or file to search for plugins; may be repeated. The paths in the flow are searched
+    /// before it, and those in the variable `TREMOR_PLUGIN_PATH` after it.
     #[arg(
         long = "plugin-path",
         global = true,
@@ -33,15 +32,15 @@ pub(super) struct PluginArguments {
         value_delimiter = if cfg!(windows) { ';' } else { ':' }
     )]
     paths: Vec<PathBuf>,
-    /// Loads plugins that were built with `panic = "abort"`. A panic in one of them ends the
+    /// Loads plugins that were built with `panic = "abort"`. A panic in such a plugin ends the
     /// process.
     #[arg(long, global = true)]
     allow_panic_abort: bool,
-    /// Refuses plugins that a group may write to, or that belong to another user than root and the
-    /// one who runs this, instead of warning of them.
+    /// Refuses plugins that a group may write to, or that another user than you and root owns. Without
+    /// this option there is a warning.
     #[arg(long, global = true)]
     strict_plugins: bool,
-    /// What was warned of: with several flows, nothing is said twice.
+    /// Warnings so far: with several flows, none is repeated.
     #[arg(skip)]
     told: RefCell<HashSet<String>>,
 }
@@ -51,7 +50,7 @@ impl PluginArguments {
         Policy { allow_panic_abort: self.allow_panic_abort, strict: self.strict_plugins }
     }
 
-    /// What the command line and the variable name, in order of the search.
+    /// The paths of the command line and of the variable, in order of the search.
     pub(super) fn search_paths(&self) -> Vec<SearchPath> {
         let given = self.paths.iter().map(|path| SearchPath::new(path, "`--plugin-path`"));
         let variable = env::var_os(VARIABLE).unwrap_or_default();
@@ -59,12 +58,12 @@ impl PluginArguments {
         given.chain(further).filter(|named| !named.path.as_os_str().is_empty()).collect()
     }
 
-    /// Reads and checks flows; everything that is wrong with any of them is told at once.
+    /// Reads and checks flows; the errors of all of them are reported at once.
     pub(super) fn prepare(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, Failure> {
         self.prepare_with(files, |file| flow::read(file))
     }
 
-    /// As [`PluginArguments::prepare`], with what `read` makes of a file.
+    /// As [`PluginArguments::prepare`], with the draft that `read` makes of a file.
     pub(super) fn prepare_with(
         &self,
         files: &[PathBuf],
@@ -131,14 +130,14 @@ impl PluginArguments {
         let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
         let describer = Describer::new(self.policy()).comparing();
         let (components, problems) = Components::find(&paths, describer, self.policy());
-        // What is broken and not used hurts nobody, but somebody may wonder where their plugin is.
-        // That there is nothing under a path is an error.
+        // A broken library that the flow does not use does no harm, but its user may look for it. A path
+        // to nothing is an error.
         let broken = problems.iter().filter(|it| it.error.kind() != ErrorKind::NotFound);
         broken.for_each(|problem| self.warn(&problem.to_string()));
         Ok(components)
     }
 
-    /// This build has its plugins in it and looks for no others.
+    /// This build contains its plugins, and searches for no others.
     #[cfg(feature = "link-static")]
     fn components(&self, _flow: &Flow) -> Result<Components, Error> {
         Components::linked(super::linked::plugins(), self.policy())
@@ -151,9 +150,9 @@ impl PluginArguments {
     }
 }
 
-/// The entries of `plugins` that lead nowhere.
+/// The entries of `plugins` that do not exist.
 fn missing_folders(flow: &Flow) -> Vec<flow::Diagnostic> {
-    // What is linked needs no folder.
+    // A linked plugin needs no folder.
     let needed = !cfg!(feature = "link-static");
     let missing = flow.spec.plugins.iter().filter(|path| needed && !path.value.exists());
     missing

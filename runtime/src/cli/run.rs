@@ -9,7 +9,7 @@ use tremor_runtime::{
 
 use super::{Failure, Prepared, signals};
 
-/// Runs flows to their end and says what became of their events.
+/// Runs flows to their end, and reports the counts of their events.
 pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>, Failure> {
     let stopper = Stopper::default();
     signals::listen(stopper.clone()).map_err(|error| {

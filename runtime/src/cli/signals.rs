@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first drains, the second ends the process, whatever hangs.
+//! SIGINT and SIGTERM: the first drains, the second ends the process, even if a plugin hangs.
 
 use std::{
     io,
@@ -14,12 +14,12 @@ use signal_hook::{
 };
 use tremor_runtime::run::{Signalled, Stopper};
 
-/// How long the run has for its summary once it is to end at once: so many naps, and the last one to
-/// say that it was too long. A process that is starved naps for longer, and so has longer.
+/// The time for the summary of a run that ends at once: so many naps, and a last one to log that they were
+/// not enough. In a process that gets little processor time, naps are longer, and so is this time.
 const NAPS: u32 = 9;
 const NAP: Duration = Duration::from_millis(9);
 
-/// What there is to say.
+/// A message to log.
 enum Said {
     Signal(i32, Signalled),
     /// The run has not ended by itself.
@@ -53,18 +53,17 @@ fn log(said: &Receiver<Said>) {
     for said in said {
         match said {
             Said::Signal(signal, Signalled::Drain) => {
-                tracing::info!(
-                    signal,
-                    "everything under way drains; a second signal stops at once"
-                );
+                tracing::info!(signal, "the flows drain; a second signal stops them at once");
             }
             Said::Signal(signal, Signalled::Again) => {
                 tracing::debug!(signal, "the same request as the last signal");
             }
             Said::Signal(signal, Signalled::Halt) => {
-                tracing::warn!(signal, "everything stops where it is");
+                tracing::warn!(signal, "the flows stop at once");
             }
-            Said::Hangs => tracing::error!("the run does not end: the process does, as it is"),
+            Said::Hangs => {
+                tracing::error!("the run does not end in time: the process ends without it");
+            }
         }
     }
 }

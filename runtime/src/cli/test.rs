@@ -1,4 +1,4 @@
-//! `tremor test`: flows against what is expected of them.
+//! `tremor test`: runs flows and compares the results with files.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use tremor_runtime::{flow, flow_test::FlowTest};
 
 use super::{Failure, PluginArguments, Prepared};
 
-/// Runs the tests in these folders; says of each how it went.
+/// Runs the tests in these folders, and reports the result of each.
 pub(crate) fn execute(
     folders: &[PathBuf],
     update: bool,
@@ -52,6 +52,6 @@ fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome
         return Ok(Outcome::Same);
     }
     let text = differences.iter().map(ToString::to_string).collect::<String>();
-    let help = "help: where this is as it should be, `--update` makes it what is expected";
+    let help = "help: if the results are right, `--update` writes them as the expectations";
     Ok(Outcome::Different(format!("{text}{help}")))
 }

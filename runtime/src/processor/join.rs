@@ -1,14 +1,12 @@
 //! `join`: fragments that no preprocessor before it has cut are one message a stream. It stands, with
 //! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
 
-use std::collections::HashMap;
+use tremor_pdk::{Batch, Component, Context, Result, abi::batch::Cutter};
 
-use tremor_pdk::{
-    Batch, Component, Context, Output, Preprocessor, Result,
-    abi::batch::{Cutter, Rest},
+use super::{
+    reassembly::{self, Held, Partial},
+    streams::{Cut, States, Streams},
 };
-
-use super::reassembly::{self, Held, Partial};
 
 /// Makes one message of everything that a stream brings until it ends.
 #[tremor_pdk::config]
@@ -25,12 +23,9 @@ const fn max_length() -> usize {
 }
 
 /// Joins the fragments of each stream until it ends.
-pub(crate) struct Join {
-    partial: HashMap<u64, Partial>,
-    held: Held,
-    /// Ends of streams that have come and are not handled yet.
-    rest: Rest,
-}
+pub(crate) type Join = Streams<JoinFragments>;
+
+pub(crate) struct JoinFragments(Held);
 
 impl Default for Join {
     fn default() -> Self {
@@ -49,52 +44,33 @@ impl Component for Join {
 
 impl Join {
     fn of(max_length: usize) -> Self {
-        let held = Held::new(Self::NAME, max_length);
-        Self { partial: HashMap::new(), held, rest: Rest::default() }
+        Self::cutting(JoinFragments(Held::new(Self::NAME, max_length)))
     }
+}
 
-    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+impl Cut for JoinFragments {
+    type State = Partial;
+
+    fn cut(&mut self, states: &mut States<Partial>, cutter: &mut Cutter<'_>) {
+        let Self(held) = self;
         let event = *cutter.event();
         if !event.is_fragment() && !event.is_stream_end() {
             return cutter.pass();
         }
-        let mut partial = self.partial.remove(&event.stream).unwrap_or_default();
-        self.held.take(&partial);
+        let mut partial = states.remove(&event.stream).unwrap_or_default();
+        held.take(&partial);
         if event.is_stream_end() {
-            return partial.end(cutter, &self.held);
+            return partial.end(cutter, held);
         }
-        partial.extend(cutter.payload(), &self.held);
+        partial.extend(cutter.payload(), held);
         if !partial.is_empty() {
-            self.held.put(&mut partial);
-            self.partial.insert(event.stream, partial);
+            held.put(&mut partial);
+            states.insert(event.stream, partial);
         }
     }
-}
 
-impl Preprocessor for Join {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let is_whole = |batch: &Batch| {
-            batch.events().iter().all(|event| !event.is_fragment() && !event.is_stream_end())
-        };
-        if self.rest.is_empty() && is_whole(batch) {
-            return Ok(());
-        }
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty()
-    }
-
-    fn holds(&self, stream: u64) -> bool {
-        self.partial.contains_key(&stream) || self.rest.holds(stream)
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        reassembly::streams(&self.partial, &self.rest)
+    fn passes(batch: &Batch) -> bool {
+        batch.events().iter().all(|event| !event.is_fragment() && !event.is_stream_end())
     }
 }
 

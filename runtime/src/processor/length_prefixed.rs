@@ -2,15 +2,15 @@
 
 mod prefix;
 
-use std::collections::HashMap;
-
 use tremor_pdk::{
-    Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result,
-    abi::batch::{Cutter, Rest},
+    Batch, Component, Context, Error, Output, Postprocessor, Result, abi::batch::Cutter,
 };
 
 use self::prefix::{Endianness, Head, Prefix};
-use super::reassembly::{self, Held, Partial};
+use super::{
+    reassembly::{self, Held, Partial},
+    streams::{Cut, States, Streams},
+};
 
 /// Cuts byte streams into messages. Before each stands its length in bytes, which does not count
 /// itself. A whole message is cut as well, and has to end with a message.
@@ -46,17 +46,15 @@ pub(crate) struct PrependConfig {
 }
 
 /// The preprocessor.
-pub(crate) struct Split {
+pub(crate) type Split = Streams<Prefixed>;
+
+pub(crate) struct Prefixed {
     config: SplitConfig,
-    /// Streams that are within a message. The others are not in here.
-    streams: HashMap<u64, State>,
     held: Held,
-    /// What has come and is not cut yet.
-    rest: Rest,
 }
 
 /// Where in a stream a fragment has ended.
-enum State {
+pub(crate) enum State {
     Length(Head),
     Message {
         length: u64,
@@ -81,14 +79,17 @@ impl Component for Split {
 
     fn new(config: SplitConfig, _context: Context) -> Result<Self> {
         let held = Held::new(Self::NAME, config.max_length);
-        Ok(Self { config, streams: HashMap::new(), held, rest: Rest::default() })
+        Ok(Self::cutting(Prefixed { config, held }))
     }
 }
 
-impl Split {
-    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+impl Cut for Prefixed {
+    /// Streams that are between two messages have no state.
+    type State = State;
+
+    fn cut(&mut self, states: &mut States<State>, cutter: &mut Cutter<'_>) {
         let event = *cutter.event();
-        let mut state = self.streams.remove(&event.stream).unwrap_or_default();
+        let mut state = states.remove(&event.stream).unwrap_or_default();
         if let State::Message { partial, .. } = &state {
             self.held.take(partial);
         }
@@ -104,7 +105,7 @@ impl Split {
                 self.held.put(partial);
             }
             if !matches!(&state, State::Length(head) if head.is_empty()) {
-                self.streams.insert(event.stream, state);
+                states.insert(event.stream, state);
             }
             return;
         }
@@ -116,6 +117,12 @@ impl Split {
         }
     }
 
+    fn is_unfinished(state: &State) -> bool {
+        !matches!(state, State::Lost { .. })
+    }
+}
+
+impl Prefixed {
     /// Goes on at a byte of the payload.
     fn step(&self, state: State, cutter: &mut Cutter<'_>, at: &mut usize) -> State {
         let SplitConfig { prefix, endianness, .. } = self.config;
@@ -182,28 +189,6 @@ fn unfinished(state: State) -> Option<(Vec<u8>, Error)> {
             ));
             Some((Vec::new(), error))
         }
-    }
-}
-
-impl Preprocessor for Split {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty()
-    }
-
-    fn holds(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_some_and(|state| !matches!(state, State::Lost { .. }))
-            || self.rest.holds(stream)
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        reassembly::streams(&self.streams, &self.rest)
     }
 }
 

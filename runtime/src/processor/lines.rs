@@ -1,13 +1,13 @@
 //! `lines`: a message a line.
 
-use std::collections::HashMap;
-
 use tremor_pdk::{
-    Batch, Component, Context, NoConfig, Output, Postprocessor, Preprocessor, Result,
-    abi::batch::{Cutter, Rest},
+    Batch, Component, Context, NoConfig, Output, Postprocessor, Result, abi::batch::Cutter,
 };
 
-use super::reassembly::{self, Held, Partial};
+use super::{
+    reassembly::{self, Held, Partial},
+    streams::{Cut, States, Streams},
+};
 
 /// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
 /// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
@@ -26,33 +26,28 @@ const fn max_length() -> usize {
 }
 
 /// The preprocessor.
-pub(crate) struct Split {
-    /// Lines that have begun, by stream. Streams without one are not in here.
-    partial: HashMap<u64, Partial>,
-    held: Held,
-    /// What has come and is not cut yet.
-    rest: Rest,
-}
+pub(crate) type Split = Streams<Lines>;
+
+pub(crate) struct Lines(Held);
 
 impl Component for Split {
     const NAME: &str = "lines";
     type Config = Config;
 
     fn new(config: Config, _context: Context) -> Result<Self> {
-        Ok(Self::of(config.max_length))
+        Ok(Self::cutting(Lines(Held::new(Self::NAME, config.max_length))))
     }
 }
 
-impl Split {
-    fn of(max_length: usize) -> Self {
-        let held = Held::new(Self::NAME, max_length);
-        Self { partial: HashMap::new(), held, rest: Rest::default() }
-    }
+impl Cut for Lines {
+    /// A line that has begun. Streams without one have no state.
+    type State = Partial;
 
-    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+    fn cut(&mut self, states: &mut States<Partial>, cutter: &mut Cutter<'_>) {
+        let Self(held) = self;
         let stream = cutter.event().stream;
-        let mut partial = self.partial.remove(&stream).unwrap_or_default();
-        self.held.take(&partial);
+        let mut partial = states.remove(&stream).unwrap_or_default();
+        held.take(&partial);
         let mut start = 0;
         while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
             let end = start + length;
@@ -60,46 +55,25 @@ impl Split {
             if start == end {
                 partial.strip_carriage_return();
             }
-            partial.complete(cutter, start..stripped, &self.held);
+            partial.complete(cutter, start..stripped, held);
             start = end + 1;
             if cutter.is_heavy() {
                 return cutter.leave(start);
             }
         }
         let end = cutter.payload().len();
-        partial.extend(&cutter.payload()[start..end], &self.held);
+        partial.extend(&cutter.payload()[start..end], held);
         let is_whole = !cutter.event().is_fragment();
         if cutter.event().is_stream_end() {
-            partial.end(cutter, &self.held);
+            partial.end(cutter, held);
             cutter.pass();
         } else if is_whole && !partial.is_empty() {
-            partial.complete(cutter, 0..0, &self.held);
+            partial.complete(cutter, 0..0, held);
         }
         if !partial.is_empty() {
-            self.held.put(&mut partial);
-            self.partial.insert(stream, partial);
+            held.put(&mut partial);
+            states.insert(stream, partial);
         }
-    }
-}
-
-impl Preprocessor for Split {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty()
-    }
-
-    fn holds(&self, stream: u64) -> bool {
-        self.partial.contains_key(&stream) || self.rest.holds(stream)
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        reassembly::streams(&self.partial, &self.rest)
     }
 }
 
@@ -130,11 +104,11 @@ impl Postprocessor for End {
 mod tests {
     use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
 
-    use super::Split;
+    use super::{Held, Lines, Split};
     use crate::processor::testing::{finish, process_all};
 
     fn lines(max_length: usize) -> Split {
-        Split::of(max_length)
+        Split::cutting(Lines(Held::new("lines", max_length)))
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {

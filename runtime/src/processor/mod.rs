@@ -10,6 +10,7 @@ pub(crate) mod length_prefixed;
 pub(crate) mod lines;
 mod reassembly;
 mod remove_empty;
+mod streams;
 #[cfg(test)]
 mod testing;
 

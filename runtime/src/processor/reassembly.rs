@@ -1,10 +1,8 @@
 //! Messages that are put together from pieces, up to a limit.
 
-use std::collections::HashMap;
-
 use tremor_pdk::{
     Error,
-    abi::batch::{Cutter, Rejected, Rest},
+    abi::batch::{Cutter, Rejected},
 };
 
 /// The longest message that is taken unless a flow says otherwise, in bytes: decoded, it may have
@@ -17,14 +15,6 @@ const SHOWN: usize = Rejected::SHOWN;
 /// What the beginnings of messages of all streams may take together, in bytes, where one alone may
 /// not take more.
 const HELD: usize = 8 * MAX_LENGTH;
-
-/// The streams that a preprocessor keeps something of.
-pub(super) fn streams<T>(streams: &HashMap<u64, T>, rest: &Rest) -> Vec<u64> {
-    let mut all: Vec<u64> = streams.keys().copied().chain(rest.streams()).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
 
 /// How much one preprocessor holds of all streams.
 #[derive(Debug)]
@@ -58,7 +48,7 @@ impl Held {
 
 /// The beginning of a message whose end has not come yet.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(crate) struct Partial {
     /// The beginning, up to the limit; of a message that exceeds it, what will be shown.
     bytes: Vec<u8>,
     /// How long a message that exceeds a limit is so far, and which.

@@ -73,7 +73,7 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
         ),
         (
             "connectors:\n  a: { type: file, codec: { json: { max_depth: 0 } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
-            vec!["flow.yaml:2:47", "`max_depth` of codec type `json`: expected 1 or more"],
+            vec!["flow.yaml:2:48", "`max_depth` of codec type `json`: expected 1 or more"],
         ),
         (
             "connectors:\n  a: { type: file, codec: { csv: { quote: ',' } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",

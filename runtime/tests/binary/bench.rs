@@ -135,7 +135,7 @@ fn the_command_line_replaces_what_the_flow_says() {
 fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
     let through = |links| flow("passthrough", links);
     for (flow, data, more, status, parts) in [
-        (through(""), "{\n1\n", [].as_slice(), 1, ["no figure: 2 of 4", "codec"]),
+        (through(""), "{\n1\n", [].as_slice(), 1, ["no figures: 2 of 4", "codec"]),
         (through(""), "", &[], 1, ["in: has no event", "one a line"]),
         (
             through(""),
@@ -149,7 +149,7 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             "1\n",
             &[],
             2,
-            ["flow.yaml:2:", "1 of the first and 2 of the second"],
+            ["flow.yaml:2:", "1 of these sources and 2 of these sinks"],
         ),
         (through(""), "1\n", &["--warmup", "3600"], 1, ["nothing was measured", "--warmup"]),
         (
@@ -157,10 +157,10 @@ fn a_benchmark_that_would_measure_something_else_gives_no_figure() {
             "1\n",
             &["--link", "static"],
             2,
-            ["needs a build that has the plugins in it", "cargo xtask build-static"],
+            ["needs a build that contains the plugins", "cargo xtask build-static"],
         ),
-        (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "expected seconds"]),
-        (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "expected events a second"]),
+        (through(""), "1\n", &["--duration", "-1"], 2, ["--duration", "a number of seconds"]),
+        (through(""), "1\n", &["--rate", "0"], 2, ["--rate", "a number of events a second"]),
     ] {
         let scene = Scene::new(&flow).write("in", data.as_bytes());
         let run = bench(&scene, more);

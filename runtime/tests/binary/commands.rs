@@ -12,7 +12,7 @@ links: [input -> output]";
 #[test]
 fn check_connects_to_nothing() {
     let scene = Scene::new(FLOW);
-    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is good"]);
+    scene.tremor(&["check", "flow.yaml"]).expect(0, &["flow `flow` is valid"]);
     assert!(!scene.has("out"));
 }
 
@@ -27,9 +27,27 @@ fn plugins_are_listed_and_inspected_by_name() {
     }
     let inspect = scene.tremor(&["plugin", "inspect", "file"]);
     inspect.expect(0, &[]);
-    for part in ["connector-file", "2.0", "unwind", "required", "\"path\""] {
+    for part in [
+        "connector-file",
+        "2.0",
+        "unwind",
+        "required",
+        "\n    path         string, required\n      The file.",
+        "\n        `truncate`: Write from scratch",
+        "\n    compression  `auto`, `none`, `gzip`, `zstd` or `xz`, default `auto`\n",
+        "\n    chunk_bytes  integer from 1 to 67108864, default 262144\n",
+    ] {
         assert!(inspect.stdout.contains(part), "{part} is not in:\n{}", inspect.stdout);
     }
+    let inspect = scene.tremor(&["plugin", "inspect", "--json", "logging"]);
+    inspect.expect(0, &[]);
+    let inspected: Value = serde_json::from_str(&inspect.stdout).unwrap();
+    let component = &inspected["components"][0];
+    assert_eq!(
+        (&inspected["name"], &component["kind"]),
+        (&"operator-logging".into(), &"operator".into())
+    );
+    assert_eq!(component["config"]["type"], "object");
     scene.tremor(&["plugin", "inspect", "nothing"]).expect(2, &["nothing", "help"]);
 }
 

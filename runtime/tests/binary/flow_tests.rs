@@ -6,7 +6,7 @@ use crate::{support::workspace, tremor::Scene};
 
 #[test]
 fn the_flows_of_this_project_do_what_is_expected_of_them() {
-    let folder = workspace().join("tests/flows");
+    let folder = workspace().join("tests/fixtures/flow_tests");
     let tests = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let tests: Vec<String> = tests.map(|path| path.display().to_string()).collect();
     assert!(tests.len() >= 4, "{tests:?}");

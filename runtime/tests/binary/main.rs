@@ -8,6 +8,7 @@ mod support;
 mod bad_input;
 mod bench;
 mod bombs;
+mod book;
 mod commands;
 mod components;
 mod connections;

@@ -89,5 +89,7 @@ fn a_window_emits_what_it_has_when_the_flow_ends() {
 fn a_bad_configuration_is_found_when_the_flow_is_checked() {
     let operators = "{ type: filter, config: { all: [{ field: a }] } }";
     let run = scene(operators, &["out"], "").run();
-    run.expect(2, &["flow.yaml:", "all[0]: field `a`: expected exactly one of `equals`"]);
+    let expected =
+        "operator type `filter`: `all[0]`: `field`: expected exactly one comparison for `a`";
+    run.expect(2, &["flow.yaml:4:47: ", expected]);
 }

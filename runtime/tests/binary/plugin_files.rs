@@ -41,7 +41,7 @@ fn the_plugin_path_of_the_command_line_adds_to_that_of_the_environment() {
     run.expect(2, &["searched for plugins: `own`, `given`, `also`, `variable`, `last`"]);
 
     fs::copy(library("fixture-relay"), scene.path().join("last/librelay.so")).unwrap();
-    tremor(&scene, "variable:last", &given).expect(0, &["flow `flow` is good"]);
+    tremor(&scene, "variable:last", &given).expect(0, &["flow `flow` is valid"]);
     let list = tremor(&scene, "last", &["plugin", "list", "--plugin-path", "given"]);
     list.expect(0, &[]);
     assert!(list.stdout.contains("relay"), "{}", list.stdout);
@@ -55,7 +55,7 @@ fn a_part_of_the_plugin_path_that_does_not_exist_says_where_it_was_named() {
         let said = format!("{path}: there is no such file or folder\n  help: correct {origin}");
         assert_eq!(run.stderr.matches(&said).count(), 1, "{}", run.stderr);
     }
-    tremor(&scene(), "", &["plugin", "list"]).expect(2, &["no folder to look for plugins in"]);
+    tremor(&scene(), "", &["plugin", "list"]).expect(2, &["no folder to search for plugins"]);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
     ];
     let mut running = run(&flows, "1000");
     running.signal(&["INT"]);
-    running.until("everything under way drains");
+    running.until("the flows drain");
     later();
     running.signal(&["TERM"]);
     let run = running.end();
@@ -200,10 +200,10 @@ links: [ticks -> main, main -> nowhere]";
     let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
     running.until("call=operator `mischief`: new ");
     running.signal(&["TERM"]);
-    running.until("everything under way drains");
+    running.until("the flows drain");
     later();
     running.signal(&["TERM"]);
-    running.end().expect(1, &["everything stops where it is"]);
+    running.end().expect(1, &["the flows stop at once"]);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Every folder beside this file is a case: a `flow.yaml`, and in `expected` what a user gets to
-//! see for it: the errors, or the graph and the warnings.
+//! Every folder in the workspace's `tests/fixtures/flow_files` is a case: a `flow.yaml`, and in
+//! `expected` what a user gets to see for it: the errors, or the graph and the warnings.
 //!
 //! `UPDATE_EXPECT=1 cargo test -p tremor-runtime --test flow_files` writes the expectations anew;
 //! read the difference before you commit it.
@@ -44,7 +44,7 @@ fn check(case: &Path) -> Result<(), String> {
 
 fn cases() -> Vec<PathBuf> {
     // Tests run in the folder of their package, so paths in messages are the same everywhere.
-    let mut cases: Vec<PathBuf> = fs::read_dir("tests/flow_files")
+    let mut cases: Vec<PathBuf> = fs::read_dir("../tests/fixtures/flow_files")
         .expect("the folder of the cases")
         .map(|entry| entry.expect("a case").path())
         .filter(|path| path.is_dir())

@@ -59,7 +59,7 @@ type Files = BTreeMap<PathBuf, String>;
 fn sources(inside: &str) -> Files {
     let mut files = Files::new();
     read(&workspace().join("tremor-pdk"), Path::new("tremor-pdk"), &mut files);
-    read(&workspace().join("tests/plugins/relay"), Path::new("plugin"), &mut files);
+    read(&workspace().join("tests/fixtures/plugins/relay"), Path::new("plugin"), &mut files);
     for file in [MANIFEST, LOCK] {
         let text = fs::read_to_string(workspace().join(file)).expect("a file of the workspace");
         files.insert(file.into(), text);

@@ -30,7 +30,7 @@ pub(super) struct Built {
 
 pub(super) fn all(release: bool) -> Result<Built> {
     let profile: &[&str] = if release { &["--release"] } else { &[] };
-    let runtime = ["build", "--package=tremor-runtime", "--bin=tremor", "--example=soak"];
+    let runtime = ["build", "--package=tremor-runtime", "--package=soak", "--bins"];
     run(cargo([&runtime, profile].concat()))?;
     let mut command = cargo([&["build", "--lib"], profile].concat());
     for package in PLUGINS {
@@ -47,7 +47,7 @@ pub(super) fn all(release: bool) -> Result<Built> {
     for package in PLUGINS {
         gather(package, &folder, &plugins)?;
     }
-    Ok(Built { soak: folder.join("examples/soak"), tremor: folder.join("tremor"), plugins })
+    Ok(Built { soak: folder.join("soak"), tremor: folder.join("tremor"), plugins })
 }
 
 /// Copies a plugin to the folder of the soak's.

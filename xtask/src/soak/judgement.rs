@@ -6,9 +6,9 @@ use super::table::{Row, Table};
 
 /// The part of the cycles, from the first, in which memory may still find its level.
 const WARM_UP: f64 = 0.5;
-/// Fewer cycles behind the warm-up say nothing of memory.
+/// Fewer cycles after the warm-up say nothing of memory.
 const LEAST_CYCLES: usize = 100;
-/// How much what is allocated may grow with each cycle behind the warm-up, in bytes: less than four
+/// How much what is allocated may grow with each cycle after the warm-up, in bytes: less than four
 /// of the smallest blocks that glibc has.
 const ALLOCATED: f64 = 128.0;
 /// The same of resident memory: coarse, as allocators find their level over some hundred cycles. It
@@ -74,7 +74,7 @@ fn memory(what: &'static str, rows: &[Row], bound: f64, bytes: fn(&Row) -> f64) 
         format!("; not judged: {} cycles, {LEAST_CYCLES} are needed", warm.len())
     };
     let found = format!(
-        "{from:.2} MiB behind the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
+        "{from:.2} MiB after the warm-up, {to:.2} MiB at the end, {growth:.0} bytes a cycle, \
          {bound} allowed{reserve}"
     );
     Line { what, found, holds: enough.then_some(growth <= bound) }

@@ -18,7 +18,7 @@ use self::judgement::Judgement;
 use self::table::Table;
 use crate::project::root;
 
-/// What `runtime/examples/soak` knows, each run in a process of its own.
+/// What `bench/soak` knows, each run in a process of its own.
 const SCENARIOS: [&str; 2] = ["load", "restart"];
 
 #[derive(Debug, clap::Args)]
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     write(&output.join("soak.svg"), &plot::draw(&tables)?)?;
     eprintln!("samples, plot and summary are in {}", output.display());
     if broken > 0 {
-        bail!("{broken} bounds are broken: something is left behind in each cycle");
+        bail!("{broken} bounds are broken: memory, descriptors or threads grow with the cycles");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The samples of one run, as `runtime/examples/soak` writes them.
+//! The samples of one run, as `bench/soak` writes them.
 
 use std::str::FromStr;
 

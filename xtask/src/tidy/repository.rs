@@ -9,8 +9,7 @@ use super::packages::{Package, read_packages};
 use super::tokens::{Token, tokens};
 
 /// Folders that hold what was built or downloaded, not what was written.
-const SKIPPED: [&str; 6] =
-    [".git", "target", "node_modules", "docs/book", "bench/out", "fuzz/corpus"];
+const SKIPPED: [&str; 5] = [".git", "target", "node_modules", "bench/out", "fuzz/corpus"];
 const TEXT: [&str; 6] = ["md", "rs", "sh", "toml", "yaml", "yml"];
 
 /// The project.

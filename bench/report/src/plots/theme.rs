@@ -22,6 +22,7 @@ pub(super) const LARGE: u32 = 18;
 #[derive(Clone, Copy)]
 struct Pair(RGBColor, RGBColor);
 
+const PAGE: Pair = Pair(RGBColor(255, 255, 255), RGBColor(13, 17, 23));
 const INK: Pair = Pair(RGBColor(31, 35, 40), RGBColor(230, 237, 243));
 const MUTED: Pair = Pair(RGBColor(89, 99, 110), RGBColor(154, 165, 177));
 const GRID: Pair = Pair(RGBColor(223, 228, 233), RGBColor(50, 58, 68));
@@ -34,6 +35,11 @@ const SERIES: [Pair; 6] = [
     Pair(RGBColor(150, 110, 0), RGBColor(232, 196, 72)),
     Pair(RGBColor(70, 80, 90), RGBColor(184, 194, 204)),
 ];
+
+/// Behind a picture that is shown on a page of another colour than the reader's choice.
+pub(super) const fn page() -> RGBColor {
+    PAGE.0
+}
 
 pub(super) const fn ink() -> RGBColor {
     INK.0
@@ -98,7 +104,7 @@ pub(super) fn failed(error: impl std::fmt::Display) -> anyhow::Error {
 
 fn dark() -> String {
     let mut style = "@media (prefers-color-scheme: dark) {".to_owned();
-    for Pair(light, dark) in [INK, MUTED, GRID].iter().chain(&SERIES) {
+    for Pair(light, dark) in [PAGE, INK, MUTED, GRID].iter().chain(&SERIES) {
         let [from, to] = [light, dark].map(|RGBColor(r, g, b)| format!("#{r:02X}{g:02X}{b:02X}"));
         for attribute in ["fill", "stroke"] {
             // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! What the command line says instead of the flow file.
+//! Options of the command line that replace values in the flow file.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use tremor_runtime::flow::{self, Connector, Flow, Role, Span};
 
 use super::Arguments;
 
-/// The type of the connectors that are meant.
+/// The type of the connectors that are measured.
 const BENCH: &str = "bench";
 
 /// Keys of the `bench` connectors of a flow, and their values.
@@ -24,11 +24,11 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// Of the command line, where paths start at the current folder; `report` is where the
-    /// connector is to leave its report.
+    /// Those of the command line, where paths start at the current folder; `report` is the file for
+    /// the report of the connector.
     ///
     /// # Errors
-    /// A path is none.
+    /// A path is not valid.
     pub(super) fn new(arguments: &Arguments, report: &Path) -> io::Result<Self> {
         let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
         Ok(Self {
@@ -51,7 +51,7 @@ impl Overrides {
         let (Some(_), [sink]) = (sources.first(), &*sinks) else {
             let message = format!(
                 "a benchmark needs sources of type `{BENCH}` and one sink of that type: this flow has \
-                 {} of the first and {} of the second",
+                 {} of these sources and {} of these sinks",
                 sources.len(),
                 sinks.len()
             );
@@ -131,7 +131,7 @@ fn benches(flow: &Flow, role: Role) -> Vec<usize> {
         .collect()
 }
 
-/// Says now what would otherwise fail the flow once everything is loaded.
+/// Finds a missing file before everything is loaded.
 fn is_there(flow: &Flow, connector: &Connector) -> Result<(), flow::Error> {
     let config = &connector.component.config;
     let Some(file) = config.value().get("file").and_then(Value::as_str) else { return Ok(()) };
@@ -140,7 +140,7 @@ fn is_there(flow: &Flow, connector: &Connector) -> Result<(), flow::Error> {
         return Ok(());
     }
     let message = format!("{}: there is no such file to replay", path.display());
-    let help = "correct `file` or `--data`; `cargo xtask generate-logs` writes what the flows in \
-                `bench/flows` replay";
+    let help = "correct `file` or `--data`; `cargo xtask generate-logs` writes the data of the flows in \
+                `bench/flows`";
     Err(flow.error(config.place("/file"), message).help(help).into())
 }

@@ -1,4 +1,4 @@
-//! What a benchmark came to: what its sink measured, and what it was measured with.
+//! The report of a benchmark: the figures of its sink, and the conditions of the measurement.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tremor_runtime::engine;
 
 use super::{super::Prepared, setup::Setup};
 
-/// How plugins are linked.
+/// The way in which plugins are linked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Link {
@@ -23,7 +23,7 @@ impl Link {
         if cfg!(feature = "link-static") { Self::Static } else { Self::Plugin };
 }
 
-/// The whole of it, as `--json` writes it.
+/// The whole report, as `--json` writes it.
 #[derive(Serialize)]
 pub(super) struct Report {
     flow: String,
@@ -42,7 +42,7 @@ pub(super) struct Report {
     setup: Setup,
 }
 
-/// What the sink measured, behind the warm-up.
+/// The figures of the sink, after the warm-up.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) events: u64,

@@ -1,4 +1,4 @@
-//! What a benchmark was run with, but for the libraries: machine, build, data, command.
+//! The conditions of a benchmark, without the libraries: machine, build, data, command.
 
 use std::{env, fmt, fs, path::PathBuf, thread};
 
@@ -9,7 +9,7 @@ use twox_hash::XxHash3_128;
 
 use super::overrides;
 
-/// All of it, as it goes into the report.
+/// All conditions, as they go into the report.
 #[derive(Serialize)]
 pub(super) struct Setup {
     machine: Machine,
@@ -59,7 +59,7 @@ struct Data {
 }
 
 impl Setup {
-    /// What runs this flow, as the command line changed it.
+    /// The conditions of this flow, as the command line has changed it.
     pub(super) fn of(flow: &Flow) -> Self {
         Self {
             machine: Machine::this(),

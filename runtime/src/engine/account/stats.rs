@@ -65,8 +65,9 @@ counts! {
 }
 
 impl ComponentCounts {
-    /// How many events the component has: queued, held by an operator, being delivered. Below zero
-    /// where more left than there were, which no component may do.
+    /// How many events the component has: held by an operator, being delivered. Those in a queue have
+    /// left one component and have not come to the next. Below zero where more left than there were,
+    /// which no component may do.
     pub fn in_flight(&self) -> i64 {
         let came = self.taken + self.created;
         let left = self.delivered + self.dead_lettered + self.discarded + self.merged + self.failed;

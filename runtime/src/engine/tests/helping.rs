@@ -45,7 +45,7 @@ fn try_pull(intake: &mut Intake, batch: &mut Batch) -> bool {
 }
 
 /// An intake whose source has brought events so often that others may pull, and those are gone.
-fn steady(double: impl DynSource + 'static) -> Intake {
+pub(super) fn steady(double: impl DynSource + 'static) -> Intake {
     let mut intake = Intake::new(Inlet::default(), Box::new(double), Processors::default());
     while !intake.is_steady() {
         assert!(pull(&mut intake, &mut batch()).is_ready());

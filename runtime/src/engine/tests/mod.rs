@@ -5,6 +5,7 @@ mod connecting;
 mod doubles;
 mod fragments;
 mod helping;
+mod in_flight;
 mod lines;
 mod peer;
 mod reconnecting;
@@ -63,6 +64,8 @@ struct Setup {
     source_codec: &'static str,
     /// What the sink gets.
     sink_codec: &'static str,
+    /// Of the sink's queue.
+    bounds: Bounds,
     /// Tasks that may help the source's own.
     helpers: usize,
     operators: Vec<Box<dyn Operator>>,
@@ -75,6 +78,7 @@ impl Default for Setup {
         Self {
             source_codec: "json",
             sink_codec: "json",
+            bounds: Bounds::default(),
             helpers: 0,
             operators: Vec::new(),
             err: false,
@@ -199,7 +203,7 @@ impl Setup {
         let mut books = Books::default();
         let [stats, main, sinks] =
             [Kind::Source, Kind::Pipeline, Kind::Sink].map(|kind| books.of("it", kind));
-        let (sender, queue) = queue::bounded(Bounds::default(), &Processors::default());
+        let (sender, queue) = queue::bounded(self.bounds, &Processors::default());
         let (dead, letters) = queue::bounded(Bounds::default(), &Processors::default());
         let err = if self.err { vec![Target::Queue(0)] } else { Vec::new() };
         let ports = Ports { out: vec![Target::Pipeline(0)], err, ..Ports::default() };

@@ -27,6 +27,7 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
         Kind::MultipleOf { multiple_of } => format!("a multiple of {multiple_of}"),
         Kind::MinLength { limit: 1 } => "a text that is not empty".to_owned(),
         Kind::MinLength { limit } => format!("a text of {limit} or more characters"),
+        Kind::MaxLength { limit: 1 } => "a text of one character".to_owned(),
         Kind::MaxLength { limit } => format!("a text of at most {limit} characters"),
         Kind::MinItems { limit: 1 } => "a list that is not empty".to_owned(),
         Kind::MinItems { limit } => format!("a list of {limit} or more items"),

@@ -61,7 +61,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::
 }
 
 const COMPARISONS: &str = "`equals`, `one_of`, `exists`, `matches`, `contains`, `starts_with`, \
-    `ends_with`, `less`, `less_or_equal`, `greater` and `greater_or_equal`";
+    `ends_with`, `less`, `less_or_equal`, `greater` or `greater_or_equal`";
 
 impl Config {
     /// Compiles the condition.

@@ -1,13 +1,10 @@
 //! The preprocessors that decompress.
 
-use std::{collections::HashMap, marker::PhantomData};
+use std::marker::PhantomData;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use tremor_pdk::{
-    Batch, Component, Context, Error, Output, Preprocessor, Result,
-    abi::batch::{Cutter, Rest},
-};
+use tremor_pdk::{Component, Context, Error, Result, abi::batch::Cutter};
 
 use super::{
     Decode,
@@ -16,7 +13,10 @@ use super::{
     room::{Room, too_large},
     snappy, sniff, xz, zstd,
 };
-use crate::processor::reassembly;
+use crate::processor::{
+    reassembly,
+    streams::{Cut, States, Streams},
+};
 
 /// The most that a message may become in any configuration, in bytes.
 const MESSAGE: usize = 1 << 30;
@@ -105,7 +105,7 @@ type Make = Box<dyn Fn() -> Box<dyn Decode> + Send>;
 macro_rules! formats {
     ($($plugin:ident $format:ident $name:literal $config:ident |$it:ident| $make:expr $(, passes $passes:expr)?;)*) => {
         $(
-            pub(crate) type $plugin = Decompress<$format>;
+            pub(crate) type $plugin = Streams<Decompress<$format>>;
             pub(crate) struct $format;
             impl Format for $format {
                 const NAME: &'static str = $name;
@@ -142,16 +142,13 @@ pub(crate) struct Decompress<F> {
     make: Make,
     /// For whole messages; none before the first, and where the last has failed.
     message: Option<Box<dyn Decode>>,
-    /// Streams that have begun.
-    streams: HashMap<u64, Stream>,
     budget: Budget,
     room: Room,
-    /// What has come and is not decompressed yet.
-    rest: Rest,
     format: PhantomData<F>,
 }
 
-struct Stream {
+/// A stream that has begun.
+pub(crate) struct Stream {
     part: Part,
     state: State,
 }
@@ -162,7 +159,7 @@ enum State {
     Lost(u64),
 }
 
-impl<F: Format> Component for Decompress<F> {
+impl<F: Format> Component for Streams<Decompress<F>> {
     const NAME: &str = F::NAME;
     type Config = F::Config;
 
@@ -177,33 +174,39 @@ impl<F: Format> Component for Decompress<F> {
                 )));
             }
         }
-        Ok(Self {
+        Ok(Self::cutting(Decompress {
             max_bytes: message,
             make,
             message: None,
-            streams: HashMap::new(),
             budget: Budget::new(memory.saturating_add(BESIDE)),
             room: Room::default(),
-            rest: Rest::default(),
             format: PhantomData,
-        })
+        }))
     }
 }
 
-impl<F: Format> Decompress<F> {
-    fn cut(&mut self, cutter: &mut Cutter<'_>) {
+impl<F: Format> Cut for Decompress<F> {
+    type State = Stream;
+
+    fn cut(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
         if cutter.event().is_stream_end() {
-            self.end(cutter);
+            self.end(states, cutter);
         } else if cutter.event().is_fragment() {
-            self.fragment(cutter);
+            self.fragment(states, cutter);
         } else {
             self.message(cutter);
         }
     }
 
-    fn fragment(&mut self, cutter: &mut Cutter<'_>) {
+    fn is_unfinished(stream: &Stream) -> bool {
+        matches!(&stream.state, State::Open(decode) if !decode.may_end())
+    }
+}
+
+impl<F: Format> Decompress<F> {
+    fn fragment(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
         let length = cutter.payload().len();
-        let stream = self.streams.entry(cutter.event().stream).or_insert_with(|| {
+        let stream = states.entry(cutter.event().stream).or_insert_with(|| {
             let state = State::Open((self.make)());
             Stream { part: Part::default(), state }
         });
@@ -238,8 +241,8 @@ impl<F: Format> Decompress<F> {
         }
     }
 
-    fn end(&mut self, cutter: &mut Cutter<'_>) {
-        if let Some(Stream { part, state }) = self.streams.remove(&cutter.event().stream) {
+    fn end(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
+        if let Some(Stream { part, state }) = states.remove(&cutter.event().stream) {
             self.budget.give_back(&part);
             let read = part.read;
             let error = match state {
@@ -293,27 +296,5 @@ impl<F: Format> Decompress<F> {
                 cutter.refuse(error);
             }
         }
-    }
-}
-
-impl<F: Format> Preprocessor for Decompress<F> {
-    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let mut rest = std::mem::take(&mut self.rest);
-        output.reject_all(rest.cut(batch, |cutter| self.cut(cutter)));
-        self.rest = rest;
-        Ok(())
-    }
-
-    fn has_more(&self) -> bool {
-        !self.rest.is_empty()
-    }
-
-    fn holds(&self, stream: u64) -> bool {
-        let state = self.streams.get(&stream).map(|stream| &stream.state);
-        matches!(state, Some(State::Open(decode)) if !decode.may_end()) || self.rest.holds(stream)
-    }
-
-    fn streams(&self) -> Vec<u64> {
-        reassembly::streams(&self.streams, &self.rest)
     }
 }

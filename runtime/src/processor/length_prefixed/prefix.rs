@@ -38,7 +38,7 @@ const LONGEST: usize = 10;
 
 /// The bytes of a length, or the first of them.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Head {
+pub(crate) struct Head {
     bytes: [u8; LONGEST],
     len: usize,
 }

@@ -35,7 +35,7 @@ impl Batch {
         for (position, event) in self.events().iter().enumerate() {
             let is_plain_message = event.kind == PayloadKind::RAW
                 && event.payload.range().end <= bytes
-                && event.original.range().end <= bytes
+                && event.original.word() == 0
                 && event.origin as usize <= values
                 && event.metadata == 0;
             if !is_plain_message {

@@ -248,6 +248,25 @@ mod tests {
     }
 
     #[test]
+    fn a_storage_that_threads_let_go_of_at_the_same_time_is_written_after_both_have_read() {
+        let pool = Pool::new(1);
+        let (sender, receiver) = std::sync::mpsc::channel::<Batch>();
+        let read = |batch: &Batch| (batch.len(), batch.bytes()[0]);
+        let other = std::thread::spawn(move || receiver.iter().map(|it| read(&it)).collect());
+        let numbers = 0..100;
+        for number in numbers.clone() {
+            let mut batch = Batch::from_pool(&pool);
+            batch.push_message(0, &[number]);
+            sender.send(batch.clone()).unwrap();
+            assert_eq!(read(&batch), (1, number));
+        }
+        drop(sender);
+        let read: Vec<_> = other.join().unwrap();
+        assert_eq!(read, numbers.map(|number| (1, number)).collect::<Vec<_>>());
+        assert_eq!(pool.waiting(), 1);
+    }
+
+    #[test]
     fn a_pool_keeps_no_more_than_its_capacity_and_nothing_huge() {
         let pool = Pool::new(1);
         drop((Batch::from_pool(&pool), Batch::from_pool(&pool)));

@@ -130,7 +130,8 @@ impl<'d> Validator<'d> {
         if value == Node::string(value.payload(), value.len()) {
             return self.ascii(value).is_some();
         }
-        value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok()
+        value == Node::i64(value.payload().cast_signed())
+            || (value.kind().0 < NodeKind::STRING.0 && self.check_value(value).is_ok())
     }
 
     #[inline(never)]

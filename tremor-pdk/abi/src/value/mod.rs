@@ -15,6 +15,8 @@
 //! assert_eq!(event.get("code"), Some(&Value::from(17)));
 //! assert_eq!(event.to_string(), r#"{"level":"warn","code":17,"seen":true}"#);
 //! ```
+//!
+//! With the feature `simd-json`, values are made of those of simd-json and become such again, by `try_from`.
 
 mod access;
 mod array;
@@ -27,6 +29,8 @@ mod macros;
 mod object;
 mod patch;
 mod path;
+#[cfg(feature = "simd-json")]
+mod simd;
 mod text;
 mod traits;
 mod walk;

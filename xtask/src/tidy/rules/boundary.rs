@@ -19,7 +19,7 @@ const HOMES: [Home; 2] = [
             "tremor-pdk/src/testing/",
             "runtime/src/plugin/",
             // Benches measure its types against others.
-            "bench/benches/",
+            "bench/micro/benches/",
             "bench/boundary-plugin/src/",
         ],
     },

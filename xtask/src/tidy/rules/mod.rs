@@ -12,6 +12,7 @@ mod machine_paths;
 mod packed_runs;
 mod quotes;
 mod safety;
+mod summary;
 mod text_errors;
 mod unfinished;
 mod unsafe_files;
@@ -23,7 +24,6 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 17] = [
     boundary::crates_in_their_modules,
     crate_docs::crate_has_docs,
     decisions::record_has_its_headings,
-    decisions::page_is_in_the_summary,
     dependencies::plugin_depends_on_the_pdk_alone,
     dependencies::pdk_is_free_of_the_runtime,
     figures::cited_run_exists,
@@ -32,8 +32,9 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 17] = [
     links::link_resolves,
     machine_paths::path_is_no_machines_own,
     packed_runs::run_is_packed,
-    quotes::shown_plugin_is_compiled,
+    quotes::shown_rust_is_compiled,
     safety::unsafe_says_why,
+    summary::page_is_in_the_summary,
     text_errors::error_is_typed,
     unfinished::nothing_is_left_to_do,
     unsafe_files::unsafe_is_confined,

@@ -1,25 +1,26 @@
-//! A plugin that a page shows is one that is compiled: it stands in a crate below `examples/`.
+//! Rust that a page shows is compiled: it stands in a crate below `examples/`.
 
 use crate::tidy::Violation;
 use crate::tidy::repository::Repository;
 
-/// What every plugin has, and no fragment of one.
-const MARK: &str = "tremor_pdk::export!";
-
-pub(super) fn shown_plugin_is_compiled(repository: &Repository) -> Vec<Violation> {
-    let compiled: Vec<_> =
-        repository.rust().filter(|file| file.path.starts_with("examples/")).collect();
+pub(super) fn shown_rust_is_compiled(repository: &Repository) -> Vec<Violation> {
+    let examples = repository.rust().filter(|file| file.path.starts_with("examples/"));
+    let compiled: Vec<_> = examples.map(|file| flush_left(&file.text)).collect();
     let mut violations = Vec::new();
     for file in repository.markdown() {
         for (line, block) in rust_blocks(&file.text) {
-            let is_plugin = block.contains(MARK);
-            if is_plugin && !compiled.iter().any(|source| source.text.contains(block)) {
-                let message = "shows a plugin that differs from every one below examples/";
+            if !compiled.iter().any(|source| source.contains(&flush_left(block))) {
+                let message = "shows Rust that stands in no crate below examples/";
                 violations.push(Violation::at(&file.path, line, message));
             }
         }
     }
     violations
+}
+
+/// A page shows a method without what it stands in: its indentation is another.
+fn flush_left(text: &str) -> String {
+    text.lines().flat_map(|line| [line.trim_start(), "\n"]).collect()
 }
 
 /// The insides of the fenced blocks of Rust, with the line that each starts at.
@@ -36,21 +37,23 @@ fn rust_blocks(text: &str) -> impl Iterator<Item = (usize, &str)> {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "//! Docs.\n\nfn new() {}\ntremor_pdk::export! { connectors: [A] }\n";
+    const SOURCE: &str = "//! Docs.\n\nimpl A {\n    fn new() {\n        a()\n    }\n}\n";
+
+    fn violations(page: &str) -> Vec<Violation> {
+        let files = [("examples/a/src/lib.rs", SOURCE), ("README.md", page)];
+        shown_rust_is_compiled(&Repository::of(&files))
+    }
 
     #[test]
-    fn a_plugin_that_has_moved_on_is_found() {
-        let page = "# Title\n```rust\nfn old() {}\ntremor_pdk::export! { connectors: [A] }\n```\n";
-        let repository = Repository::of(&[("examples/a/src/lib.rs", SOURCE), ("README.md", page)]);
-        let violations = shown_plugin_is_compiled(&repository);
+    fn code_that_has_moved_on_is_found() {
+        let violations = violations("# Title\n```rust\nfn old() {\n    a()\n}\n```\n");
         assert_eq!(violations.len(), 1);
         assert_eq!(violations[0].line, Some(3));
     }
 
     #[test]
-    fn the_plugin_itself_and_a_fragment_may_be_shown() {
-        let page = "```rust\nfn new() {}\ntremor_pdk::export! { connectors: [A] }\n```\n```rust\nfn b() {}\n```\n";
-        let repository = Repository::of(&[("examples/a/src/lib.rs", SOURCE), ("README.md", page)]);
-        assert_eq!(shown_plugin_is_compiled(&repository), []);
+    fn a_whole_item_and_a_part_of_one_may_be_shown() {
+        let page = "```rust\nimpl A {\n    fn new() {\n```\n```rust\nfn new() {\n    a()\n}\n```\n";
+        assert_eq!(violations(page), []);
     }
 }

@@ -17,11 +17,11 @@ const ALLOWED: &[Allowed] = &[
         why: "an experiment with allocators, and a plugin without the checks of the runtime",
     },
     Allowed {
-        path: "bench/benches/boundary/",
+        path: "bench/micro/benches/boundary/",
         why: "functions of a library that are called without the runtime",
     },
     Allowed {
-        path: "bench/benches/loading/",
+        path: "bench/micro/benches/loading/",
         why: "a library that is loaded without the runtime, step by step",
     },
     Allowed {
@@ -53,13 +53,16 @@ const ALLOWED: &[Allowed] = &[
         why: "a library's header, and its root module once its layout is checked",
     },
     Allowed {
-        path: "runtime/examples/soak/heap.rs",
+        path: "bench/soak/src/heap.rs",
         why: "what the C library says of its allocator, which no crate wraps",
     },
     Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },
-    Allowed { path: "tests/plugins/counting/src/allocator.rs", why: "an allocator that counts" },
     Allowed {
-        path: "tests/plugins/hostile/src/lib.rs",
+        path: "tests/fixtures/plugins/counting/src/allocator.rs",
+        why: "an allocator that counts",
+    },
+    Allowed {
+        path: "tests/fixtures/plugins/hostile/src/lib.rs",
         why: "a forged batch cannot be made without",
     },
     Allowed {

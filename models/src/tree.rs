@@ -1,0 +1,69 @@
+// The modules of one variant: protocols, and doubles for what they import.
+
+pub use crate::doubles::{Batch, ByteBuffer, NodeBuffer, executor};
+
+pub mod batch {
+    pub use crate::doubles::{Batch, Event};
+    pub mod storage;
+}
+
+pub mod document {
+    pub use crate::doubles::Node;
+}
+
+pub mod driver {
+    pub mod call;
+    pub mod slot;
+}
+
+pub mod engine {
+    pub use crate::doubles::{spin, tuning};
+
+    pub mod account {
+        pub mod token;
+    }
+
+    pub mod life {
+        pub mod standing {
+            pub use crate::doubles::Gauge;
+        }
+
+        pub mod wakers;
+        pub mod watch;
+    }
+
+    pub mod processors {
+        pub use crate::doubles::{Busy, Processors};
+    }
+
+    pub mod queue {
+        pub use crate::doubles::Bounds;
+        pub mod mailbox;
+    }
+
+    pub mod route {
+        pub mod in_order;
+    }
+
+    pub mod source {
+        pub mod shared_intake;
+
+        pub mod intake {
+            pub use crate::doubles::Intake;
+        }
+
+        pub mod worker {
+            pub use crate::doubles::Worker;
+        }
+    }
+}
+
+pub mod oneshot;
+
+pub mod processor {
+    pub use crate::doubles::Share;
+}
+
+pub mod value {
+    pub use crate::doubles::Value;
+}

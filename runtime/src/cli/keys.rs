@@ -1,0 +1,274 @@
+//! The keys of a configuration for people: what its JSON Schema says of each, in a few lines.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value as Json};
+
+/// How deep objects may lie in each other to be shown; schemas may refer to themselves.
+const DEEPEST: usize = 4;
+
+/// A key.
+struct Row {
+    name: String,
+    /// What stands beside the name: type, whether it is required, default.
+    facts: String,
+    /// What stands below.
+    lines: Vec<String>,
+}
+
+/// What a schema is for, and below that the keys that it allows, each indented by `indent` blanks.
+pub(super) fn text(schema: &Json, indent: usize) -> String {
+    let mut keys = Keys { root: schema, rows: Vec::new() };
+    keys.add_keys(schema, "", 0);
+    let mut text = description(schema).unwrap_or_default().join(" ");
+    if keys.rows.is_empty() && text.is_empty() {
+        text.push_str("no keys");
+    }
+    let width = keys.rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    for Row { name, facts, lines } in &keys.rows {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n{:indent$}{name:width$}  {facts}", "");
+        for line in lines {
+            let _ = write!(text, "\n{:indent$}  {line}", "");
+        }
+    }
+    text
+}
+
+/// The paragraphs of a description.
+fn description(schema: &Json) -> Option<Vec<String>> {
+    let text = schema.get("description")?.as_str()?;
+    Some(text.split("\n\n").map(|paragraph| paragraph.replace('\n', " ")).collect())
+}
+
+struct Keys<'s> {
+    root: &'s Json,
+    rows: Vec<Row>,
+}
+
+impl<'s> Keys<'s> {
+    /// Adds the keys of all objects that a schema allows.
+    fn add_keys(&mut self, schema: &'s Json, prefix: &str, depth: usize) {
+        if depth == DEEPEST {
+            return;
+        }
+        for form in self.forms(schema, depth) {
+            if let Some(properties) = form.get("properties").and_then(Json::as_object) {
+                self.add_properties(properties, form.get("required"), prefix, depth);
+            }
+            // Names are free: a map.
+            if let Some(values @ Json::Object(_)) = form.get("additionalProperties") {
+                self.add(&format!("{prefix}NAME"), values, false, depth);
+            }
+            if let Some(items) = form.get("items") {
+                let inner = prefix.strip_suffix('.').unwrap_or(prefix);
+                self.add_keys(items, &format!("{inner}[]."), depth + 1);
+            }
+        }
+    }
+
+    /// Those that are required come first.
+    fn add_properties(
+        &mut self,
+        properties: &'s Map<String, Json>,
+        required: Option<&Json>,
+        prefix: &str,
+        depth: usize,
+    ) {
+        let required = required.and_then(Json::as_array);
+        let is_required =
+            |name: &str| required.is_some_and(|all| all.iter().any(|one| one == name));
+        for needed in [true, false] {
+            for (name, property) in
+                properties.iter().filter(|(name, _)| is_required(name) == needed)
+            {
+                self.add(&format!("{prefix}{name}"), property, needed, depth);
+            }
+        }
+    }
+
+    fn add(&mut self, name: &str, property: &'s Json, is_required: bool, depth: usize) {
+        let forms = self.forms(property, depth);
+        let mut facts = self.types(&forms, depth);
+        if is_required {
+            facts.push_str(", required");
+        }
+        if let Some(default) = property.get("default").filter(|default| !default.is_null()) {
+            let _ = write!(facts, ", default {}", literal(default));
+        }
+        let about = description(property).or_else(|| description(self.resolved(property)));
+        let mut lines = about.unwrap_or_default();
+        for form in &forms {
+            if let (Some(value), Some(about)) = (form.get("const"), description(form)) {
+                lines.push(format!("  {}: {}", literal(value), about.join(" ")));
+            }
+        }
+        self.rows.push(Row { name: name.to_owned(), facts, lines });
+        self.add_keys(property, &format!("{name}."), depth + 1);
+    }
+
+    /// What a reference refers to.
+    fn resolved(&self, schema: &'s Json) -> &'s Json {
+        let reference = schema.get("$ref").and_then(Json::as_str);
+        let path = reference.and_then(|reference| reference.strip_prefix('#'));
+        path.and_then(|path| self.root.pointer(path)).unwrap_or(schema)
+    }
+
+    /// The alternatives that a schema allows, without `null`: a key that may be left out.
+    fn forms(&self, schema: &'s Json, depth: usize) -> Vec<&'s Json> {
+        let schema = self.resolved(schema);
+        let alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf"));
+        let mut forms = match alternatives.and_then(Json::as_array) {
+            Some(alternatives) if depth < DEEPEST => {
+                alternatives.iter().flat_map(|form| self.forms(form, depth + 1)).collect()
+            }
+            _ => vec![schema],
+        };
+        forms.retain(|form| form.get("type").is_none_or(|of| of != "null"));
+        forms
+    }
+
+    /// The types of alternatives, each once.
+    fn types(&self, forms: &[&'s Json], depth: usize) -> String {
+        let mut types: Vec<String> = Vec::new();
+        for form in forms {
+            for one in self.type_of(form, depth) {
+                if !types.contains(&one) {
+                    types.push(one);
+                }
+            }
+        }
+        match types.split_last() {
+            None => "nothing".to_owned(),
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        }
+    }
+
+    fn type_of(&self, form: &'s Json, depth: usize) -> Vec<String> {
+        if let Some(value) = form.get("const") {
+            return vec![literal(value)];
+        }
+        if let Some(values) = form.get("enum").and_then(Json::as_array) {
+            return values.iter().filter(|value| !value.is_null()).map(literal).collect();
+        }
+        let named = |name: &Json| match name.as_str() {
+            None | Some("null") => None,
+            Some("array") if depth < DEEPEST => {
+                let items = form.get("items").map(|items| self.forms(items, depth + 1));
+                let items = items.map_or("anything".to_owned(), |it| self.types(&it, depth + 1));
+                Some(format!("list of {items}"))
+            }
+            Some(name @ ("integer" | "number")) => Some(format!("{name}{}", range(form))),
+            Some(name) => Some(name.to_owned()),
+        };
+        match form.get("type") {
+            Some(Json::Array(names)) => names.iter().filter_map(named).collect(),
+            Some(name) => named(name).into_iter().collect(),
+            None => vec!["anything".to_owned()],
+        }
+    }
+}
+
+fn range(number: &Json) -> String {
+    match (number.get("minimum"), number.get("maximum")) {
+        (Some(from), Some(to)) => format!(" from {from} to {to}"),
+        (Some(from), None) => format!(" from {from}"),
+        (None, Some(to)) => format!(" up to {to}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// A value as it is written in a flow.
+fn literal(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| format!("`{text}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use schemars::{JsonSchema, schema_for};
+    use serde::{Deserialize, Serialize};
+
+    use super::text;
+
+    /// For tests.
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Config {
+        /// Where to.
+        address: String,
+        /// How.
+        #[serde(default)]
+        mode: Mode,
+        /// Bytes.
+        #[schemars(range(min = 1, max = 9))]
+        #[serde(default = "three")]
+        size: u32,
+        pause: Option<Pause>,
+        /// Names,
+        /// in order.
+        tags: Vec<String>,
+        peers: Vec<Peer>,
+        labels: std::collections::BTreeMap<String, bool>,
+        free: serde_json::Value,
+    }
+
+    fn three() -> u32 {
+        3
+    }
+
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Mode {
+        /// Without pauses.
+        #[default]
+        Fast,
+        Slow,
+    }
+
+    /// Between two.
+    #[derive(Deserialize, JsonSchema)]
+    #[serde(untagged)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    enum Pause {
+        Seconds(f64),
+        Exact { millis: i64 },
+    }
+
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only its schema matters")]
+    struct Peer {
+        port: u16,
+        /// Peers of the peer.
+        next: Option<Box<Peer>>,
+    }
+
+    #[test]
+    fn each_key_has_its_type_whether_it_is_required_its_default_and_what_it_is_for() {
+        let text = text(&schema_for!(Config).to_value(), 2);
+        let expected = "\
+For tests.
+  address            string, required
+    Where to.
+  free               anything, required
+  labels             object, required
+  labels.NAME        boolean
+  peers              list of object, required
+  peers[].port       integer from 0 to 65535, required
+  peers[].next       object
+    Peers of the peer.
+  peers[].next.port  integer from 0 to 65535, required
+  peers[].next.next  object
+    Peers of the peer.
+  tags               list of string, required
+    Names, in order.
+  mode               `slow` or `fast`, default `fast`
+    How.
+      `fast`: Without pauses.
+  pause              number or object
+  pause.millis       integer, required
+  size               integer from 1 to 9, default 3
+    Bytes.";
+        assert_eq!(text, expected);
+    }
+}

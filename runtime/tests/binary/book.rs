@@ -1,0 +1,162 @@
+//! The book: each of its flows is sound, and its codecs read what it shows. Its Rust is compiled in
+//! `examples/`, which tidy looks at. Its commands are not run.
+
+use std::{fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    support::workspace,
+    tremor::{Run, Scene},
+};
+
+/// A fenced block of a page.
+struct Block {
+    /// The page and the line, for messages.
+    place: String,
+    language: String,
+    text: String,
+}
+
+/// All blocks of all pages.
+fn blocks() -> Vec<Block> {
+    let mut blocks = Vec::new();
+    read(&workspace().join("docs"), &mut blocks);
+    assert!(blocks.len() > 30, "{}", blocks.len());
+    blocks
+}
+
+fn read(folder: &Path, blocks: &mut Vec<Block>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read(&path, blocks);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            let page = fs::read_to_string(&path).unwrap();
+            let mut lines = (1..).zip(page.lines());
+            while let Some((number, line)) = lines.next() {
+                let Some(language) = line.strip_prefix("```") else { continue };
+                let inside = lines.by_ref().map(|(_, line)| line).take_while(|line| *line != "```");
+                blocks.push(Block {
+                    place: format!("{}:{number}", path.display()),
+                    language: language.to_owned(),
+                    text: inside.flat_map(|line| [line, "\n"]).collect(),
+                });
+            }
+        }
+    }
+}
+
+/// A part of a flow, indented, as a flow of its own. A connector may be a source or a sink: two.
+fn flows(block: &Block) -> Vec<String> {
+    let indented: String = block.text.lines().flat_map(|line| ["    ", line, "\n"]).collect();
+    let ends =
+        "  start: { type: metronome, config: { interval_ms: 1 } }\n  end: { type: 'null' }\n";
+    let first = block.text.split(':').next().unwrap();
+    match first {
+        "plugins" => vec![block.text.split_inclusive('\n').skip(1).collect()],
+        "type" => ["part -> end", "start -> part"]
+            .map(|link| format!("connectors:\n{ends}  part:\n{indented}links: [{link}]\n"))
+            .into(),
+        "preprocessors" => vec![format!(
+            "connectors:\n  part:\n    type: stdio\n    codec: json\n{indented}links: [part -> part]\n"
+        )],
+        "operators" => vec![format!(
+            "connectors:\n{ends}pipelines:\n  part:\n{indented}links: [start -> part -> end]\n"
+        )],
+        "pipelines" => {
+            let connectors =
+                ["output", "archive", "dead"].map(|name| format!("  {name}: {{ type: 'null' }}\n"));
+            let input = "  input: { type: metronome, config: { interval_ms: 1 } }\n";
+            vec![format!("connectors:\n{input}{}{}", connectors.concat(), block.text)]
+        }
+        other => panic!("{}: no flow starts with `{other}`: say here how to check it", block.place),
+    }
+}
+
+fn check(needs_vrl: bool) {
+    let is_flow =
+        |block: &Block| block.language == "yaml" && !block.text.starts_with("# test.yaml");
+    for block in blocks().iter().filter(|block| is_flow(block)) {
+        if block.text.contains("type: vrl") != needs_vrl {
+            continue;
+        }
+        let check = |flow: &String| -> Run {
+            let scene = Scene::new(flow);
+            let arguments = ["check", "flow.yaml"];
+            if needs_vrl { scene.tremor_with_vrl(&arguments) } else { scene.tremor(&arguments) }
+        };
+        let runs: Vec<_> = flows(block).iter().map(check).collect();
+        let said: Vec<_> = runs.iter().map(|run| &*run.stderr).collect();
+        assert!(
+            runs.iter().any(|run| run.status == Some(0)),
+            "{}:\n{}",
+            block.place,
+            said.join("\n")
+        );
+    }
+}
+
+#[test]
+fn every_flow_of_the_book_is_sound() {
+    check(false);
+}
+
+mod vrl {
+    #[test]
+    #[ignore = "builds the plugin `vrl` with its 400 packages, which takes minutes: `cargo xtask ci` \
+                does"]
+    fn every_flow_of_the_book_with_a_program_is_sound() {
+        super::check(true);
+    }
+}
+
+#[test]
+fn the_settings_of_a_test_are_those_that_it_has_without_any() {
+    let blocks = blocks();
+    let settings = blocks.iter().find(|block| block.text.starts_with("# test.yaml")).unwrap();
+    let events = b"{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n";
+    let scene = Scene::new(
+        "connectors: { in: { type: nowhere }, out: { type: nowhere } }
+pipelines:
+  p:
+    operators:
+      - { type: window, config: { every: 2ms, aggregates: { last: { function: last, field: n } } } }
+links: [in -> p -> out]",
+    );
+    for folder in ["input", "expected"] {
+        fs::create_dir(scene.path().join(folder)).unwrap();
+    }
+    let scene = scene.write("input/in.jsonl", events);
+    scene.tremor(&["test", ".", "--update"]).expect(0, &["updated"]);
+    let scene = scene.write("test.yaml", settings.text.as_bytes());
+    scene.tremor(&["test", "."]).expect(0, &[".: ok"]);
+}
+
+#[test]
+fn codecs_make_the_values_that_the_book_shows_beside_their_messages() {
+    let page = "guide/codecs.md";
+    let blocks = blocks();
+    let shown = blocks.windows(2).filter(|pair| {
+        pair[0].place.contains(page) && pair[0].language == "text" && pair[1].language == "json"
+    });
+    let mut codecs = Vec::new();
+    for pair in shown {
+        let codec = if pair[0].text.starts_with('<') { "syslog" } else { "influx" };
+        let scene = Scene::new(&format!(
+            "connectors:
+  input: {{ type: stdio, preprocessors: [lines], codec: {codec} }}
+  output: {{ type: file, codec: json, config: {{ path: out, mode: write }} }}
+links: [input -> output]"
+        ));
+        let scene = scene.write("message", pair[0].text.as_bytes());
+        let input = fs::File::open(scene.path().join("message")).unwrap();
+        let mut command = scene.command(&["run", "flow.yaml"]);
+        Run::of(&command.stdin(input).output().unwrap()).expect(0, &["1 out"]);
+        let [made, shown] = [&scene.read("out"), &pair[1].text]
+            .map(|text| serde_json::from_str::<Value>(text).unwrap());
+        assert_eq!(made, shown, "{}", pair[1].place);
+        codecs.push(codec);
+    }
+    assert_eq!(codecs, ["influx", "syslog"]);
+}

@@ -1,0 +1,185 @@
+//! From simd-json's values and back, for authors whose code has those.
+//!
+//! Text is moved, or borrowed where a [`BorrowedValue`] can, and not copied. Both directions fail where
+//! values lie deeper than [`MAX_DEPTH`], for simd-json needs stack for each level; and binary data, which
+//! JSON does not have, becomes none of theirs.
+
+use std::{borrow::Cow, hash::Hash};
+
+use simd_json::{BorrowedValue, ObjectHasher, OwnedValue, StaticNode};
+
+use super::{Array, Object, Value};
+use crate::{
+    document::{MAX_DEPTH, Shape, ValueRef},
+    error::PluginError,
+};
+
+fn inner(depth: usize) -> Result<usize, PluginError> {
+    let too_deep = || PluginError::bad_data(format_args!("nested deeper than {MAX_DEPTH} levels"));
+    depth.checked_sub(1).ok_or_else(too_deep)
+}
+
+macro_rules! from {
+    ($($function:ident, $from:ident $(<$lifetime:lifetime>)?, $to:ty;)*) => {$(
+        impl $(<$lifetime>)? TryFrom<$from $(<$lifetime>)?> for $to {
+            type Error = PluginError;
+
+            /// # Errors
+            /// Kind bad data: it lies too deep.
+            fn try_from(value: $from $(<$lifetime>)?) -> Result<Self, PluginError> {
+                $function(value, MAX_DEPTH)
+            }
+        }
+
+        fn $function $(<$lifetime>)? (value: $from $(<$lifetime>)?, depth: usize) -> Result<$to, PluginError> {
+            Ok(match value {
+                $from::Static(node) => node.into(),
+                $from::String(text) => text.into(),
+                $from::Array(elements) => {
+                    let depth = inner(depth)?;
+                    let mut array = Array::with_capacity(elements.len());
+                    for element in *elements {
+                        array.push($function(element, depth)?);
+                    }
+                    Value::Array(array)
+                }
+                $from::Object(entries) => {
+                    let depth = inner(depth)?;
+                    let mut object = Object::with_capacity(entries.len());
+                    for (key, value) in *entries {
+                        object.insert_nocheck(key, $function(value, depth)?);
+                    }
+                    Value::Object(object)
+                }
+            })
+        }
+    )*};
+}
+
+from! {
+    from_owned, OwnedValue, Value<'static>;
+    from_borrowed, BorrowedValue<'v>, Value<'v>;
+}
+
+/// An object of simd-json's.
+type Entries<K, V> = halfbrown::HashMap<K, V, ObjectHasher>;
+
+impl TryFrom<ValueRef<'_>> for OwnedValue {
+    type Error = PluginError;
+
+    /// # Errors
+    /// Kind bad data: it has binary data, or lies too deep.
+    fn try_from(value: ValueRef<'_>) -> Result<Self, PluginError> {
+        into::<String, Self>(value, MAX_DEPTH)
+    }
+}
+
+impl<'v> TryFrom<ValueRef<'v>> for BorrowedValue<'v> {
+    type Error = PluginError;
+
+    /// # Errors
+    /// Kind bad data: it has binary data, or lies too deep.
+    fn try_from(value: ValueRef<'v>) -> Result<Self, PluginError> {
+        into::<Cow<'v, str>, Self>(value, MAX_DEPTH)
+    }
+}
+
+fn into<'v, K, V>(value: ValueRef<'v>, depth: usize) -> Result<V, PluginError>
+where
+    K: From<&'v str> + Hash + Eq,
+    V: From<StaticNode> + From<&'v str> + From<Vec<V>> + From<Entries<K, V>>,
+{
+    Ok(match value.shape() {
+        Shape::Null => StaticNode::Null.into(),
+        Shape::Bool(value) => StaticNode::Bool(value).into(),
+        Shape::I64(value) => StaticNode::I64(value).into(),
+        Shape::U64(value) => StaticNode::U64(value).into(),
+        Shape::F64(value) => StaticNode::F64(value).into(),
+        Shape::String(text) => text.into(),
+        Shape::Bytes(_) => {
+            return Err(PluginError::bad_data("JSON has no binary data: encode it as text before"));
+        }
+        Shape::Array(array) => {
+            let depth = inner(depth)?;
+            let mut elements = Vec::with_capacity(array.len());
+            for element in array.iter() {
+                elements.push(into::<K, V>(element, depth)?);
+            }
+            elements.into()
+        }
+        Shape::Object(object) => {
+            let depth = inner(depth)?;
+            let mut entries =
+                Entries::with_capacity_and_hasher(object.len(), ObjectHasher::default());
+            for (key, value) in object.iter() {
+                // The first of duplicate keys counts, as in lookups.
+                entries.entry(key.into()).or_insert(into::<K, V>(value, depth)?);
+            }
+            entries.into()
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use simd_json::{BorrowedValue, OwnedValue, json};
+
+    use crate::{
+        document::{self, Document, MAX_DEPTH, tests::any_value},
+        error::ErrorKind,
+        literal,
+        value::{Array, Value},
+    };
+
+    fn has_bytes(value: &Value<'_>) -> bool {
+        let mut found = false;
+        value.walk(|_, value| found |= matches!(value, Value::Bytes(_)));
+        found
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_survives_becoming_one_of_simd_json_s(value in any_value()) {
+            let (mut bytes, mut nodes) = Default::default();
+            let root = document::write(&value, &mut bytes, &mut nodes).unwrap();
+            for view in [value.view(), Document::new(&bytes, &nodes).root(root)] {
+                let (owned, borrowed) = (OwnedValue::try_from(view), BorrowedValue::try_from(view));
+                if has_bytes(&value) {
+                    prop_assert_eq!(owned.unwrap_err().kind(), ErrorKind::BAD_DATA);
+                    prop_assert_eq!(borrowed.unwrap_err().kind(), ErrorKind::BAD_DATA);
+                    continue;
+                }
+                let (owned, borrowed) = (owned.unwrap(), borrowed.unwrap());
+                prop_assert_eq!(&OwnedValue::from(borrowed.clone()), &owned);
+                prop_assert_eq!(Value::try_from(borrowed).unwrap(), value.clone());
+                prop_assert_eq!(Value::try_from(owned).unwrap(), value.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn text_is_borrowed_where_it_can_be() {
+        let value = literal!({ "a": "text" });
+        let BorrowedValue::Object(entries) = value.view().try_into().unwrap() else { panic!() };
+        let (key, text) = entries.iter().next().unwrap();
+        assert!(matches!(key, std::borrow::Cow::Borrowed("a")));
+        assert!(matches!(text, BorrowedValue::String(std::borrow::Cow::Borrowed("text"))));
+    }
+
+    #[test]
+    fn what_lies_too_deep_is_an_error_in_both_directions() {
+        let mut theirs = json!(1);
+        let mut ours = Value::from(1);
+        for _ in 0..MAX_DEPTH {
+            theirs = OwnedValue::from(vec![theirs]);
+            ours = Value::Array(Array::from(vec![ours]));
+        }
+        assert_eq!(Value::try_from(theirs.clone()).unwrap(), ours);
+        assert_eq!(OwnedValue::try_from(ours.view()).unwrap(), theirs);
+        let (theirs, ours) =
+            (OwnedValue::from(vec![theirs]), Value::Array(Array::from(vec![ours])));
+        assert_eq!(Value::try_from(theirs).unwrap_err().kind(), ErrorKind::BAD_DATA);
+        assert!(OwnedValue::try_from(ours.view()).is_err());
+    }
+}
