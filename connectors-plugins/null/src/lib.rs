@@ -11,7 +11,7 @@ pub struct Null;
 impl Connector for Null {
     const NAME: &'static str = "null";
     const DESCRIPTION: &'static str = env!("CARGO_PKG_DESCRIPTION");
-    /// Nobody reads the events, so nobody needs to encode them.
+    /// The events are not read, so they need not be encoded.
     const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Config = NoConfig;
     type Source = NoSource;

@@ -1,9 +1,9 @@
 //! Checking a batch that came over the boundary.
 //!
 //! A plugin that leaves what cannot be in a batch has a bug, and this finds it where it happens and
-//! says in which event. Nobody's memory depends on it: whatever a batch says of itself, reading it
+//! says in which event. Memory safety does not depend on it: whatever a batch says of itself, reading it
 //! stays within its buffers ([`document`](crate::document)), and text is taken for UTF-8 only where that was
-//! looked at. So what a plugin could change behind the back of this check, by writing to what it may
+//! looked at. So what a plugin could change without being found out, by writing to what it may
 //! only read, becomes wrong values at worst.
 
 use super::{Batch, Event, PayloadKind};

@@ -102,7 +102,7 @@ where
         Shape::Array(array) => {
             let depth = inner(depth)?;
             let mut elements = Vec::with_capacity(array.len());
-            for element in array.iter() {
+            for element in array {
                 elements.push(into::<K, V>(element, depth)?);
             }
             elements.into()
@@ -111,7 +111,7 @@ where
             let depth = inner(depth)?;
             let mut entries =
                 Entries::with_capacity_and_hasher(object.len(), ObjectHasher::default());
-            for (key, value) in object.iter() {
+            for (key, value) in object {
                 // The first of duplicate keys counts, as in lookups.
                 entries.entry(key.into()).or_insert(into::<K, V>(value, depth)?);
             }
