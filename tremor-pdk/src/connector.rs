@@ -219,7 +219,7 @@ impl Delivery {
 pub enum Signal {
     /// Some time has passed: a chance for what is due.
     Tick,
-    /// No event follows: whatever the sink holds back goes out now.
+    /// No event follows: the sink sends what it holds back.
     Drain,
 }
 

@@ -209,11 +209,11 @@ macro_rules! log_macros {
 log_macros! {$
     /// Logs that something failed: `error!(host, "cannot read {path}")`.
     error => ERROR;
-    /// Logs that something is off and somebody should look.
+    /// Logs a condition that people should look at.
     warn => WARN;
     /// Logs something worth knowing, rarely.
     info => INFO;
-    /// Logs for whoever looks for a fault.
+    /// Logs what helps to find a fault.
     debug => DEBUG;
     /// Logs everything.
     trace => TRACE;

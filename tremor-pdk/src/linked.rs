@@ -1,5 +1,5 @@
 //! Plugins that are linked into the program that runs them, instead of being loaded: their
-//! components behind the authors' traits as trait objects, with no adapter, no FFI-safe trait
+//! components as trait objects of the authors' traits, with no adapter, no FFI-safe trait
 //! object and no guard in between. A panic of theirs is the program's.
 //!
 //! Every plugin crate has a function `__tremor_plugin::linked`, made by [`export!`](crate::export).

@@ -44,10 +44,10 @@ pub trait Preprocessor: Send + 'static {
     fn streams(&self) -> Vec<u64>;
 }
 
-/// Frames and transforms messages, behind the codec. It sees the batches of one sink, one after
+/// Frames and transforms messages after the codec. It sees the batches of one sink, one after
 /// the other.
 pub trait Postprocessor: Send + 'static {
-    /// What it does, if that is no more than putting these bytes behind every message: then it is
+    /// What it does, if that is no more than putting these bytes after every message: then it is
     /// done with the encoding, and [`process`](Postprocessor::process) is not called.
     fn suffix(&self) -> Option<&[u8]> {
         None

@@ -1,4 +1,4 @@
-//! What is replayed: events as bytes, one behind the other in one buffer.
+//! What is replayed: events as bytes, one after the other in one buffer.
 
 use std::{fs::File, io::Read, ops::Range, path::Path};
 

@@ -9,7 +9,7 @@ use tremor_pdk::prelude::*;
 #[derive(Debug, Serialize)]
 #[serde(crate = "tremor_pdk::serde")]
 pub(crate) struct Report {
-    /// Events that were taken in behind the warm-up and have arrived.
+    /// Events that were taken in after the warm-up and have arrived.
     events: u64,
     /// Their bytes, encoded.
     bytes: u64,
@@ -119,7 +119,7 @@ pub(crate) fn distribution(latencies: &Histogram<u64>) -> String {
     text
 }
 
-/// What three significant figures take: the power of two behind 2 × 10^3.
+/// What three significant figures take: the power of two after 2 × 10^3.
 const SUB_BUCKETS: u32 = 2048;
 
 /// Exact below 2^53: nanoseconds of a hundred days, bytes of eight petabytes.

@@ -1,4 +1,4 @@
-//! When events are to be sent, where a rate says so: open loop, whatever becomes of them.
+//! When events are to be sent, where a rate says so: open loop, without regard to what becomes of them.
 
 use tremor_pdk::prelude::*;
 

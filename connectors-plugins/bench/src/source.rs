@@ -20,7 +20,7 @@ pub struct Replay {
     pub(crate) next: usize,
     /// How often the file is still to be replayed from its start or, in the middle of it, to its end.
     pub(crate) iterations: u64,
-    /// How long to go on behind the warm-up.
+    /// How long to go on after the warm-up.
     pub(crate) duration_ns: Option<u64>,
     /// How many events to offer, if not as many as are taken.
     pub(crate) rate: Option<Rate>,

@@ -93,7 +93,7 @@ impl Format {
         })
     }
 
-    /// Some bytes as one whole member, which may stand behind others.
+    /// Some bytes as one whole member, which may come after others.
     pub(crate) fn member(self, bytes: &[u8], runs: &[Range<usize>]) -> io::Result<Vec<u8>> {
         let length: usize = runs.iter().map(Range::len).sum();
         let out = Vec::with_capacity(64 + length / 4);
@@ -154,7 +154,7 @@ pub(crate) struct Input {
 
 enum State {
     Plain(Counted),
-    /// Nothing has been read yet. An empty file is that, whatever its name says.
+    /// Nothing has been read yet. An empty file is that, with any name.
     Start(BufReader<Counted>),
     Compressed(Box<dyn Read + Send>),
     End,

@@ -9,7 +9,7 @@
 //!     config: { path: logs.json, mode: read }
 //! ```
 //!
-//! Without a preprocessor, a file is one message. Writing puts one message behind the other, as
+//! Without a preprocessor, a file is one message. Writing puts one message after the other, as
 //! the codec and the postprocessors made them, and nothing in between.
 //!
 //! Files that end in `.gz`, `.zst` or `.xz` are decompressed and compressed on the way.
@@ -54,7 +54,7 @@ pub enum Mode {
     Read,
     /// Write a new file. One that exists and is not empty is left alone, with an error.
     Write,
-    /// Write behind what is in the file; make it where it does not exist.
+    /// Write after what is in the file; make it where it does not exist.
     Append,
     /// Write from scratch: what is in the file is lost.
     Truncate,

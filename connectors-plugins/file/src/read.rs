@@ -19,7 +19,7 @@ pub struct Reader {
     file: Arc<File>,
     /// How long the file was at first, in bytes. Zero for what has no length, such as a pipe.
     expected: u64,
-    /// What is read from; none while somebody does.
+    /// What is read from; none while a chunk is being read.
     input: Option<Input>,
     /// The chunk that is being read, in the batch that it is to be delivered in. It stays here
     /// when a pull is given up, so that nothing is lost.
@@ -103,7 +103,7 @@ fn read_chunk(input: &mut Input, batch: &mut Batch, space: usize) -> io::Result<
     }
 }
 
-/// An end that comes too early is a file that somebody has cut, not one that has been read.
+/// An end that comes too early is a file that was cut, not one that has been read.
 fn check_end(file: &File, input: &Input, expected: u64) -> io::Result<usize> {
     let (length, read) = (file.metadata()?.len(), input.position());
     if expected > 0 && length < expected.max(read) {

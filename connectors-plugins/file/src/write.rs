@@ -1,4 +1,4 @@
-//! The sink: one message behind the other.
+//! The sink: one message after the other.
 
 use std::{
     fs::File,
@@ -160,7 +160,7 @@ fn whole_messages(batch: &Batch, written: usize) -> (usize, usize) {
 /// Takes the last `torn` bytes that were written off the file's end.
 ///
 /// # Errors
-/// Where it is no regular file, or somebody else has written behind them.
+/// Where it is no regular file, or another process has written after them.
 fn cut_off(mut file: &File, torn: usize) -> io::Result<()> {
     let position = file.stream_position()?;
     if file.metadata()?.len() != position {

@@ -19,7 +19,7 @@ impl Component for Null {
 }
 
 impl Connector for Null {
-    /// Nobody reads the events, so nobody needs to encode them.
+    /// The events are not read, so they need not be encoded.
     const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Source = NoSource;
     type Sink = Devourer;

@@ -10,7 +10,7 @@ pub(crate) enum Access {
     /// They would block, but can be waited for.
     Polled,
     /// They cannot be waited for and take their time on another thread. Of regular files and the
-    /// like, so no thread stays behind for long.
+    /// like, so no thread stays for long.
     Threaded,
 }
 

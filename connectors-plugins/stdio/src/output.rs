@@ -1,4 +1,4 @@
-//! The sink: one message behind the other on standard output.
+//! The sink: one message after the other on standard output.
 
 use std::{
     fs::File,
@@ -85,7 +85,7 @@ fn write_some(mut file: &File, rest: &[IoSlice<'_>]) -> io::Result<usize> {
 #[allow(clippy::needless_pass_by_value)] // for `map_err`
 pub(crate) fn error(cause: io::Error) -> Error {
     if cause.kind() == io::ErrorKind::BrokenPipe {
-        return Error::unsupported("standard output is closed: whoever read it is gone");
+        return Error::unsupported("standard output is closed: its reader is gone");
     }
     Error::unsupported(format!("cannot write standard output: {cause}"))
 }

@@ -18,13 +18,13 @@ use crate::{
     connector::CallResult,
 };
 
-/// An operator behind the boundary.
+/// An operator across the boundary.
 pub type RawOperatorBox = RawOperator_TO<RBox<()>>;
-/// A codec behind the boundary.
+/// A codec across the boundary.
 pub type RawCodecBox = RawCodec_TO<RBox<()>>;
-/// A preprocessor behind the boundary.
+/// A preprocessor across the boundary.
 pub type RawPreprocessorBox = RawPreprocessor_TO<RBox<()>>;
-/// A postprocessor behind the boundary.
+/// A postprocessor across the boundary.
 pub type RawPostprocessorBox = RawPostprocessor_TO<RBox<()>>;
 
 /// One step of a pipeline.
@@ -90,10 +90,10 @@ pub trait RawPreprocessor: Send + 'static {
     fn streams(&self) -> RVec<u64>;
 }
 
-/// Frames and transforms messages, behind a codec.
+/// Frames and transforms messages after a codec.
 #[sabi_trait]
 pub trait RawPostprocessor: Send + 'static {
-    /// What it does, if that is no more than putting these bytes behind every message. Asked once.
+    /// What it does, if that is no more than putting these bytes after every message. Asked once.
     fn suffix(&self) -> ROption<RVec<u8>>;
 
     /// Replaces the raw events of a batch one by one; what it fails on it rejects.

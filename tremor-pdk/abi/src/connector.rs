@@ -116,15 +116,15 @@ pub struct Signal(pub u8);
 impl Signal {
     /// Some time has passed: a chance for what is due.
     pub const TICK: Self = Self(0);
-    /// No event follows: whatever the sink holds back goes out now.
+    /// No event follows: the sink sends what it holds back.
     pub const DRAIN: Self = Self(1);
 }
 
-/// A connector behind the boundary.
+/// A connector across the boundary.
 pub type RawConnectorBox = RawConnector_TO<RBox<()>>;
-/// A source behind the boundary.
+/// A source across the boundary.
 pub type RawSourceBox = RawSource_TO<RBox<()>>;
-/// A sink behind the boundary.
+/// A sink across the boundary.
 pub type RawSinkBox = RawSink_TO<RBox<()>>;
 
 /// A connector: connects, and makes the source and the sink of one connection.

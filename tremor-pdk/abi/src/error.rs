@@ -103,7 +103,7 @@ impl PluginError {
         panicked => PANICKED;
     }
 
-    /// The same error with `cause`, and everything that caused it, behind it.
+    /// The same error with `cause`, and everything that caused it, after it.
     #[must_use]
     pub fn caused_by(mut self, cause: &(dyn std::error::Error + 'static)) -> Self {
         let mut next = Some(cause);

@@ -19,11 +19,11 @@ pub struct LogLevel(pub u8);
 impl LogLevel {
     /// Something failed.
     pub const ERROR: Self = Self(1);
-    /// Something is off and somebody should look.
+    /// A condition that people should look at.
     pub const WARN: Self = Self(2);
     /// Something worth knowing, rarely.
     pub const INFO: Self = Self(3);
-    /// For whoever looks for a fault.
+    /// Helps to find a fault.
     pub const DEBUG: Self = Self(4);
     /// Everything.
     pub const TRACE: Self = Self(5);
@@ -161,7 +161,7 @@ pub struct HostHandle {
     context: *const (),
 }
 
-// SAFETY: whoever makes a handle promises that the functions may be called from any thread.
+// SAFETY: the maker of a handle promises that the functions may be called from any thread.
 unsafe impl Send for HostHandle {}
 // SAFETY: as above.
 unsafe impl Sync for HostHandle {}

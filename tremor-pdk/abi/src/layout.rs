@@ -1,6 +1,6 @@
 //! The layouts that this version of the ABI fixes.
 //!
-//! A change here is a change of the ABI: it needs another major, unless a prefix type grew behind its
+//! A change here is a change of the ABI: it needs another major, unless a prefix type grew after its
 //! last prefix field. Types that only one module knows have their table there.
 
 use std::{

@@ -5,7 +5,7 @@
 //!
 //! - [`value`] and [`document`]: the one representation of data, as a tree and flat.
 //! - [`batch`]: events with their buffers, the unit of everything that crosses.
-//! - [`connector`], [`component`], [`host`], [`module`]: who calls whom.
+//! - [`connector`], [`component`], [`host`], [`module`]: the calls between host and plugin.
 //! - [`error`]: what goes wrong, in kinds.
 //! - [`metadata`]: what a library says without being loaded.
 

@@ -1,4 +1,4 @@
-//! What the compiler refuses: everything that a batch shows borrows from it, so that nobody can keep a
+//! What the compiler refuses: everything that a batch shows borrows from it, so that no code can keep a
 //! view of memory that was freed, moved or given back to a pool.
 //!
 //! Each test has two forms, code that is refused and code that is not. They are tests of documentation

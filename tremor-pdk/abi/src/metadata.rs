@@ -7,7 +7,7 @@
 //! | magic          | version u32 LE | length u32 LE  | JSON, `length` bytes   |
 //! +----------------+----------------+----------------+------------------------+
 //! ```
-//! The section is as large as [`Record`]; what is behind the JSON is zero. The record's version
+//! The section is as large as [`Record`]; what comes after the JSON is zero. The record's version
 //! changes when a reader of the old one would be misled; keys may be added at any time.
 
 use std::fmt;

@@ -32,7 +32,7 @@ impl ArtefactKind {
     pub const CODEC: Self = Self(1);
     /// Cuts and transforms bytes before the codec.
     pub const PREPROCESSOR: Self = Self(2);
-    /// Frames and transforms bytes behind the codec.
+    /// Frames and transforms bytes after the codec.
     pub const POSTPROCESSOR: Self = Self(3);
     /// Transforms events.
     pub const OPERATOR: Self = Self(4);

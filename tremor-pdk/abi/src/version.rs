@@ -5,7 +5,7 @@ use std::fmt;
 use abi_stable::StableAbi;
 
 /// A major and a minor number. A plugin loads when its major equals the host's and its minor is at
-/// most the host's: a minor only ever adds, behind the last prefix field.
+/// most the host's: a minor only ever adds, after the last prefix field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, StableAbi)]
 pub struct AbiVersion {

@@ -44,7 +44,7 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         start: impl FnOnce(&'static mut S, &'static mut Batch) -> F,
     ) -> Poll<T> {
         if self.slot.is_empty() {
-            // SAFETY: invariants 1 and 2: it is alive and nobody else refers to it. The references
+            // SAFETY: invariants 1 and 2: it is alive, and this is the only reference to it. The references
             // are not really static: they end with the future, which the slot drops before the
             // subject goes (`drop`) or is touched otherwise (`component`, `give_up`).
             let subject = unsafe { self.subject.as_mut() };

@@ -19,7 +19,7 @@ thread_local! {
 }
 
 /// Keeps the place of a panic for the error that it becomes. Panics are reported as before, where
-/// they become an error too: so there is a backtrace for who asks for one, nothing is lost where a
+/// they become an error too: so there is a backtrace where one is asked for, nothing is lost where a
 /// panic ends the process, and no call has to say first that it is guarded. A plugin has a panic
 /// hook of its own, because it has a standard library of its own.
 pub(crate) fn install_hook() {
@@ -37,7 +37,7 @@ pub(crate) fn install_hook() {
 /// Runs `work`; a panic in it is an error of kind panicked that says in what, where and why.
 ///
 /// Every call of the host comes through here. It costs nothing while all goes well: being prepared
-/// for a panic is a table that nobody reads until there is one. Keep it so. Not even a variable of
+/// for a panic is a table that is only read when there is one. Keep it so. Not even a variable of
 /// the thread is free: in a library it takes a call into the dynamic loader, a third of all
 /// instructions of a guarded call.
 #[inline]
@@ -74,8 +74,8 @@ fn text(payload: &(dyn Any + Send)) -> &str {
     literal.or_else(formatted).unwrap_or("the panic has no message")
 }
 
-/// Drops something whose drop may panic. The panic has nobody to tell it to, so it is an error to
-/// look for in the log of whoever dropped it.
+/// Drops something whose drop may panic. No caller waits for an answer, so
+/// the caller that drops it logs the error.
 pub(crate) fn guarded_drop<T>(value: T) -> Result<()> {
     guard("drop", move || drop(value))
 }
@@ -107,9 +107,9 @@ impl<T, F: Future<Output = Result<T>>> Future for Guarded<F> {
 
 impl<F> Drop for Guarded<F> {
     fn drop(&mut self) {
-        // SAFETY: `self` is being dropped: nobody uses the future after this.
+        // SAFETY: `self` is being dropped: the future is not used after this.
         let drop = || unsafe { ManuallyDrop::drop(&mut self.future) };
-        // A panic while a future is given up concerns nobody any more.
+        // The caller has given the future up: there is no answer that a panic could change.
         let _ = guard("drop of a future", drop);
     }
 }

@@ -51,7 +51,7 @@ extern "C" fn root_module<L: Library>() -> RootModuleResult {
 /// What a library exports, under the name that `abi_stable` looks for, so that its root module is
 /// found.
 pub const fn header<L: Library>() -> LibHeader {
-    // SAFETY: whatever `root_module` returns is a `PluginModuleRef`.
+    // SAFETY: what `root_module` returns is a `PluginModuleRef`.
     unsafe {
         LibHeader::from_constructor::<PluginModuleRef>(root_module::<L>, CheckTypeLayout::Yes)
     }

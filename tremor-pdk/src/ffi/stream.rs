@@ -21,7 +21,7 @@ use crate::{
     dynamic::{DynSink, DynSource},
 };
 
-/// A component that is gone for good once it has panicked: what it left behind cannot be trusted.
+/// A component that is gone for good once it has panicked: its state cannot be trusted.
 pub(super) struct Fused<T> {
     component: ManuallyDrop<Option<T>>,
 }
@@ -54,7 +54,7 @@ impl<T> Fused<T> {
 
 impl<T> Drop for Fused<T> {
     fn drop(&mut self) {
-        // Nobody is left to be told of a panic in here.
+        // There is no caller left to tell of a panic in here.
         let _ = guarded_drop(self.component.take());
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
-/// A connector, connected and started, with its source and its sink, behind the same drivers that
+/// A connector, connected and started, with its source and its sink, in the same drivers that
 /// the runtime uses.
 pub struct Connection {
     host: TestHost,

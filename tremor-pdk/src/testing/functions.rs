@@ -16,7 +16,7 @@ use tremor_abi::{
 use super::world::{Cause, Metric, Waiting, World};
 
 pub(super) fn handle(world: &Arc<World>) -> HostHandle {
-    // SAFETY: the functions expect a context from `Arc::into_raw`, and a `World` is behind a
+    // SAFETY: the functions expect a context from `Arc::into_raw`, and a `World` is in a
     // mutex, so any thread may call them.
     unsafe { HostHandle::new(functions(), Arc::into_raw(world.clone()).cast()) }
 }

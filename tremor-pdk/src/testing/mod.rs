@@ -94,7 +94,7 @@ impl TestHost {
         Connection::open(self.clone(), self.component::<C>(config)?)
     }
 
-    /// Runs a future to its end, and with it whatever it asks the host for.
+    /// Runs a future to its end, and with it the tasks that it asks the host for.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let mut future = pin!(future);
         let waker = world::Wakeup::new();
@@ -126,7 +126,7 @@ impl TestHost {
         self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
     }
 
-    /// Sets the clock, as somebody who corrects it does: no timer is due by that.
+    /// Sets the clock, as a correction of the system's does: no timer is due by that.
     pub fn set_now_ns(&self, now_ns: u64) {
         self.0.lock().now_ns = now_ns;
     }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Batch {
-    /// Adds the events of another batch behind those of this one, with all that belongs to them.
+    /// Adds the events of another batch after those of this one, with all that belongs to them.
     /// Only what they refer to is copied, not the whole of the other's buffers; edited values are
     /// moved.
     ///

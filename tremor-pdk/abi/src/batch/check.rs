@@ -1,10 +1,13 @@
 //! Checking a batch that came over the boundary.
 //!
-//! A plugin that leaves what cannot be in a batch has a bug, and this finds it where it happens and
-//! says in which event. Nobody's memory depends on it: whatever a batch says of itself, reading it
-//! stays within its buffers ([`document`](crate::document)), and text is taken for UTF-8 only where that was
-//! looked at. So what a plugin could change behind the back of this check, by writing to what it may
-//! only read, becomes wrong values at worst.
+//! A plugin that leaves what cannot be in a batch has a bug. This check finds it where it happens, and
+//! names the event.
+//!
+//! Memory safety does not depend on it. Reading stays within a batch's buffers, whatever they hold, and
+//! takes text for UTF-8 only where it has looked at it ([`document`](crate::document)). So what the check does
+//! not find becomes wrong values, and nothing worse. It does not look again at what was valid before a
+//! call, because the kit's code only adds to buffers at their ends. A plugin's own code can overwrite
+//! them: with `unsafe`, or in a decoder, which gets them whole.
 
 use super::{Batch, Event, PayloadKind};
 use crate::{document::Validator, error::PluginError};
@@ -60,8 +63,8 @@ impl Batch {
     /// As [`Batch::validate`].
     pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
         let nodes = self.nodes();
-        // A batch's buffers only ever get longer at their ends. While they lie where they lay, what
-        // was valid in them is valid still.
+        // Buffers only get longer at their ends: see the module. While they lie where they lay, what was
+        // valid in them is valid still.
         let same = nodes.as_ptr().addr() == mark.address
             && nodes.len() >= mark.nodes
             && self.bytes().len() >= mark.bytes;
@@ -97,7 +100,7 @@ impl Batch {
 
     /// For documents of which the text mostly lies after the first `old` bytes.
     fn documents(&self, old: usize) -> Validator<'_> {
-        // Without nodes there are none, and bytes that are not looked at.
+        // A batch without nodes has none, and its bytes are not looked at.
         let old = if self.nodes().is_empty() { self.bytes().len() } else { old };
         Validator::new(self.bytes(), old)
     }

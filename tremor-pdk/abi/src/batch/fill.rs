@@ -150,7 +150,7 @@ impl Batch {
         }
         match self.shared.storage_mut() {
             Some(storage) => (&mut storage.bytes, &mut storage.nodes),
-            None => unreachable!("nobody else can have got hold of what was just made"),
+            None => unreachable!("there is one reference to what was just made"),
         }
     }
 }

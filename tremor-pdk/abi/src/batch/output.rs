@@ -56,7 +56,7 @@ pub struct Output {
     discarded: u64,
     created: u64,
     merged: u64,
-    /// The number of the batch in hand; zero where nobody wants to know what becomes of it.
+    /// The number of the batch in hand; zero where the host does not keep track of it.
     batch: u64,
     /// How often that was held, and the numbers of batches that were let go of.
     holds: u64,
@@ -194,8 +194,8 @@ impl Output {
         self.released.extend(holds.0.drain(..));
     }
 
-    /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where nobody wants to
-    /// know what becomes of it.
+    /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where the host does
+    /// not keep track of it.
     pub fn begin(&mut self, batch: u64) {
         (self.batch, self.holds) = (batch, 0);
     }
@@ -276,8 +276,8 @@ impl Batch {
         Self { events, values, shared: self.shared.clone(), limit: self.limit }
     }
 
-    /// Takes an event over from a batch with the same buffers. Its payload is moved and left behind
-    /// as `null`; metadata and origin may be shared and are copied.
+    /// Takes an event over from a batch with the same buffers. Its payload is moved, and what is left is
+    /// `null`; metadata and origin may be shared and are copied.
     pub(super) fn take_event(&mut self, from: &mut Self, mut event: Event, kept: &mut Kept) {
         if event.kind == PayloadKind::VALUE
             && let Some(value) = from.values.get_mut(event.payload.start as usize)

@@ -2,9 +2,9 @@
 //!
 //! This is the only module of the batch with `unsafe` code. What it relies on:
 //! 1. [`Shared`] points to a live [`Storage`] and holds one of its `references`.
-//! 2. Who holds the only reference may write; nobody writes while there are two.
-//! 3. Who drops the last reference calls `release`, once, and never touches the storage again.
-//! 4. `release` and what is behind `pool` belong to the side that allocated the storage, so that a
+//! 2. The holder of the only reference may write. While there are two, there is no write.
+//! 3. The holder that drops the last reference calls `release`, once, and never touches the storage again.
+//! 4. `release` and what `pool` points to belong to the side that allocated the storage, so that a
 //!    batch can be dropped on either side of the boundary and on any thread.
 
 use std::{
@@ -48,8 +48,8 @@ pub(super) struct Storage {
 #[derive(StableAbi)]
 pub(super) struct Shared(NonNull<Storage>);
 
-// SAFETY: the storage is plain memory behind an atomic count (rules 2 and 3), and what it is
-// released to is thread-safe (rule 4: a mutex behind an `Arc`).
+// SAFETY: the storage is plain memory with an atomic count (rules 2 and 3), and what it is
+// released to is thread-safe (rule 4: a mutex in an `Arc`).
 unsafe impl Send for Shared {}
 // SAFETY: as above; a shared reference only reads.
 unsafe impl Sync for Shared {}
@@ -74,7 +74,7 @@ impl Shared {
         Self(NonNull::from(Box::leak(storage)))
     }
 
-    /// Whether nobody else holds the storage.
+    /// Whether this is the only reference to the storage.
     #[inline]
     pub(super) fn is_unique(&self) -> bool {
         // Acquire: what the others wrote before they let go is visible to us.
@@ -83,11 +83,11 @@ impl Shared {
 
     #[inline]
     pub(super) fn storage(&self) -> &Storage {
-        // SAFETY: rule 1; nobody writes while more than one reference exists (rule 2).
+        // SAFETY: rule 1; there is no write while more than one reference exists (rule 2).
         unsafe { self.0.as_ref() }
     }
 
-    /// The storage, to write to; `None` while somebody else holds it.
+    /// The storage, to write to; `None` while there is another reference.
     #[inline]
     pub(super) fn storage_mut(&mut self) -> Option<&mut Storage> {
         if !self.is_unique() {
@@ -109,7 +109,7 @@ impl Clone for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.storage().references.fetch_sub(1, Ordering::Release) == 1 {
-            // Everybody's reads happen before the storage is used again, as in `Arc`.
+            // All reads happen before the storage is used again, as in `Arc`.
             fence(Ordering::Acquire);
             let release = self.storage().release;
             // SAFETY: rule 3: this was the last reference.
@@ -135,13 +135,13 @@ struct Stock {
 #[derive(Debug)]
 struct Waiting(NonNull<Storage>);
 
-// SAFETY: a waiting storage is referenced by nobody else (rule 3).
+// SAFETY: there is no other reference to a waiting storage (rule 3).
 unsafe impl Send for Waiting {}
 
 impl Waiting {
     /// How much memory the storage takes, in bytes.
     fn size(&self) -> usize {
-        // SAFETY: nobody else refers to it (rule 3).
+        // SAFETY: there is no other reference to it (rule 3).
         let storage = unsafe { self.0.as_ref() };
         storage.bytes.capacity()
             + storage.nodes.capacity() * size_of::<Node>()
@@ -153,8 +153,8 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        // SAFETY: it was leaked from a `Box` by `allocate`, on this side (rule 4), and nobody
-        // else refers to it; its own weak reference to the shelf goes with it.
+        // SAFETY: it was leaked from a `Box` by `allocate`, on this side (rule 4), and there is no
+        // other reference to it; its own weak reference to the shelf goes with it.
         unsafe {
             let storage = Box::from_raw(self.0.as_ptr());
             drop(Weak::from_raw(storage.pool.cast::<Shelf>()));

@@ -88,8 +88,8 @@ impl<'a> Iterator for ArrayIter<'a> {
         match &mut self.0 {
             ArrayItems::Flat { subtree, rest, left } => {
                 *left = left.checked_sub(1)?;
-                let (element, behind) = subtree.split(rest)?;
-                *rest = behind;
+                let (element, after) = subtree.split(rest)?;
+                *rest = after;
                 Some(ValueRef::of_subtree(element))
             }
             ArrayItems::Tree(values) => values.next().map(ValueRef::from),
@@ -196,9 +196,9 @@ impl<'a> Iterator for ObjectIter<'a> {
         match &mut self.0 {
             ObjectItems::Flat { subtree, rest, left } => {
                 *left = left.checked_sub(1)?;
-                let (key, behind) = rest.split_first()?;
-                let (value, behind) = subtree.split(behind)?;
-                *rest = behind;
+                let (key, after) = rest.split_first()?;
+                let (value, after) = subtree.split(after)?;
+                *rest = after;
                 Some((subtree.text(*key)?, ValueRef::of_subtree(value)))
             }
             ObjectItems::Tree(entries) => {

@@ -59,7 +59,7 @@ fn separate(f: &mut fmt::Formatter<'_>, n: usize, depth: usize) -> fmt::Result {
     indent(f, MAX_DEPTH + 1 - depth)
 }
 
-/// What stands behind the last element.
+/// What stands after the last element.
 fn end(f: &mut fmt::Formatter<'_>, is_empty: bool, depth: usize) -> fmt::Result {
     if is_empty { Ok(()) } else { indent(f, MAX_DEPTH - depth) }
 }

@@ -50,14 +50,14 @@ pub fn resolve_duplicates(bytes: &[u8], nodes: &mut RVec<Node>, head: usize) {
     }
 }
 
-/// The positions of the key nodes behind `head`.
+/// The positions of the key nodes after `head`.
 fn keys(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> + '_ {
-    let behind = move |key: &usize| {
+    let after = move |key: &usize| {
         let span = nodes.get(key + 1)?.span().max(1);
         key.checked_add(usize::try_from(span).ok()?)?.checked_add(1)
     };
     let pairs = nodes.get(head).map_or(0, |head| head.len() as usize);
-    std::iter::successors(Some(head + 1), behind).take(pairs).take_while(|key| *key < nodes.len())
+    std::iter::successors(Some(head + 1), after).take(pairs).take_while(|key| *key < nodes.len())
 }
 
 fn text(bytes: &[u8], key: Node) -> &[u8] {

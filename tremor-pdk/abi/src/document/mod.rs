@@ -8,9 +8,9 @@
 //! - [`Writer`] makes documents, from calls, from a [`ValueRef`] or from anything that serialises.
 //! - [`Document`] and [`ValueRef`] read them; a `ValueRef` views a [`Value`](crate::value::Value)
 //!   in the same way.
-//! - [`validate`] checks a document that somebody else made.
+//! - [`validate`] checks a document of unknown origin.
 //!
-//! Reading is checked always: whatever the buffers hold, a view ends in `None`, `null` or an empty
+//! Reading is checked always: with any buffers, a view ends in `None`, `null` or an empty
 //! container, never in a panic, a loop without end or a read out of bounds.
 
 mod compare;

@@ -8,7 +8,7 @@ use crate::value::{Array, Bytes, Object, Str, Value};
 /// A [`ValueRef`] unpacked, so that one `match` tells all kinds apart.
 #[derive(Clone, Copy)]
 pub enum Shape<'a> {
-    /// `null`, and whatever cannot be read.
+    /// `null`, and what cannot be read.
     Null,
     /// A truth value.
     Bool(bool),

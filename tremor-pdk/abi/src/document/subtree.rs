@@ -100,7 +100,7 @@ impl<'a> Subtree<'a> {
         self.nodes
     }
 
-    /// The nodes behind the head.
+    /// The nodes after the head.
     #[inline]
     pub(super) fn body(&self) -> &'a [Node] {
         self.nodes.get(1..).unwrap_or_default()
@@ -122,14 +122,14 @@ impl<'a> Subtree<'a> {
         }
         let data = self.data(node)?;
         if self.trusted {
-            // SAFETY: promised by whoever called `Document::trusted`.
+            // SAFETY: the caller of `Document::trusted` promised it.
             Some(unsafe { std::str::from_utf8_unchecked(data) })
         } else {
             std::str::from_utf8(data).ok()
         }
     }
 
-    /// The first of the values in `rest`, and what is behind it.
+    /// The first of the values in `rest`, and what comes after it.
     #[inline]
     pub(super) fn split(&self, rest: &'a [Node]) -> Option<(Self, &'a [Node])> {
         let (nodes, rest) = first_value(rest);
@@ -168,8 +168,8 @@ impl<'a> Subtree<'a> {
             {
                 return Some(first_value(&rest[1..]).0);
             }
-            let behind = value.span().max(1).saturating_add(1);
-            rest = rest.get(usize::try_from(behind).ok()?..)?;
+            let after = value.span().max(1).saturating_add(1);
+            rest = rest.get(usize::try_from(after).ok()?..)?;
         }
         None
     }

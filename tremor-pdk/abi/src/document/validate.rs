@@ -1,4 +1,4 @@
-//! Checking a document that somebody else made.
+//! Checking a document of unknown origin.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl std::error::Error for Invalid {}
 /// A container whose elements are being checked.
 struct Frame {
     head: usize,
-    /// The index behind its last node.
+    /// The index after its last node.
     end: usize,
     is_object: bool,
     /// Elements or pairs still to come.
@@ -166,13 +166,12 @@ impl<'d> Validator<'d> {
                 if open.len() == MAX_DEPTH {
                     return Err(Invalid { node: at, reason: Reason::Depth });
                 }
-                let behind =
-                    usize::try_from(head.span()).ok().and_then(|span| at.checked_add(span));
-                let behind = behind
-                    .filter(|behind| (at + 1..=end).contains(behind))
+                let after = usize::try_from(head.span()).ok().and_then(|span| at.checked_add(span));
+                let after = after
+                    .filter(|after| (at + 1..=end).contains(after))
                     .ok_or(Invalid { node: at, reason: Reason::Span })?;
                 let is_object = head.kind() == NodeKind::OBJECT;
-                open.push(Frame { head: at, end: behind, is_object, left: head.len() });
+                open.push(Frame { head: at, end: after, is_object, left: head.len() });
             } else if open.is_empty() {
                 return Ok(());
             }

@@ -13,7 +13,7 @@ use super::{
 ///
 /// Calls follow the order of the value: a container is begun, filled and ended, and in an object
 /// every value comes after its key. Errors are kept until [`Writer::finish`], and calls after one
-/// do nothing. A value that is not finished leaves nothing behind in the buffers. While a container
+/// do nothing. A value that is not finished leaves nothing in the buffers. While a container
 /// is open, its head links to the one around it, so that writing allocates nothing but the buffers'
 /// growth.
 ///
@@ -49,7 +49,7 @@ pub struct Writer<'b> {
 }
 
 impl<'b> Writer<'b> {
-    /// Begins a value behind what the buffers hold.
+    /// Begins a value after what the buffers hold.
     pub fn new(bytes: &'b mut RVec<u8>, nodes: &'b mut RVec<Node>) -> Self {
         let start = (bytes.len(), nodes.len());
         Self {

@@ -56,7 +56,7 @@ impl<'v> Array<'v> {
         Ok(())
     }
 
-    /// Takes the element at `index` out; those behind it move up.
+    /// Takes the element at `index` out; those after it move up.
     pub fn remove(&mut self, index: usize) -> Option<Value<'v>> {
         self.0.try_remove(index)
     }

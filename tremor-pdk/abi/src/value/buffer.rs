@@ -17,7 +17,7 @@ use abi_stable::StableAbi;
 /// that is still growing lives in a `String`.
 ///
 /// # Invariants
-/// 1. `start` points to `len` initialised bytes that nobody changes for `'v`.
+/// 1. `start` points to `len` initialised bytes that do not change for `'v`.
 /// 2. If `free` is set, the bytes are a `Box<[u8]>` of the side that `free` belongs to, and this is
 ///    the only pointer to it.
 #[repr(C)]

@@ -1,7 +1,7 @@
 //! Values of any depth: dropped, copied and shown without stack for each level.
 //!
 //! A program can build a value level by level, and so can a plugin that means ill; recursion over it
-//! would overflow the stack, which ends the process. So whatever follows a value to its last level
+//! would overflow the stack, which ends the process. So code that follows a value to its last level
 //! keeps the containers that it is within in a list. It does so only below values that are deep: in
 //! which containers lie in containers of containers. The others need three levels of recursion, and
 //! no list.

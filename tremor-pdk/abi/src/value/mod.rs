@@ -2,7 +2,7 @@
 //!
 //! A [`Value`] is what code makes and changes; what it only reads, it reads through a
 //! [`ValueRef`], which views values and documents alike. Both sides of
-//! the boundary may keep, edit and drop a value of the other: whatever it owns is given back to the
+//! the boundary may keep, edit and drop a value of the other: what it owns is given back to the
 //! allocator that it came from.
 //!
 //! ```

@@ -80,11 +80,11 @@ impl FromStr for Path {
             let offset = text.len() - rest.len();
             let error = |expected| PathError { offset, expected };
             if let Some(index) = rest.strip_prefix('[') {
-                let (digits, behind) = index.split_once(']').ok_or(error("an index and `]`"))?;
+                let (digits, after) = index.split_once(']').ok_or(error("an index and `]`"))?;
                 let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
                 let index = digits.parse().ok().filter(|_| is_number);
                 segments.push(Segment::Index(index.ok_or(error("an index and `]`"))?));
-                rest = behind;
+                rest = after;
                 continue;
             }
             let key = match rest.strip_prefix('.') {
@@ -93,7 +93,7 @@ impl FromStr for Path {
                 _ if segments.is_empty() => return Err(error("a key or an index")),
                 _ => return Err(error("`.` or `[`")),
             };
-            let (key, behind) = if let Some(quoted) = key.strip_prefix('"') {
+            let (key, after) = if let Some(quoted) = key.strip_prefix('"') {
                 unquote(quoted).ok_or(error("a key that ends with `\"`"))?
             } else {
                 let end = key.find(|c| !is_plain(c)).unwrap_or(key.len());
@@ -103,13 +103,13 @@ impl FromStr for Path {
                 return Err(error("a key; unusual ones are quoted"));
             }
             segments.push(Segment::Key { word: Key::word_of(&key), text: key.into() });
-            rest = behind;
+            rest = after;
         }
         Ok(Self(segments.into()))
     }
 }
 
-/// The key up to the closing quote, and what is behind that.
+/// The key up to the closing quote, and what comes after that.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut key = String::new();
     let mut chars = text.chars();

@@ -196,7 +196,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// The position of the next key, and that behind its value.
+    /// The position of the next key, and that after its value.
     fn next(&mut self, nodes: &[Node]) -> Option<(usize, usize)> {
         let (key, value) = (self.key, self.key + 1);
         self.left = self.left.checked_sub(1)?;

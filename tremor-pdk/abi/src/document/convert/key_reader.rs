@@ -7,7 +7,7 @@ use serde::{
 
 use super::ReadError;
 
-/// A key as whatever is asked for: text, or what [`KeyWriter`](super::key_writer::KeyWriter) writes
+/// A key as what is asked for: text, or what [`KeyWriter`](super::key_writer::KeyWriter) writes
 /// as text.
 pub(super) struct KeyReader<'de>(pub(super) &'de str);
 

@@ -1,4 +1,4 @@
-//! Documents that nobody should have written.
+//! Documents that no writer writes.
 
 use proptest::prelude::*;
 

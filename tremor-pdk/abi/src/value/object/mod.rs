@@ -156,7 +156,7 @@ impl<'v> Object<'v> {
     }
 
     /// Takes a key and its value out; the others keep their order. Its cost is that of moving what
-    /// stands behind it, and in an object with an index that of building it anew: to remove many,
+    /// stands after it, and in an object with an index that of building it anew: to remove many,
     /// use [`Object::retain`].
     pub fn remove(&mut self, key: &str) -> Option<Value<'v>> {
         let position = self.position(key)?;
