@@ -14,7 +14,7 @@ use crate::{
 
 fn relay() -> Instance {
     let relay = factory(&library("fixture-relay"), "relay");
-    Instance::start(&relay, &json!({ "count": 2 }), host("relay")).unwrap()
+    Instance::start(&relay, &json!({ "count": 2 }), &host("relay")).unwrap()
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn hostile(config: &Value) -> Result<Instance> {
-    Instance::start(&factory(&library("fixture-hostile"), "hostile"), config, host("hostile"))
+    Instance::start(&factory(&library("fixture-hostile"), "hostile"), config, &host("hostile"))
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     let relay = factory(&library("fixture-relay"), "relay");
     let context = host("relay");
     let config = json!({ "count": 300 });
-    let mut instance = Instance::start(&relay, &config, context.clone()).unwrap();
+    let mut instance = Instance::start(&relay, &config, &context).unwrap();
     assert_eq!(instance.connector.codec_requirement(), CodecRequirement::Optional("string"));
     let messages = instance.pull_all().unwrap();
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
@@ -122,7 +122,7 @@ fn a_fault_may_pass() {
 fn a_pull_that_is_given_up_gives_its_batch_back() {
     use std::task::{Context, Waker};
     let relay = factory(&library("fixture-relay"), "relay");
-    let mut instance = Instance::start(&relay, &json!({ "count": 1 }), host("relay")).unwrap();
+    let mut instance = Instance::start(&relay, &json!({ "count": 1 }), &host("relay")).unwrap();
     let source = instance.source.as_mut().unwrap();
     let mut batch = Batch::new();
     batch.push_message(7, b"was here before");
@@ -139,7 +139,7 @@ fn what_a_component_asks_of_its_flow_arrives_and_its_context_goes_with_it() {
     let asked = Asked::default();
     let context = HostContext::new("relay", "/", asked.clone());
     let relay = factory(&library("fixture-relay"), "relay");
-    let instance = Instance::start(&relay, &json!({ "count": 1 }), context.clone()).unwrap();
+    let instance = Instance::start(&relay, &json!({ "count": 1 }), &context).unwrap();
     assert!(std::sync::Arc::strong_count(&context) > 1, "the plugin holds handles");
     drop(instance);
     assert_eq!(std::sync::Arc::strong_count(&context), 1, "and has given them back");

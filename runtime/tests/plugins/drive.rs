@@ -56,9 +56,9 @@ impl Instance {
     pub(crate) fn start(
         factory: &ConnectorFactory,
         config: &Value,
-        host: Arc<HostContext>,
+        host: &Arc<HostContext>,
     ) -> Result<Self> {
-        let mut connector = factory.create(config, &host)?;
+        let mut connector = factory.create(config, host)?;
         block_on(async {
             let mut attempt = 1;
             while !connector.connect(attempt).await? {

@@ -20,7 +20,7 @@ fn two_plugins_and_two_instances_of_each_run_in_one_process() {
     let relay = factory(&library("fixture-relay"), "relay");
     let hostile = factory(&library("fixture-hostile"), "hostile");
     let start = |factory: &ConnectorFactory, id: &str, count: u64| {
-        Instance::start(factory, &json!({ "count": count }), host(id)).unwrap()
+        Instance::start(factory, &json!({ "count": count }), &host(id)).unwrap()
     };
     let mut instances = [
         start(&relay, "a", 2),
@@ -52,7 +52,7 @@ fn one_file_is_loaded_once_and_each_version_of_it_for_itself() {
     fs::rename(&other, &path).unwrap();
     let replaced = factory(&path, "hostile");
     assert_ne!(replaced.plugin().unwrap().library().hash(), first.library().hash());
-    let mut instance = Instance::start(&replaced, &json!({ "count": 1 }), host("new")).unwrap();
+    let mut instance = Instance::start(&replaced, &json!({ "count": 1 }), &host("new")).unwrap();
     assert_eq!(instance.pull_all().unwrap(), ["0"]);
 }
 

@@ -68,7 +68,7 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "2.0");
     let context = host("old");
     let old = factory(&path, "relay");
-    let mut instance = Instance::start(&old, &json!({ "count": 2 }), context.clone()).unwrap();
+    let mut instance = Instance::start(&old, &json!({ "count": 2 }), &context).unwrap();
     assert_eq!(instance.pull_all().unwrap(), ["old 0", "old 1"]);
     assert_eq!(instance.deliver(&["good", "bad"]).unwrap().exceptions().len(), 1);
     assert_eq!(context.metrics().snapshot()[0].count, 1);
@@ -78,7 +78,7 @@ fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
     block_on(sink.on_signal(Signal::Drain)).unwrap();
     // A plugin of this version beside it has all of it.
     let new = factory(&crate::support::library("fixture-relay"), "relay");
-    let mut instance = Instance::start(&new, &json!({ "count": 1 }), host("new")).unwrap();
+    let mut instance = Instance::start(&new, &json!({ "count": 1 }), &host("new")).unwrap();
     let sink = instance.sink.as_mut().unwrap();
     block_on(sink.on_signal(Signal::Drain)).unwrap();
     block_on(sink.on_signal(Signal::Drain)).unwrap_err();
