@@ -1,4 +1,6 @@
-//! `tremor plugin`: lists and describes plugins, without loading them.
+//! `tremor plugin`: lists and describes plugins, without loading them, and makes new ones.
+
+mod new;
 
 use std::{
     fmt::Write as _,
@@ -16,6 +18,8 @@ const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "pos
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
+    /// Makes the crate of a new plugin, which builds, passes its test and runs in a flow.
+    New(new::Arguments),
     /// Lists the plugins in the plugin path.
     List {
         /// A folder or file to search before the plugin path.
@@ -33,6 +37,7 @@ pub(crate) enum Command {
 
 pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(), Failure> {
     match command {
+        Command::New(arguments) => new::execute(&arguments, plugins),
         Command::List { path } => list(path, plugins),
         Command::Inspect { path, json } => inspect(&path, json, plugins),
     }

@@ -83,10 +83,6 @@ impl BuiltIn {
         ALL.iter().find(|it| it.kind() == kind.as_str() && it.name() == name)
     }
 
-    pub(super) fn names(kind: Kind) -> impl Iterator<Item = &'static str> {
-        ALL.iter().filter(move |it| it.kind() == kind.as_str()).map(Self::name)
-    }
-
     fn kind(&self) -> &'static str {
         self.component().map_or(Kind::Codec.as_str(), |component| component.kind)
     }
@@ -126,6 +122,11 @@ impl BuiltIn {
     }
 }
 
+/// The names of the components of a kind that are built in.
+pub fn built_in_names(kind: Kind) -> impl Iterator<Item = &'static str> {
+    ALL.iter().filter(move |it| it.kind() == kind.as_str()).map(BuiltIn::name)
+}
+
 /// A codec that is built in.
 ///
 /// # Errors
@@ -152,7 +153,7 @@ pub(crate) fn factory(kind: Kind, name: &str) -> Option<ComponentFactory> {
 }
 
 fn unknown(kind: Kind, name: &str) -> Error {
-    let names: Vec<_> = BuiltIn::names(kind).collect();
+    let names: Vec<_> = built_in_names(kind).collect();
     Error::unsupported(format_args!(
         "no {kind} `{name}` is built in; expected one of {}",
         names.join(", ")

@@ -15,7 +15,7 @@ use tremor_pdk::{Result, linked::LinkedPlugin};
 
 #[cfg(test)]
 pub(crate) use self::built_in::factory;
-pub use self::built_in::{codec, operator};
+pub use self::built_in::{built_in_names, codec, operator};
 pub(crate) use self::parts::FlowParts;
 use self::{built_in::BuiltIn, codec::Chosen};
 use crate::{
@@ -198,7 +198,7 @@ impl Resolver for Components {
 
     fn names(&self, kind: Kind) -> Vec<String> {
         let plugins = self.registry.names(kind.as_str());
-        BuiltIn::names(kind)
+        built_in_names(kind)
             .map(str::to_owned)
             .chain(plugins.into_iter().map(str::to_owned))
             .collect()

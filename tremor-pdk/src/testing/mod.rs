@@ -38,6 +38,7 @@
 //! # Ok::<_, Error>(())
 //! ```
 
+mod codec;
 mod connection;
 mod descriptors;
 mod functions;
@@ -52,8 +53,11 @@ use std::{
     time::Duration,
 };
 
-pub use self::connection::Connection;
 use self::world::World;
+pub use self::{
+    codec::{decode, encode},
+    connection::Connection,
+};
 use crate::{Component, Connector, Context, Error, Host, LogLevel, Result, config};
 
 /// A host that does nothing by itself and remembers what it was asked for. Clones are handles to

@@ -1,0 +1,175 @@
+//! `tremor plugin new`: makes the crate of a plugin, which builds, passes its test and runs.
+
+mod name;
+mod templates;
+
+use std::{
+    env,
+    fmt::Display,
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{self, Path, PathBuf},
+};
+
+use tremor_runtime::flow;
+
+use self::{name::Name, templates::Example};
+use super::{super::Failure, PluginArguments, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The name of the crate, and of its component in flow files.
+    name: String,
+    /// What the plugin offers.
+    #[arg(long, value_enum)]
+    kind: Kind,
+    /// The folder to make. Without it, a folder of the plugin's name is made in this one.
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// The `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git
+    /// repository with it.
+    #[arg(long, value_name = "VERSION|DIR|URL", default_value = env!("CARGO_PKG_VERSION"))]
+    pdk: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Source,
+    Sink,
+    Connector,
+    Operator,
+    Codec,
+    Preprocessor,
+    Postprocessor,
+}
+
+impl Kind {
+    /// The kind of the component: a source and a sink are connectors in flows.
+    fn component(self) -> flow::Kind {
+        match self {
+            Self::Source | Self::Sink | Self::Connector => flow::Kind::Connector,
+            Self::Operator => flow::Kind::Operator,
+            Self::Codec => flow::Kind::Codec,
+            Self::Preprocessor => flow::Kind::Preprocessor,
+            Self::Postprocessor => flow::Kind::Postprocessor,
+        }
+    }
+}
+
+pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
+    let Arguments { name, kind, path, pdk } = arguments;
+    let name = Name::parse(name, *kind, Example::of(*kind).code).map_err(Failure::of_usage)?;
+    let folder = path.clone().unwrap_or_else(|| name.as_str().into());
+    let dependency = dependency(pdk).map_err(Failure::of_usage)?;
+    let files = templates::render(&name, *kind, &dependency).map_err(|error| {
+        Failure::of_usage(format_args!(
+            "error: a template of {name}: {error}",
+            name = name.as_str()
+        ))
+    })?;
+    write(&folder, &files).map_err(Failure::of_usage)?;
+    let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
+    print(&format!(
+        "made {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build --release\n  \
+         {run}\n{notes}",
+        folder = quoted(&folder),
+        names = names.join(", "),
+        run = run_command(plugins),
+        notes = notes(pdk, &dependency, plugins),
+    ))
+}
+
+/// What the manifest says of `tremor-pdk`, as the inside of a TOML table.
+fn dependency(pdk: &str) -> Result<String, String> {
+    // JSON writes text as TOML does.
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    if pdk.starts_with(|first: char| first.is_ascii_digit() || "=^~".contains(first)) {
+        return Ok(format!("version = {}", text(pdk)));
+    }
+    if pdk.contains("://") {
+        return Ok(format!("git = {}", text(pdk)));
+    }
+    let manifest = fs::read_to_string(Path::new(pdk).join("Cargo.toml"));
+    if !manifest.is_ok_and(|manifest| manifest.contains("name = \"tremor-pdk\"")) {
+        return Err(format!(
+            "error: {pdk}: there is no crate `tremor-pdk` in this folder\n  help: give `--pdk` the \
+             folder `tremor-pdk` of a clone of tremor, a version or a URL"
+        ));
+    }
+    let folder = path::absolute(pdk).map_err(|error| format!("error: {pdk}: {error}"))?;
+    Ok(format!("path = {}", text(&folder.to_string_lossy())))
+}
+
+/// Makes the folder with these files. Nothing that exists is changed.
+fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), String> {
+    let cannot = |path: &Path, error: &dyn Display| {
+        format!(
+            "error: {}: cannot make it: {error}\n  help: choose with `--path` where",
+            path.display()
+        )
+    };
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent).map_err(|error| cannot(parent, &error))?;
+    }
+    fs::create_dir(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => format!(
+            "error: {}: it exists already, and nothing in it was changed\n  help: choose another name, \
+             or another folder with `--path`",
+            folder.display()
+        ),
+        _ => cannot(folder, &error),
+    })?;
+    for (name, text) in files {
+        let path = folder.join(name);
+        let written = fs::create_dir_all(path.parent().unwrap_or(folder))
+            .and_then(|()| File::create_new(&path)?.write_all(text.as_bytes()));
+        written.map_err(|error| cannot(&path, &error))?;
+    }
+    Ok(())
+}
+
+/// The command that runs the flow, with this program and the plugins next to it, where no other
+/// plugins were named.
+fn run_command(plugins: &PluginArguments) -> String {
+    let program = env::current_exe().unwrap_or_default();
+    let is_on_path = env::args_os().next().is_none_or(|it| Path::new(&it).components().count() < 2);
+    let tremor = if is_on_path { "tremor".to_owned() } else { quoted(&program) };
+    match program.parent().filter(|folder| plugins.search_paths().is_empty() && has_plugins(folder))
+    {
+        Some(folder) => format!("{tremor} run --plugin-path {} flow.yaml", quoted(folder)),
+        None => format!("{tremor} run flow.yaml"),
+    }
+}
+
+fn has_plugins(folder: &Path) -> bool {
+    let [prefix, suffix] = [env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX];
+    folder.join(format!("{prefix}connector_stdio{suffix}")).is_file()
+}
+
+/// What else may be needed for these commands.
+fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
+    let mut notes = String::new();
+    if dependency.starts_with("version") {
+        notes += &format!(
+            "\nIf cargo does not find `tremor-pdk` {pdk}, this version is not published. Then name the \
+             folder\n`tremor-pdk` of a clone of tremor with `--pdk DIR`.\n"
+        );
+    }
+    let beside = env::current_exe().is_ok_and(|it| it.parent().is_some_and(has_plugins));
+    if plugins.search_paths().is_empty() && !beside {
+        notes += "\nThe flow also uses plugins that come with tremor. Name their folder with \
+                  `--plugin-path DIR`,\nor in the variable TREMOR_PLUGIN_PATH.\n";
+    }
+    notes
+}
+
+/// A path as a shell reads it.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@".contains(c);
+    if text.chars().all(is_plain) {
+        text.into_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}

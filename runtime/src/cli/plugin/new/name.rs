@@ -1,0 +1,77 @@
+//! The name of a new plugin: one that a crate, a type and a component can have.
+
+use tremor_runtime::{components::built_in_names, flow};
+
+use super::Kind;
+
+/// A checked name: words of small letters and digits, with `-` or `_` between them.
+#[derive(Debug)]
+pub(super) struct Name(String);
+
+/// The keywords of Rust 2024, also those without a use, and crates that cannot be hidden.
+const RESERVED: &str = " abstract as async await become box break const continue crate do dyn else enum \
+    extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref \
+    return self static struct super trait true try type typeof unsafe unsized use virtual where while \
+    yield alloc core proc-macro proc_macro std test tremor-abi tremor_abi tremor-pdk tremor_pdk \
+    tremor-pdk-macros tremor_pdk_macros ";
+
+/// The longest that crates.io takes.
+const MAX_LENGTH: usize = 64;
+
+/// Components of the plugins that come with tremor, by kind.
+const OURS: [(flow::Kind, &[&str]); 2] = [
+    (flow::Kind::Connector, &["bench", "exit", "file", "metronome", "null", "stdio"]),
+    (flow::Kind::Operator, &["logging", "vrl"]),
+];
+
+impl Name {
+    /// Checks a name for a plugin of this kind, whose generated code is `code`.
+    ///
+    /// # Errors
+    /// The name, what is wrong with it, and what to do.
+    pub(super) fn parse(text: &str, kind: Kind, code: &str) -> Result<Self, String> {
+        let wrong = |what: &str, help: &str| {
+            Err(format!("error: `{text}` cannot be the name of a plugin: {what}\n  help: {help}"))
+        };
+        const OTHER: &str = "choose another name, such as one with a prefix";
+        let is_word = |word: &str| {
+            !word.is_empty()
+                && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        let is_good =
+            text.split(['-', '_']).all(is_word) && !text.starts_with(|c: char| c.is_ascii_digit());
+        if !is_good || text.len() > MAX_LENGTH {
+            return wrong(
+                "it is no name of a crate",
+                "use at most 64 small letters and digits, a letter first, and `-` or `_` between words",
+            );
+        }
+        if RESERVED.contains(&format!(" {text} ")) {
+            return wrong("Rust or the kit has this name already", OTHER);
+        }
+        let name = Self(text.to_owned());
+        let component = kind.component();
+        let ours = OURS.iter().filter(|(kind, _)| *kind == component).flat_map(|(_, names)| *names);
+        if built_in_names(component).chain(ours.copied()).any(|taken| taken == text) {
+            return wrong(&format!("tremor comes with the {component} `{text}`"), OTHER);
+        }
+        let type_name = name.type_name();
+        if code.split(|c: char| !c.is_alphanumeric()).any(|word| word == type_name) {
+            return wrong(
+                &format!("its type would hide `{type_name}`, which its code uses"),
+                OTHER,
+            );
+        }
+        Ok(name)
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name in the form of a type: `LogLines` of `log-lines`.
+    pub(super) fn type_name(&self) -> String {
+        let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
+        self.0.split(['-', '_']).map(capitalised).collect()
+    }
+}
