@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
-use crate::{book, boundary, demo, models, nightly, perf_gate, pictures, scripts, tidy};
+use crate::{
+    book, boundary, demo, models, new_plugin, nightly, perf_gate, pictures, scripts, tidy,
+};
 
 /// A check with the name it is reported by.
 struct Step {
@@ -26,12 +28,13 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
     Step { name: "clippy", check: clippy },
     Step { name: "test", check: test },
+    Step { name: "new-plugin", check: new_plugin },
     Step { name: "vrl", check: vrl },
     Step { name: "models", check: models },
     Step { name: "scripts", check: scripts },
@@ -77,7 +80,7 @@ fn summarise(name: &str, result: &Result<Outcome>, took: Duration) -> Report {
         Err(error) => ("FAILED", format!("  {error:#}")),
     };
     Report {
-        line: format!("    {name:<8} {verdict:<6} {seconds:>7.1} s{remark}"),
+        line: format!("    {name:<10} {verdict:<6} {seconds:>7.1} s{remark}"),
         failed: result.is_err(),
     }
 }
@@ -117,6 +120,12 @@ fn clippy() -> Result<Outcome> {
 
 fn test() -> Result<Outcome> {
     passes(cargo(["test", "--workspace"]))
+}
+
+/// Crates as a new author makes them, with the kit as it would be published.
+fn new_plugin() -> Result<Outcome> {
+    new_plugin::check()?;
+    Ok(Outcome::Passed)
 }
 
 /// The plugin `vrl`, a workspace of its own: all that the other steps do, and the tests of the
@@ -212,7 +221,7 @@ mod tests {
     fn a_skipped_part_is_said_and_is_no_failure() {
         let outcome = Ok(Outcome::Partly { skipped: "advisories" });
         let report = summarise("deny", &outcome, Duration::from_millis(1_500));
-        assert_eq!(report.line, "    deny     ok         1.5 s  SKIPPED: advisories");
+        assert_eq!(report.line, "    deny       ok         1.5 s  SKIPPED: advisories");
         assert!(!report.failed);
     }
 
@@ -220,7 +229,7 @@ mod tests {
     fn a_failure_carries_its_reason() {
         let outcome = Err(anyhow!("3 violations"));
         let report = summarise("tidy", &outcome, Duration::from_millis(100));
-        assert_eq!(report.line, "    tidy     FAILED     0.1 s  3 violations");
+        assert_eq!(report.line, "    tidy       FAILED     0.1 s  3 violations");
         assert!(report.failed);
     }
 }

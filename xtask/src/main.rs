@@ -10,6 +10,7 @@ mod demo;
 mod fuzz;
 mod generate_logs;
 mod models;
+mod new_plugin;
 mod nightly;
 mod perf_gate;
 mod pictures;
@@ -50,6 +51,8 @@ enum Command {
     RandomizeLayout,
     /// Checks the models of concurrency protocols in every order (loom; Miri if nightly has it)
     Models,
+    /// Makes a plugin of each kind with `tremor plugin new`, and builds it with the packaged kit
+    NewPlugin,
     /// Feeds decoders and documents with input that may break them (nightly, cargo-fuzz)
     Fuzz(fuzz::Arguments),
     /// Compares the instructions of the benchmark's flows with the committed counts
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),
         Command::RandomizeLayout => boundary::randomize_layout(),
         Command::Models => models::run().map(drop),
+        Command::NewPlugin => new_plugin::check(),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),

@@ -70,7 +70,7 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     write(&folder, &files).map_err(Failure::of_usage)?;
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     print(&format!(
-        "made {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build --release\n  \
+        "made {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build\n  \
          {run}\n{notes}",
         folder = quoted(&folder),
         names = names.join(", "),
