@@ -47,7 +47,7 @@ mod stream;
 pub use self::{
     access::Objection,
     check::Policy,
-    component::{ComponentFactory, LoadedCodec},
+    component::ComponentFactory,
     connector::ConnectorFactory,
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},

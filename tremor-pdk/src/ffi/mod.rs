@@ -2,6 +2,7 @@
 //! and the guard that turns panics into errors. Everything here is called by the host; nothing of
 //! it is for authors.
 
+pub mod artefact;
 mod call;
 mod component;
 mod connector;
@@ -10,10 +11,7 @@ mod module;
 mod stream;
 
 pub(crate) use self::guard::guard;
-pub use self::module::{
-    Library, codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
-    preprocessor_artefact,
-};
+pub use self::module::{Library, header};
 pub use abi_stable::{library::LibHeader, std_types::RVec};
 
 use std::future::Future;

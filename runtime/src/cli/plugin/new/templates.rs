@@ -31,7 +31,7 @@ impl Example {
     pub(super) const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Source => example!("source", "Counts down."),
-            Kind::Sink => example!("sink", "Writes messages to the log."),
+            Kind::Sink => example!("sink", "Writes events to the log."),
             Kind::Connector => example!("connector", "Counts down, and writes events to the log."),
             Kind::Operator => example!("operator", "Keeps one event of every few."),
             Kind::Codec => example!("codec", "Reads and writes words like `key=value`."),
