@@ -93,10 +93,12 @@ fn extract(packages: &Path, name: &str) -> Result<PathBuf> {
 /// crates need is built once.
 fn settings(kit: &[(&str, PathBuf)]) -> String {
     let build = root().join(FOLDER).join("build");
-    let patches = kit.iter().map(|(name, folder)| format!("{name} = {{ path = {folder:?} }}\n"));
+    let patches =
+        kit.iter().map(|(name, folder)| format!("{name} = {{ path = '{}' }}\n", folder.display()));
     format!(
-        "[build]\ntarget-dir = {build:?}\nrustflags = [\"--deny=warnings\"]\n\n[net]\noffline = true\n\n\
+        "[build]\ntarget-dir = '{}'\nrustflags = [\"--deny=warnings\"]\n\n[net]\noffline = true\n\n\
          [patch.crates-io]\n{}",
+        build.display(),
         patches.collect::<String>()
     )
 }

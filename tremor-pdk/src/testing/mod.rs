@@ -53,11 +53,11 @@ use std::{
     time::Duration,
 };
 
+use self::world::World;
 pub use self::{
     codec::{decode, encode},
     connection::Connection,
 };
-use self::world::World;
 use crate::{
     Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
     only::{IsSink, IsSource, Only},

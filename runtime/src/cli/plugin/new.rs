@@ -5,7 +5,6 @@ mod templates;
 
 use std::{
     env,
-    fmt::Display,
     fs::{self, File},
     io::{self, Write as _},
     path::{self, Path, PathBuf},
@@ -58,16 +57,13 @@ impl Kind {
 
 pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     let Arguments { name, kind, path, pdk } = arguments;
-    let name = Name::parse(name, *kind, Example::of(*kind).code).map_err(Failure::of_usage)?;
+    let name = Name::parse(name, *kind, Example::of(*kind).code)?;
     let folder = path.clone().unwrap_or_else(|| name.as_str().into());
-    let dependency = dependency(pdk).map_err(Failure::of_usage)?;
+    let dependency = dependency(pdk)?;
     let files = templates::render(&name, *kind, &dependency).map_err(|error| {
-        Failure::of_usage(format_args!(
-            "error: a template of {name}: {error}",
-            name = name.as_str()
-        ))
+        Failure::of_usage(format_args!("error: the templates are wrong: {error}"))
     })?;
-    write(&folder, &files).map_err(Failure::of_usage)?;
+    write(&folder, &files)?;
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     print(&format!(
         "made {folder}: {names}\n\nNext:\n\n  cd {folder}\n  cargo test\n  cargo build\n  \
@@ -80,7 +76,7 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
 }
 
 /// What the manifest says of `tremor-pdk`, as the inside of a TOML table.
-fn dependency(pdk: &str) -> Result<String, String> {
+fn dependency(pdk: &str) -> Result<String, Failure> {
     // JSON writes text as TOML does.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     if pdk.starts_with(|first: char| first.is_ascii_digit() || "=^~".contains(first)) {
@@ -91,41 +87,42 @@ fn dependency(pdk: &str) -> Result<String, String> {
     }
     let manifest = fs::read_to_string(Path::new(pdk).join("Cargo.toml"));
     if !manifest.is_ok_and(|manifest| manifest.contains("name = \"tremor-pdk\"")) {
-        return Err(format!(
+        return Err(Failure::of_usage(format_args!(
             "error: {pdk}: there is no crate `tremor-pdk` in this folder\n  help: give `--pdk` the \
              folder `tremor-pdk` of a clone of tremor, a version or a URL"
-        ));
+        )));
     }
-    let folder = path::absolute(pdk).map_err(|error| format!("error: {pdk}: {error}"))?;
+    let folder = path::absolute(pdk).map_err(|error| cannot_make(Path::new(pdk), &error))?;
     Ok(format!("path = {}", text(&folder.to_string_lossy())))
 }
 
 /// Makes the folder with these files. Nothing that exists is changed.
-fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), String> {
-    let cannot = |path: &Path, error: &dyn Display| {
-        format!(
-            "error: {}: cannot make it: {error}\n  help: choose with `--path` where",
-            path.display()
-        )
-    };
+fn write(folder: &Path, files: &[(&str, String)]) -> Result<(), Failure> {
     if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent).map_err(|error| cannot(parent, &error))?;
+        fs::create_dir_all(parent).map_err(|error| cannot_make(parent, &error))?;
     }
     fs::create_dir(folder).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => format!(
+        io::ErrorKind::AlreadyExists => Failure::of_usage(format_args!(
             "error: {}: it exists already, and nothing in it was changed\n  help: choose another name, \
              or another folder with `--path`",
             folder.display()
-        ),
-        _ => cannot(folder, &error),
+        )),
+        _ => cannot_make(folder, &error),
     })?;
     for (name, text) in files {
         let path = folder.join(name);
         let written = fs::create_dir_all(path.parent().unwrap_or(folder))
             .and_then(|()| File::create_new(&path)?.write_all(text.as_bytes()));
-        written.map_err(|error| cannot(&path, &error))?;
+        written.map_err(|error| cannot_make(&path, &error))?;
     }
     Ok(())
+}
+
+fn cannot_make(path: &Path, error: &io::Error) -> Failure {
+    Failure::of_usage(format_args!(
+        "error: {}: {error}\n  help: `--path` says where the plugin is made, and `--pdk` where its kit is",
+        path.display()
+    ))
 }
 
 /// The command that runs the flow, with this program and the plugins next to it, where no other
@@ -148,19 +145,22 @@ fn has_plugins(folder: &Path) -> bool {
 
 /// What else may be needed for these commands.
 fn notes(pdk: &str, dependency: &str, plugins: &PluginArguments) -> String {
-    let mut notes = String::new();
+    let mut notes = Vec::new();
     if dependency.starts_with("version") {
-        notes += &format!(
-            "\nIf cargo does not find `tremor-pdk` {pdk}, this version is not published. Then name the \
-             folder\n`tremor-pdk` of a clone of tremor with `--pdk DIR`.\n"
-        );
+        notes.push(format!(
+            "\nIf cargo does not find `tremor-pdk` {pdk}, this version is not published. Then make the \
+             plugin again\nwith `--pdk DIR`: DIR is the folder `tremor-pdk` of a clone of tremor.\n"
+        ));
     }
     let beside = env::current_exe().is_ok_and(|it| it.parent().is_some_and(has_plugins));
     if plugins.search_paths().is_empty() && !beside {
-        notes += "\nThe flow also uses plugins that come with tremor. Name their folder with \
-                  `--plugin-path DIR`,\nor in the variable TREMOR_PLUGIN_PATH.\n";
+        notes.push(
+            "\nThe flow also uses plugins that come with tremor. Name their folder with \
+             `--plugin-path DIR`,\nor in the variable TREMOR_PLUGIN_PATH.\n"
+                .to_owned(),
+        );
     }
-    notes
+    notes.concat()
 }
 
 /// A path as a shell reads it.

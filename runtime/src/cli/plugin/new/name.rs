@@ -2,7 +2,7 @@
 
 use tremor_runtime::{components::built_in_names, flow};
 
-use super::Kind;
+use super::{Failure, Kind};
 
 /// A checked name: words of small letters and digits, with `-` or `_` between them.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ const RESERVED: &str = " abstract as async await become box break const continue
     return self static struct super trait true try type typeof unsafe unsized use virtual where while \
     yield alloc core proc-macro proc_macro std test tremor-abi tremor_abi tremor-pdk tremor_pdk \
     tremor-pdk-macros tremor_pdk_macros ";
+
+const OTHER: &str = "choose another name, such as one with a prefix";
 
 /// The longest that crates.io takes.
 const MAX_LENGTH: usize = 64;
@@ -29,11 +31,12 @@ impl Name {
     ///
     /// # Errors
     /// The name, what is wrong with it, and what to do.
-    pub(super) fn parse(text: &str, kind: Kind, code: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, kind: Kind, code: &str) -> Result<Self, Failure> {
         let wrong = |what: &str, help: &str| {
-            Err(format!("error: `{text}` cannot be the name of a plugin: {what}\n  help: {help}"))
+            Err(Failure::of_usage(format_args!(
+                "error: `{text}` cannot be the name of a plugin: {what}\n  help: {help}"
+            )))
         };
-        const OTHER: &str = "choose another name, such as one with a prefix";
         let is_word = |word: &str| {
             !word.is_empty()
                 && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
@@ -56,7 +59,9 @@ impl Name {
             return wrong(&format!("tremor comes with the {component} `{text}`"), OTHER);
         }
         let type_name = name.type_name();
-        if code.split(|c: char| !c.is_alphanumeric()).any(|word| word == type_name) {
+        let mut code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let has = |line: &str| line.split(|c: char| !c.is_alphanumeric()).any(|it| it == type_name);
+        if code.any(has) {
             return wrong(
                 &format!("its type would hide `{type_name}`, which its code uses"),
                 OTHER,

@@ -1,0 +1,176 @@
+//! `tremor plugin new`: the crates that it makes, and the names that it refuses. `cargo xtask new-plugin`
+//! builds and runs what it makes.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+const KINDS: [&str; 7] =
+    ["source", "sink", "connector", "operator", "codec", "preprocessor", "postprocessor"];
+const FILES: [&str; 5] = [".gitignore", "Cargo.toml", "README.md", "flow.yaml", "src/lib.rs"];
+
+/// `tremor plugin new` with these arguments, in this folder.
+fn new(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
+    command.args(["plugin", "new"]).args(arguments).current_dir(folder);
+    command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap()
+}
+
+#[track_caller]
+fn made(folder: &TempDir, arguments: &[&str]) -> String {
+    let output = new(folder.path(), arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn refused(folder: &TempDir, arguments: &[&str], parts: &[&str]) {
+    let output = new(folder.path(), arguments);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    for part in parts {
+        assert!(error.contains(part), "{arguments:?}: `{part}` is not in:\n{error}");
+    }
+}
+
+fn scene() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn every_kind_has_all_files_and_nothing_is_left_of_the_templates() {
+    let scene = scene();
+    for kind in KINDS {
+        let name = format!("my-{kind}");
+        made(&scene, &[&name, "--kind", kind]);
+        let folder = scene.path().join(&name);
+        for file in FILES {
+            let text = fs::read_to_string(folder.join(file)).unwrap();
+            let leftovers = ["{{", "}}", "{%", "{#"].map(|mark| text.contains(mark));
+            // A map in a map of YAML ends with two braces, too.
+            assert_eq!(leftovers, [false, file == "flow.yaml" && leftovers[1], false, false]);
+            assert!(text.ends_with('\n') && !text.ends_with("\n\n"), "{kind}: {file}");
+            assert_eq!(text.contains(&name), file != ".gitignore", "{kind}: {file}");
+        }
+        let entries = fs::read_dir(&folder).unwrap().count();
+        assert_eq!(entries, FILES.len(), "{kind}: one of them lies in `src`, alone");
+        assert_eq!(fs::read_dir(folder.join("src")).unwrap().count(), 1);
+    }
+}
+
+#[test]
+fn a_source_and_a_sink_have_at_most_25_lines_of_code() {
+    let scene = scene();
+    for kind in ["source", "sink"] {
+        made(&scene, &["numbers", "--kind", kind, "--path", kind]);
+        let code = fs::read_to_string(scene.path().join(kind).join("src/lib.rs")).unwrap();
+        let code = code.split("#[cfg(test)]").next().unwrap();
+        let is_code = |line: &&str| !line.is_empty() && !line.trim_start().starts_with("//");
+        let lines = code.lines().filter(is_code).count();
+        assert!(lines <= 25, "{kind}: {lines}");
+    }
+}
+
+#[test]
+fn the_manifest_has_a_workspace_of_its_own_and_the_kit_of_this_version() {
+    let scene = scene();
+    made(&scene, &["numbers", "--kind", "source"]);
+    let manifest = fs::read_to_string(scene.path().join("numbers/Cargo.toml")).unwrap();
+    let kit = format!("tremor-pdk = {{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"));
+    for part in ["name = \"numbers\"", "\n[workspace]\n", "crate-type = [\"cdylib\"]", &kit] {
+        assert!(manifest.contains(part), "`{part}` is not in:\n{manifest}");
+    }
+}
+
+#[test]
+fn the_kit_is_a_version_a_folder_or_a_repository() {
+    let scene = scene();
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("tremor-pdk");
+    let kit = kit.to_str().unwrap();
+    for (name, pdk, expected) in [
+        ("a", "1.2", "{ version = \"1.2\" }"),
+        ("b", "https://example.com/tremor.git", "{ git = \"https://example.com/tremor.git\" }"),
+        ("c", kit, &*format!("{{ path = {kit:?} }}")),
+    ] {
+        let instructions = made(&scene, &[name, "--kind", "sink", "--pdk", pdk]);
+        let manifest = fs::read_to_string(scene.path().join(name).join("Cargo.toml")).unwrap();
+        assert!(manifest.contains(&format!("tremor-pdk = {expected}")), "{manifest}");
+        assert_eq!(instructions.contains("not published"), pdk == "1.2", "{instructions}");
+    }
+    let wrong = ["d", "--kind", "sink", "--pdk", "nowhere"];
+    refused(&scene, &wrong, &["nowhere: there is no crate `tremor-pdk`", "help: "]);
+    assert!(!scene.path().join("d").exists());
+}
+
+#[test]
+fn the_next_commands_can_be_pasted() {
+    let scene = scene();
+    let instructions = made(&scene, &["numbers", "--kind", "sink", "--path", "in here/numbers"]);
+    let commands: Vec<_> =
+        instructions.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+    assert_eq!(commands[..3], ["cd 'in here/numbers'", "cargo test", "cargo build"]);
+    assert!(commands[3].ends_with(" flow.yaml"), "{instructions}");
+    assert!(commands[3].starts_with(env!("CARGO_BIN_EXE_tremor")), "{instructions}");
+    assert!(scene.path().join("in here/numbers/flow.yaml").exists());
+}
+
+#[test]
+fn a_folder_that_exists_is_left_alone() {
+    let scene = scene();
+    fs::create_dir(scene.path().join("numbers")).unwrap();
+    refused(&scene, &["numbers", "--kind", "source"], &["numbers: it exists already", "`--path`"]);
+    assert_eq!(fs::read_dir(scene.path().join("numbers")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_name_that_a_crate_or_a_type_cannot_have_is_refused() {
+    let scene = scene();
+    for (name, what) in [
+        ("Numbers", "no name of a crate"),
+        ("2numbers", "no name of a crate"),
+        ("num bers", "no name of a crate"),
+        ("../numbers", "no name of a crate"),
+        ("zahlen-ä", "no name of a crate"),
+        ("numbers-", "no name of a crate"),
+        ("num--bers", "no name of a crate"),
+        ("", "no name of a crate"),
+        (&*"n".repeat(65), "no name of a crate"),
+        ("async", "has this name already"),
+        ("std", "has this name already"),
+        ("tremor-pdk", "has this name already"),
+        ("config", "would hide `Config`"),
+        ("batch", "would hide `Batch`"),
+        ("result", "would hide `Result`"),
+    ] {
+        let said = format!("`{name}` cannot be the name of a plugin: ");
+        refused(&scene, &[name, "--kind", "source"], &[&said, what, "\n  help: "]);
+    }
+    assert_eq!(fs::read_dir(scene.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_name_of_a_component_of_tremors_own_is_refused_for_its_kind() {
+    let scene = scene();
+    for (name, kind) in [("json", "codec"), ("lines", "preprocessor"), ("filter", "operator")] {
+        refused(&scene, &[name, "--kind", kind], &[&format!("comes with the {kind} `{name}`")]);
+    }
+    made(&scene, &["json", "--kind", "source"]);
+}
+
+#[test]
+fn a_name_of_a_plugin_that_comes_with_tremor_is_refused_for_its_kind() {
+    let scene = scene();
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    for (plugins, kind) in [("connectors-plugins", "sink"), ("operators-plugins", "operator")] {
+        let folders = fs::read_dir(workspace.join(plugins)).unwrap();
+        for name in folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()) {
+            refused(&scene, &[&name, "--kind", kind], &["tremor comes with the", &name]);
+        }
+    }
+}
