@@ -75,7 +75,8 @@ fn extract(packages: &Path, name: &str) -> Result<PathBuf> {
     let (_, version) = id.trim().rsplit_once(['@', '#']).context("cargo pkgid gives no version")?;
     let folder = packages.join(format!("{name}-{version}"));
     let mut command = Command::new("tar");
-    command.arg("-xzf").arg(folder.with_file_name(format!("{name}-{version}.crate")));
+    // With the time of now: by that of the package cargo would not see that a file is another.
+    command.arg("-xzmf").arg(folder.with_file_name(format!("{name}-{version}.crate")));
     run_command({
         command.current_dir(packages);
         command
