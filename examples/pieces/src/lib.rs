@@ -3,6 +3,8 @@
 
 use tremor_pdk::{Counter, prelude::*};
 
+pub mod tutorial;
+
 /// Counts the bytes that it is given.
 pub struct Tally {
     bytes: Counter,

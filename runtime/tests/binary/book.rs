@@ -1,5 +1,6 @@
-//! The book: each of its flows is sound, and its codecs read what it shows. Its Rust is compiled in
-//! `examples/`, which tidy looks at. Its commands are not run.
+//! The book: each of its flows is sound, its codecs read what it shows, and `tremor plugin new` makes what
+//! it shows of new plugins. Its other Rust is compiled in `examples/`, which tidy looks at. Its other
+//! commands are not run.
 
 use std::{fs, path::Path};
 
@@ -109,6 +110,27 @@ mod vrl {
     fn every_flow_of_the_book_with_a_program_is_sound() {
         super::check(true);
     }
+}
+
+#[test]
+fn what_the_book_shows_of_a_new_plugin_is_made_by_the_command_before_it() {
+    let mut made = String::new();
+    let mut shown = 0;
+    for block in blocks() {
+        let command = block.text.lines().next().filter(|_| block.language == "sh");
+        if let Some(arguments) = command.and_then(|line| line.strip_prefix("tremor plugin new ")) {
+            let scene = Scene::new("");
+            let arguments: Vec<_> = arguments.split(' ').collect();
+            scene.tremor(&[&["plugin", "new"], &*arguments].concat()).expect(0, &[]);
+            made = ["src/lib.rs", "flow.yaml"]
+                .map(|file| scene.read(&format!("{}/{file}", arguments[0])))
+                .concat();
+        } else if block.language.ends_with(",generated") {
+            assert!(made.contains(&block.text), "{}: another file is made:\n{made}", block.place);
+            shown += 1;
+        }
+    }
+    assert_eq!(shown, 5);
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! A sink of messages.
+
+use tremor_pdk::prelude::*;
+
+/// The `config` of the flow file.
+#[tremor_pdk::config]
+pub struct Config {
+    /// What each line starts with.
+    prefix: String,
+}
+
+/// A sink, with what it needs to log.
+pub struct Journal {
+    config: Config,
+    context: Context,
+}
+
+impl Component for Journal {
+    const NAME: &str = "journal";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, context })
+    }
+}
+
+impl Sink for Journal {
+    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+        let mut exceptions = Exceptions::none();
+        for (position, event) in batch.iter().enumerate() {
+            match str::from_utf8(event.raw().unwrap_or_default()) {
+                Ok(text) => tremor_pdk::info!(self.context, "{}{text}", self.config.prefix),
+                Err(error) => exceptions.push(position..position + 1, Error::bad_data(error)),
+            }
+        }
+        exceptions.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{Batch, Undelivered, testing::TestHost};
+
+    use super::Journal;
+
+    #[test]
+    fn a_message_that_is_no_text_is_not_delivered() {
+        let host = TestHost::new();
+        let mut batch = Batch::new();
+        batch.push_message(b"hello");
+        batch.push_message(b"\xff");
+        let mut sink = host.sink::<Journal>(r#"{ "prefix": "got " }"#).unwrap();
+        let answer = sink.deliver(&batch);
+        assert_eq!(host.log()[0].1, "got hello");
+        let Err(Undelivered::Some(exceptions)) = answer else { panic!("{answer:?}") };
+        assert_eq!(exceptions.into_exceptions()[0].events, 1..2);
+    }
+}
