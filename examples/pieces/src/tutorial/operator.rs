@@ -46,7 +46,7 @@ impl Operator for Sample {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, EventRef, Operator, Output, Result, testing::TestHost};
+    use tremor_pdk::{Batch, EventRef, Operator, Output, Result, ValueRef, testing::TestHost};
 
     use super::Sample;
 
@@ -60,7 +60,7 @@ mod tests {
         operator.process(&mut batch, &mut output)?;
         assert_eq!(batch.len(), 3);
         let rest = output.batches().flatten().filter_map(EventRef::value);
-        assert!(rest.map(|it| it.as_u64()).eq([Some(1), Some(3)]));
+        assert!(rest.map(ValueRef::as_u64).eq([Some(1), Some(3)]));
         Ok(())
     }
 }

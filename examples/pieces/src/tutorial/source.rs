@@ -36,7 +36,7 @@ impl Source for Countdown {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{EventRef, Result, testing::TestHost};
+    use tremor_pdk::{EventRef, Result, ValueRef, testing::TestHost};
 
     use super::Countdown;
 
@@ -47,7 +47,7 @@ mod tests {
         let mut source = host.source::<Countdown>(r#"{ "from": 3 }"#)?;
         let batches = source.pull_all()?;
         let values = batches.iter().flatten().filter_map(EventRef::value);
-        assert!(values.map(|it| it.as_u64()).eq([Some(3), Some(2), Some(1)]));
+        assert!(values.map(ValueRef::as_u64).eq([Some(3), Some(2), Some(1)]));
         assert_eq!(host.now_ns() - start, 3_000_000_000);
         Ok(())
     }
