@@ -66,6 +66,16 @@ pub trait Source: Send + 'static {
         Ok(())
     }
 
+    /// The last call: it is not pulled any more, and has heard of all pulls that it will hear of. A chance
+    /// to commit what was acknowledged. The runtime waits for five seconds at most, and not at all where
+    /// the flow is stopped and not drained.
+    ///
+    /// # Errors
+    /// Where the flow ends, the connector fails with it.
+    fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
+
     /// A sink downstream is down (`true`): pulling is of no use until it is back (`false`).
     ///
     /// # Errors
