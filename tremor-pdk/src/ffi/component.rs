@@ -70,7 +70,7 @@ impl<T: Operator> RawOperator for Ffi<T> {
     }
 }
 
-pub(super) fn codec<T: Codec>(codec: T) -> RawCodecBox {
+pub(crate) fn codec<T: Codec>(codec: T) -> RawCodecBox {
     let codec = Messages { codec, message: Vec::new() };
     RawCodec_TO::from_ptr(RBox::new(Ffi::new(codec)), TD_Opaque)
 }

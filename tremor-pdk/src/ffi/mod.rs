@@ -9,6 +9,8 @@ mod guard;
 mod module;
 mod stream;
 
+#[cfg(all(feature = "testing", unix))]
+pub(crate) use self::component::codec as raw_codec;
 pub(crate) use self::guard::guard;
 pub use self::module::{
     Library, codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
