@@ -3,6 +3,7 @@
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::json;
@@ -18,6 +19,9 @@ pub(crate) struct Arguments {
     /// component. Without it, one is made of the schema.
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     config: Vec<(String, PathBuf)>,
+    /// How long a check may take, in seconds.
+    #[arg(long, value_name = "S", default_value = "20")]
+    limit: u64,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -30,7 +34,8 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
 
 pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     let configurations = configurations(&arguments.config, &arguments.path)?;
-    let verification = verify(&arguments.path, plugins.policy(), &configurations);
+    let limit = Duration::from_secs(arguments.limit);
+    let verification = verify(&arguments.path, plugins.policy(), &configurations, limit);
     let counts = Counts::of(&verification);
     print(&if arguments.json { counts.json(&verification) } else { counts.text(&verification) })?;
     counts.result()

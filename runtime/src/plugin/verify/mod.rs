@@ -27,9 +27,6 @@ use crate::flow;
 /// The hidden command of the binary.
 const COMMAND: &str = "plugin-verify";
 
-/// How long a check may take.
-const TIMEOUT: Duration = Duration::from_secs(20);
-
 /// In front of each line that a child writes for its parent, on both of its outputs.
 const MARK: &str = "tremor-plugin-verify: ";
 
@@ -117,8 +114,13 @@ impl Verification {
     }
 }
 
-/// Checks the library at `path`.
-pub fn verify(path: &Path, policy: Policy, configurations: &Configurations) -> Verification {
+/// Checks the library at `path`. A check that takes longer than `limit` has failed.
+pub fn verify(
+    path: &Path,
+    policy: Policy,
+    configurations: &Configurations,
+    limit: Duration,
+) -> Verification {
     let mut verification = Verification {
         library: path.to_owned(),
         stages: Report::default(),
@@ -129,7 +131,8 @@ pub fn verify(path: &Path, policy: Policy, configurations: &Configurations) -> V
     for (component, schema) in library.metadata().artefacts.iter().zip(schemas) {
         let given = configurations.0.get(&component.name);
         let mut check = |config: &Json, folder: Option<&Path>| {
-            let report = check(&library, policy, component, schema.as_ref(), config, folder);
+            let report =
+                check(&library, policy, component, schema.as_ref(), (config, folder), limit);
             let (kind, name) = (component.kind.clone(), component.name.clone());
             verification.components.push(Verified { kind, name, config: config.clone(), report });
         };
@@ -223,8 +226,8 @@ fn check(
     policy: Policy,
     component: &ArtefactMetadata,
     schema: Option<&Json>,
-    config: &Json,
-    folder: Option<&Path>,
+    (config, folder): (&Json, Option<&Path>),
+    limit: Duration,
 ) -> Report {
     let skipped = |reason: String| {
         let outcome = Outcome::Skipped { reason };
@@ -249,7 +252,7 @@ fn check(
     let count = conformance::checks(&component.kind).len();
     // Each child ends at least one check, or there is no use in another.
     while question.before.checks.len() < count {
-        match ask(&question) {
+        match ask(&question, limit) {
             Ok(checks) if checks.is_empty() => {
                 return skipped("the process that checks it says nothing".to_owned());
             }
@@ -261,17 +264,17 @@ fn check(
 }
 
 /// The checks that one child has made, with the one that it did not survive.
-fn ask(question: &Question) -> Result<Vec<Checked>, String> {
+fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, String> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
     let input = serde_json::to_vec(question).map_err(|error| error.to_string())?;
-    let ran = run(&program, &[COMMAND.into()], input, TIMEOUT, Some(MARK))
+    let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK))
         .map_err(|error| format!("`{}` cannot be run: {error}", program.display()))?;
     let (stdout, stderr, end) = match ran {
         Finished::Exited { status, stdout, stderr } => {
             (stdout, stderr, format!("the plugin ended the process ({status})"))
         }
         Finished::TimedOut { stdout, stderr } => {
-            (stdout, stderr, format!("there was no answer within {TIMEOUT:?}"))
+            (stdout, stderr, format!("there was no answer within {limit:?}"))
         }
     };
     let (mut checks, mut begun) = (Vec::new(), None);

@@ -45,7 +45,7 @@ const CHECKS: &[Check] = checks! {
         makes(): "`Component::new`: makes an instance, or answers with an error of the kind configuration",
             construct::makes;
         stays_inside(makes): "`Component::new`: nothing in it reaches outside", construct::stays_inside;
-        makes_many(makes): "`Component::new`: a flow may have many instances", construct::many;
+        makes_many(makes, stays_inside): "`Component::new`: a flow may have many instances", construct::many;
         refuses_unknown_keys(makes): "`Component::Config`: a key that it does not have is an error of the \
             kind configuration", construct::unknown_key;
         refuses_bad_configurations(makes): "`Component::new`: a bad configuration is an error of the kind \
@@ -56,35 +56,35 @@ const CHECKS: &[Check] = checks! {
             answer `None` where there is no such side", connector::connects;
         lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume`, `on_drain` and `on_stop` come in \
             this order, and answer `Ok`", connector::life_cycle;
-        reconnects(connects): "`Connector::on_connection_lost`: `connect` follows, and further sources and \
+        reconnects(lives): "`Connector::on_connection_lost`: `connect` follows, and further sources and \
             sinks", connector::reconnects;
-        drops_at_every_stage(connects): "`Connector`: an instance may be dropped after any call, and in any",
-            connector::drops_at_every_stage;
         pulls(connects): "`Source::pull`: returns as soon as there is something, and waits without holding \
             the thread", source::pulls;
+        drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and in any",
+            connector::drops_at_every_stage;
         heeds_the_limit(pulls): "`Source::pull`: returns once `Batch::is_full`; one message in hand may \
             exceed it", source::heeds_the_limit;
         stays_finished(pulls): "`Pull::Finished`: there is nothing more and there never will be",
             source::stays_finished;
-        survives_dropped_pulls(pulls): "`Source::pull`: the future may be dropped at any `await`, and no \
-            event is lost or doubled by that", source::survives_dropped_pulls;
         sources_share_nothing(pulls): "`Connector`: a flow may have many instances, and state belongs into \
             `self`", source::shares_nothing;
+        survives_dropped_pulls(pulls, sources_share_nothing): "`Source::pull`: the future may be dropped at any `await`, and no \
+            event is lost or doubled by that", source::survives_dropped_pulls;
         hears_acknowledgements(pulls): "`Source::ack`, `Source::fail`: every pull ends, in any order",
             source::hears_acknowledgements;
-        answers_the_circuit_breaker(connects): "`Source::on_circuit_breaker`: a sink downstream is down, or \
+        answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
             is back", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \
             says what to do", sink::delivers;
         answers_signals(connects): "`Sink::on_signal`: time has passed, or no event follows",
             sink::answers_signals;
-        drains(delivers, answers_signals): "`Signal::Drain`: no event follows; the sink sends what it holds \
+        drains(lives, delivers, answers_signals): "`Signal::Drain`: no event follows; the sink sends what it holds \
             back", sink::drains;
         sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs into \
             `self`", sink::shares_nothing;
         stops_without_a_drain(lives, pulls, delivers): "`Connector::on_stop`: the end, after a drain or \
             without one", connector::stops_without_a_drain;
-        leaves_nothing(lives, pulls): "`Connector::on_stop`: the end; no thread, task or file descriptor is \
+        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::on_stop`: the end; no thread, task or file descriptor is \
             left over", connector::leaves_nothing;
     }
     "operator" {
@@ -114,9 +114,9 @@ const CHECKS: &[Check] = checks! {
             that are cut anywhere", processor::splits_do_not_matter;
         keeps_streams_apart(splits_do_not_matter): "`Preprocessor`: it keeps a state for each stream",
             processor::keeps_streams_apart;
-        ends_streams(splits_do_not_matter): "`Preprocessor::streams`: those that have begun and not ended",
+        ends_streams(keeps_streams_apart): "`Preprocessor::streams`: those that have begun and not ended",
             processor::ends_streams;
-        aborts_streams(splits_do_not_matter): "`Preprocessor::process`: an aborted stream is rejected, and \
+        aborts_streams(keeps_streams_apart): "`Preprocessor::process`: an aborted stream is rejected, and \
             its state forgotten", processor::aborts_streams;
         shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs into `self`",
             processor::shares_nothing;

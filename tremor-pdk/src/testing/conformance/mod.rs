@@ -122,18 +122,18 @@ impl Subject {
     }
 }
 
-/// Why a check is not made, where one that it rests on was not passed.
+/// Why a check is not made: one that it rests on was not passed, or one that this rests on.
 fn rests_on(check: &Check, before: &Report) -> Option<String> {
-    before.checks.iter().find_map(|checked| {
-        if !check.rests_on.contains(&&*checked.check) {
-            return None;
-        }
+    check.rests_on.iter().find_map(|name| {
+        let checked = before.checks.iter().find(|checked| checked.check == *name)?;
         match &checked.outcome {
             Outcome::Passed => None,
-            Outcome::Failed(_) => Some(format!("`{}` failed", checked.check)),
+            Outcome::Failed(_) => Some(format!("`{name}` failed")),
+            Outcome::Skipped { reason } if checks::is_basic(name) => Some(reason.clone()),
             // Of what has no source, say, the sink is checked.
-            Outcome::Skipped { reason } if checks::is_basic(&checked.check) => Some(reason.clone()),
-            Outcome::Skipped { .. } => None,
+            Outcome::Skipped { .. } => {
+                rests_on(checks::of(check.kind).find(|on| on.name == *name)?, before)
+            }
         }
     })
 }

@@ -56,13 +56,11 @@ impl Open {
             if Instant::now() > deadline {
                 let list = |what: &str, names: Vec<String>| match names.len() {
                     0 => String::new(),
-                    many => format!(" {many} more {what}: {}.", names.join(", ")),
+                    _ => format!(" further {what}: {}.", names.join(", ")),
                 };
-                let seen = format!(
-                    "{what}, the process has{}{}",
-                    list("file descriptors", descriptors),
-                    list("threads", threads)
-                );
+                let (descriptors, threads) =
+                    (list("file descriptors", descriptors), list("threads", threads));
+                let seen = format!("{what}, the process has{descriptors}{threads}");
                 return Err(fault(seen, help));
             }
             // The end of a thread that nobody joins cannot be awaited.

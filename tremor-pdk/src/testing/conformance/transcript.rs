@@ -68,10 +68,12 @@ impl Transcript {
             let position = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
             let show =
                 |items: &[Item]| items.get(position).map_or("nothing".to_owned(), Item::shown);
+            let lengths = match (found.len(), expected.len()) {
+                (found, expected) if found == expected => String::new(),
+                (found, expected) => format!(" has {found} events and not {expected}"),
+            };
             return Some(format!(
-                "stream {stream} has {} events and not {}: event {} is {} and not {}",
-                found.len(),
-                expected.len(),
+                "stream {stream}{lengths}: event {} is {} and not {}",
                 position + 1,
                 show(found),
                 show(expected)
