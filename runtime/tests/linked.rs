@@ -7,10 +7,10 @@ use std::{fs, path::Path, time::Duration};
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, CodecRequirement, Component, Connector, Context, Delivery, Error, ErrorKind, Host, Pull,
+    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Host, Pull,
     Result, Sink, Source,
     abi::metadata::{JsonText, Record},
-    linked::{LinkedPlugin, connector},
+    linked::{LinkedPlugin, connectors},
 };
 use tremor_runtime::{
     components::Components,
@@ -75,7 +75,7 @@ fn odd() -> LinkedPlugin {
             .raw(r#""artefacts":[{"kind":"connector","name":"odd","codec":"structured"}]}"#),
     );
     static RECORD: Record = METADATA;
-    LinkedPlugin { metadata: &RECORD, components: vec![connector::<Odd>()] }
+    LinkedPlugin { metadata: &RECORD, components: vec![connectors::<Odd>()] }
 }
 
 /// Brings one event and then waits for the end of time. Says nonsense of what it is given, or ends the
@@ -97,7 +97,6 @@ impl Component for Odd {
 }
 
 impl Connector for Odd {
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
     type Source = Self;
     type Sink = Self;
 
@@ -122,14 +121,14 @@ impl Source for Odd {
 }
 
 impl Sink for Odd {
-    async fn deliver(&mut self, _batch: &Batch) -> Result<Delivery> {
-        let mut delivery = Delivery::done();
+    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+        let mut exceptions = Exceptions::none();
         if self.config["nonsense"].is_boolean() {
-            delivery.failed(0..100, Error::full("all hundred of them"));
+            exceptions.push(0..100, Error::full("all hundred of them"));
         } else {
             self.host.request_stop("one is enough");
         }
-        Ok(delivery)
+        exceptions.into()
     }
 }
 

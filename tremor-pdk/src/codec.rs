@@ -22,3 +22,35 @@ pub trait Codec: Send + 'static {
     /// Kind bad data: the event leaves by `err`. Nothing that was appended counts.
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()>;
 }
+
+/// What a source or a sink exchanges with the runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodecRequirement {
+    /// Bytes; the flow must name a codec.
+    Required,
+    /// Bytes; where the flow names no codec, this one is used.
+    Optional(&'static str),
+    /// Values; a codec in the flow is an error.
+    Structured,
+}
+
+impl CodecRequirement {
+    /// Equality, at compile time.
+    pub(crate) const fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Required, Self::Required) | (Self::Structured, Self::Structured) => true,
+            (Self::Optional(one), Self::Optional(other)) => is_same_text(one, other),
+            _ => false,
+        }
+    }
+}
+
+/// Equality, at compile time.
+pub(crate) const fn is_same_text(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut i = 0;
+    while i < one.len() && i < other.len() && one[i] == other[i] {
+        i += 1;
+    }
+    i == one.len() && i == other.len()
+}

@@ -7,14 +7,14 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{Batch, CodecRequirement, Delivery, Pull, Result, Signal};
+use crate::{Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A [`Connector`](crate::Connector) as a trait object.
 pub trait DynConnector: Send {
-    /// See [`Connector::CODEC`](crate::Connector::CODEC).
+    /// What its source and its sink say: [`Source::CODEC`](crate::Source::CODEC).
     fn codec_requirement(&self) -> CodecRequirement;
     /// See [`Connector::connect`](crate::Connector::connect).
     fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>>;
@@ -64,7 +64,22 @@ pub trait DynSink: Send {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-    ) -> Poll<Result<Delivery>>;
+    ) -> Poll<Result<Exceptions>>;
     /// See [`Sink::on_signal`](crate::Sink::on_signal).
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>>;
+}
+
+/// A [`Codec`](crate::Codec) as a trait object, over batches.
+pub trait DynCodec: Send {
+    /// Decodes the raw events of a batch in place. May stop once the batch is heavy.
+    ///
+    /// # Errors
+    /// The batch as a whole could not be decoded; single messages that could not are in `output`.
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
+    /// Encodes the events of `batch` into `encoded`: a message for each event that is left in `batch`.
+    ///
+    /// # Errors
+    /// The batch as a whole could not be encoded; single events that could not are in `output`.
+    fn encode(&mut self, batch: &mut Batch, encoded: &mut Batch, output: &mut Output)
+    -> Result<()>;
 }

@@ -3,7 +3,7 @@
 use tremor_abi::metadata::{JsonText, Record};
 use tremor_abi::version::AbiVersion;
 
-use crate::{CodecRequirement, Component, Connector};
+use crate::{CodecRequirement, Component, Connector, codec::is_same_text, connector};
 
 /// What the metadata says of one artefact.
 pub struct ArtefactText {
@@ -14,16 +14,44 @@ pub struct ArtefactText {
     codec: Option<CodecRequirement>,
 }
 
-impl ArtefactText {
-    /// That of a connector.
-    pub const fn connector<C: Connector>() -> Self {
-        let codec = Some(C::CODEC);
-        Self { kind: "connector", name: C::NAME, description: C::DESCRIPTION, codec }
+/// What the metadata says of a component: a function for each of the kinds of [`export!`](crate::export).
+pub mod text {
+    use super::{ArtefactText, Component, Connector, connector};
+    use crate::{
+        Sink, Source,
+        only::{IsSink, IsSource, Only},
+    };
+
+    /// Of a connector.
+    pub const fn connectors<T: Connector>() -> ArtefactText {
+        let codec = Some(connector::codec::<T>());
+        ArtefactText { kind: "connector", name: T::NAME, description: T::DESCRIPTION, codec }
     }
 
-    /// That of a component of another kind.
-    pub const fn component<T: Component>(kind: &'static str) -> Self {
-        Self { kind, name: T::NAME, description: T::DESCRIPTION, codec: None }
+    /// Of a source that is a component by itself.
+    pub const fn sources<T: Component + Source>() -> ArtefactText {
+        connectors::<Only<T, IsSource>>()
+    }
+
+    /// Of a sink that is a component by itself.
+    pub const fn sinks<T: Component + Sink>() -> ArtefactText {
+        connectors::<Only<T, IsSink>>()
+    }
+
+    macro_rules! others {
+        ($($kinds:ident: $kind:literal, $trait:ident;)*) => {$(
+            #[doc = concat!("Of a ", $kind, ".")]
+            pub const fn $kinds<T: Component + crate::$trait>() -> ArtefactText {
+                ArtefactText { kind: $kind, name: T::NAME, description: T::DESCRIPTION, codec: None }
+            }
+        )*};
+    }
+
+    others! {
+        operators: "operator", Operator;
+        codecs: "codec", Codec;
+        preprocessors: "preprocessor", Preprocessor;
+        postprocessors: "postprocessor", Postprocessor;
     }
 }
 
@@ -64,8 +92,8 @@ pub const fn metadata(
         let mut other = 0;
         while other < i {
             assert!(
-                !same(artefacts[i].name, artefacts[other].name)
-                    || !same(artefacts[i].kind, artefacts[other].kind),
+                !is_same_text(artefacts[i].name, artefacts[other].name)
+                    || !is_same_text(artefacts[i].kind, artefacts[other].kind),
                 "two artefacts of one kind have one name"
             );
             other += 1;
@@ -75,19 +103,9 @@ pub const fn metadata(
     Record::new(&json.raw("]}"))
 }
 
-const fn same(a: &str, b: &str) -> bool {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    let mut i = 0;
-    while i < a.len() && i < b.len() && a[i] == b[i] {
-        i += 1;
-    }
-    i == a.len() && i == b.len()
-}
-
 /// Makes a library a plugin: exports its root module and places its metadata in a section of its
-/// own. Once a crate, at its root, naming every component that it offers, in this order of kinds:
-/// `connectors`, `operators`, `codecs`, `preprocessors`, `postprocessors`; those it has none of are
-/// left out.
+/// own. Once a crate, at its root, naming every component that it offers by its kind: `sources`, `sinks`,
+/// `connectors`, `operators`, `codecs`, `preprocessors`, `postprocessors`, in any order.
 ///
 /// ```
 /// # mod plugin {
@@ -98,22 +116,33 @@ const fn same(a: &str, b: &str) -> bool {
 /// #     type Config = NoConfig;
 /// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
 /// # }
-/// # impl Connector for Devourer {
-/// #     type Source = NoSource;
-/// #     type Sink = NoSink;
+/// # impl Sink for Devourer {
+/// #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
 /// # }
-/// tremor_pdk::export! { connectors: [Devourer] }
+/// tremor_pdk::export! { sinks: [Devourer] }
+/// # }
+/// ```
+///
+/// A name that two components of one kind have does not compile, and a source is a connector:
+///
+/// ```compile_fail
+/// # mod plugin {
+/// # use tremor_pdk::prelude::*;
+/// # pub struct Devourer;
+/// # impl Component for Devourer {
+/// #     const NAME: &str = "devourer";
+/// #     type Config = NoConfig;
+/// #     fn new(_config: NoConfig, _context: Context) -> Result<Self> { Ok(Self) }
+/// # }
+/// # impl Sink for Devourer {
+/// #     async fn deliver(&mut self, _batch: &Batch) -> Delivery { Ok(()) }
+/// # }
+/// tremor_pdk::export! { sinks: [Devourer, Devourer] }
 /// # }
 /// ```
 #[macro_export]
 macro_rules! export {
-    (
-        $(connectors: [$($connector:ty),+ $(,)?] $(,)?)?
-        $(operators: [$($operator:ty),+ $(,)?] $(,)?)?
-        $(codecs: [$($codec:ty),+ $(,)?] $(,)?)?
-        $(preprocessors: [$($preprocessor:ty),+ $(,)?] $(,)?)?
-        $(postprocessors: [$($postprocessor:ty),+ $(,)?] $(,)?)?
-    ) => {
+    ($($kinds:ident: [$($component:ty),+ $(,)?]),+ $(,)?) => {
         #[doc(hidden)]
         pub mod __tremor_plugin {
             #[allow(unused_imports)]
@@ -124,13 +153,7 @@ macro_rules! export {
                 ::core::env!("CARGO_PKG_VERSION"),
                 ::core::env!("CARGO_PKG_DESCRIPTION"),
                 if ::core::cfg!(panic = "abort") { "abort" } else { "unwind" },
-                &[
-                    $($($crate::__private::ArtefactText::connector::<$connector>(),)+)?
-                    $($($crate::__private::ArtefactText::component::<$operator>("operator"),)+)?
-                    $($($crate::__private::ArtefactText::component::<$codec>("codec"),)+)?
-                    $($($crate::__private::ArtefactText::component::<$preprocessor>("preprocessor"),)+)?
-                    $($($crate::__private::ArtefactText::component::<$postprocessor>("postprocessor"),)+)?
-                ],
+                &[$($($crate::__private::text::$kinds::<$component>(),)+)+],
             );
 
             /// The crate's components, for a program that it is linked into.
@@ -138,21 +161,12 @@ macro_rules! export {
                 static METADATA: $crate::__private::Record = RECORD;
                 $crate::linked::LinkedPlugin {
                     metadata: &METADATA,
-                    components: ::std::vec![
-                        $($($crate::linked::connector::<$connector>(),)+)?
-                        $($($crate::linked::operator::<$operator>(),)+)?
-                        $($($crate::linked::preprocessor::<$preprocessor>(),)+)?
-                        $($($crate::linked::postprocessor::<$postprocessor>(),)+)?
-                    ],
+                    components: ::std::vec![$($($crate::linked::$kinds::<$component>(),)+)+],
                 }
             }
 
             $crate::__library! {
-                $($($crate::__private::connector_artefact::<$connector>(),)+)?
-                $($($crate::__private::operator_artefact::<$operator>(),)+)?
-                $($($crate::__private::codec_artefact::<$codec>(),)+)?
-                $($($crate::__private::preprocessor_artefact::<$preprocessor>(),)+)?
-                $($($crate::__private::postprocessor_artefact::<$postprocessor>(),)+)?
+                $($($crate::__private::artefact::$kinds::<$component>(),)+)+
             }
         }
     };

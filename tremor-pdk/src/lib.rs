@@ -1,53 +1,43 @@
 //! The plugin development kit: everything that a plugin needs, and the only crate of ours that it
 //! depends on.
 //!
-//! A plugin is a crate of type `cdylib` with a type that implements [`Connector`] and one line
-//! that exports it. This is a whole one, a source that counts:
+//! A plugin is a crate of type `cdylib` with components and one line that exports them. This is a whole
+//! one, a source that counts:
 //!
 //! ```
 //! use tremor_pdk::prelude::*;
 //!
-//! /// Emits the numbers from zero on.
+//! /// Counts down to one.
 //! #[tremor_pdk::config]
 //! pub struct Config {
-//!     /// How many numbers to emit.
-//!     count: u64,
+//!     /// The first number.
+//!     from: u64,
 //! }
 //!
-//! pub struct Count(u64);
+//! pub struct Countdown {
+//!     left: u64,
+//! }
 //!
-//! impl Component for Count {
-//!     const NAME: &str = "count";
+//! impl Component for Countdown {
+//!     const NAME: &str = "countdown";
 //!     type Config = Config;
 //!
 //!     fn new(config: Config, _context: Context) -> Result<Self> {
-//!         Ok(Self(config.count))
+//!         Ok(Self { left: config.from })
 //!     }
 //! }
 //!
-//! impl Connector for Count {
-//!     const CODEC: CodecRequirement = CodecRequirement::Structured;
-//!     type Source = Numbers;
-//!     type Sink = NoSink;
-//!
-//!     async fn create_source(&mut self) -> Result<Option<Numbers>> {
-//!         Ok(Some(Numbers(0..self.0)))
-//!     }
-//! }
-//!
-//! pub struct Numbers(std::ops::Range<u64>);
-//!
-//! impl Source for Numbers {
+//! impl Source for Countdown {
 //!     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-//!         while !batch.is_full() {
-//!             let Some(number) = self.0.next() else { return Ok(Pull::Finished) };
-//!             batch.push_value(0, &number)?;
+//!         while self.left > 0 && !batch.is_full() {
+//!             batch.push_value(0, &self.left)?;
+//!             self.left -= 1;
 //!         }
-//!         Ok(Pull::Events)
+//!         Ok(if self.left > 0 { Pull::Events } else { Pull::Finished })
 //!     }
 //! }
 //!
-//! tremor_pdk::export! { connectors: [Count] }
+//! tremor_pdk::export! { sources: [Countdown] }
 //! # fn main() {}
 //! ```
 
@@ -66,9 +56,12 @@ mod ffi;
 #[doc(hidden)]
 pub mod linked;
 mod oneshot;
+mod only;
 mod operator;
 mod processor;
 mod runs;
+mod sink;
+mod source;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 
@@ -76,25 +69,24 @@ pub use tremor_abi as abi;
 pub use tremor_abi::{
     batch::{Batch, Event, Holds, Limit, Output, Verdict},
     document::{Document, ValueRef, Writer},
-    error::{ErrorKind, PluginError as Error},
+    error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
     value::{Object, Path, PathError, Value},
 };
 
 pub use self::{
     chunk::ChunkBytes,
-    codec::Codec,
+    codec::{Codec, CodecRequirement},
     component::{Component, Context},
     config::NoConfig,
-    connector::{
-        CodecRequirement, Connector, Delivery, Exception, NoSink, NoSource, Pull, Signal, Sink,
-        Source,
-    },
+    connector::Connector,
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
+    sink::{Delivery, Exception, Exceptions, NoSink, Signal, Sink, Undelivered},
+    source::{NoSource, Pull, Source},
 };
 pub use tremor_pdk_macros::config;
 pub use {schemars, serde};
@@ -106,9 +98,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::{
         Batch, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context, Delivery, Error,
-        ErrorKind, Event, Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output,
-        Postprocessor, Preprocessor, Pull, Result, Signal, Sink, Source, Value, ValueRef, Verdict,
-        Writer,
+        ErrorKind, ErrorPolicy, Event, Exceptions, Holds, Host, LogLevel, NoConfig, NoSink,
+        NoSource, Operator, Output, Postprocessor, Preprocessor, Pull, Result, Signal, Sink,
+        Source, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
@@ -118,11 +110,8 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{
-        export::{ArtefactText, metadata},
-        ffi::{
-            LibHeader, Library, RVec, codec_artefact, connector_artefact, header,
-            operator_artefact, postprocessor_artefact, preprocessor_artefact,
-        },
+        export::{metadata, text},
+        ffi::{LibHeader, Library, RVec, artefact, header},
     };
     pub use tremor_abi::{metadata::Record, module::ArtefactRef};
 }

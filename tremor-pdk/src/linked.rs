@@ -12,8 +12,11 @@ use tremor_abi::{host::HostHandle, metadata::Record};
 
 pub use crate::config::read;
 use crate::{
-    Component, Connector, Operator, Postprocessor, Preprocessor, Result, component,
-    driver::ConnectorDriver, dynamic::DynConnector,
+    Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Result, Sink, Source,
+    component,
+    driver::{CodecDriver, ConnectorDriver},
+    dynamic::{DynCodec, DynConnector},
+    only::{IsSink, IsSource, Only},
 };
 
 /// A plugin crate.
@@ -21,7 +24,7 @@ use crate::{
 pub struct LinkedPlugin {
     /// What it says about itself, as a library's metadata does.
     pub metadata: &'static Record,
-    /// Its components, but for codecs, which can only be loaded.
+    /// Its components.
     pub components: Vec<LinkedComponent>,
 }
 
@@ -43,6 +46,8 @@ pub struct LinkedComponent {
 pub enum Make {
     /// A connector.
     Connector(Create<dyn DynConnector>),
+    /// A codec.
+    Codec(Create<dyn DynCodec>),
     /// An operator.
     Operator(Create<dyn Operator>),
     /// A preprocessor.
@@ -60,11 +65,11 @@ pub fn config_schema<C: JsonSchema>() -> Option<Json> {
 }
 
 macro_rules! linked {
-    ($($(#[$doc:meta])* $function:ident: $trait:ident, $make:ident |$made:ident| $boxed:expr;)*) => {$(
+    ($($(#[$doc:meta])* $kinds:ident: $kind:literal, $trait:ident, $make:ident |$made:ident| $boxed:expr;)*) => {$(
         $(#[$doc])*
-        pub const fn $function<T: $trait + Component>() -> LinkedComponent {
+        pub const fn $kinds<T: $trait + Component>() -> LinkedComponent {
             LinkedComponent {
-                kind: stringify!($function),
+                kind: $kind,
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
                 make: Make::$make(|id, config, host| {
@@ -78,11 +83,23 @@ macro_rules! linked {
 
 linked! {
     /// A connector.
-    connector: Connector, Connector |made| ConnectorDriver::new(made);
+    connectors: "connector", Connector, Connector |made| ConnectorDriver::new(made);
     /// An operator.
-    operator: Operator, Operator |made| made;
+    operators: "operator", Operator, Operator |made| made;
+    /// A codec.
+    codecs: "codec", Codec, Codec |made| CodecDriver::new(made);
     /// A preprocessor.
-    preprocessor: Preprocessor, Preprocessor |made| made;
+    preprocessors: "preprocessor", Preprocessor, Preprocessor |made| made;
     /// A postprocessor.
-    postprocessor: Postprocessor, Postprocessor |made| made;
+    postprocessors: "postprocessor", Postprocessor, Postprocessor |made| made;
+}
+
+/// A source that is a component by itself.
+pub const fn sources<T: Component + Source>() -> LinkedComponent {
+    connectors::<Only<T, IsSource>>()
+}
+
+/// A sink that is a component by itself.
+pub const fn sinks<T: Component + Sink>() -> LinkedComponent {
+    connectors::<Only<T, IsSink>>()
 }

@@ -59,8 +59,10 @@ impl Connector for Take {
 }
 
 impl Sink for Take {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         self.bytes += bytes(batch);
-        Ok(Delivery::done())
+        Ok(())
     }
 }

@@ -112,7 +112,6 @@ impl Component for Bench {
 }
 
 impl Connector for Bench {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
     type Source = Replay;
     type Sink = Meter;
 

@@ -15,7 +15,9 @@ pub struct Meter {
 }
 
 impl Sink for Meter {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         // One clock read a batch: it arrives as a whole.
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();
@@ -32,6 +34,6 @@ impl Sink for Meter {
                 .sum();
             recording.record(now_ns, ingest_ns, run.len() as u64, bytes);
         }
-        Ok(Delivery::done())
+        Ok(())
     }
 }

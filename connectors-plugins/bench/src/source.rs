@@ -29,6 +29,8 @@ pub struct Replay {
 }
 
 impl Source for Replay {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         // One clock read a batch: all its events are taken in at once.
         let now_ns = self.host.now_ns();

@@ -46,12 +46,14 @@ fn path(field: &str) -> Result<Path> {
     })
 }
 
-/// The connector.
+/// The sink.
 #[derive(Debug)]
 pub struct Exit {
+    host: Host,
     after_events: Option<u64>,
     pattern: Option<(Path, Value<'static>)>,
-    host: Host,
+    seen: u64,
+    requested: bool,
 }
 
 impl Component for Exit {
@@ -75,37 +77,12 @@ impl Component for Exit {
         }
         let pattern = |it: Pattern| -> Result<_> { Ok((path(&it.field)?, it.equals)) };
         let pattern = config.when.map(pattern).transpose()?;
-        Ok(Self { after_events: config.after_events, pattern, host: context.into() })
+        let after_events = config.after_events;
+        Ok(Self { host: context.into(), after_events, pattern, seen: 0, requested: false })
     }
 }
 
-impl Connector for Exit {
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
-    type Source = NoSource;
-    type Sink = Watch;
-
-    async fn create_sink(&mut self) -> Result<Option<Watch>> {
-        Ok(Some(Watch {
-            host: self.host.clone(),
-            after_events: self.after_events,
-            pattern: self.pattern.clone(),
-            seen: 0,
-            requested: false,
-        }))
-    }
-}
-
-/// Its sink.
-#[derive(Debug)]
-pub struct Watch {
-    host: Host,
-    after_events: Option<u64>,
-    pattern: Option<(Path, Value<'static>)>,
-    seen: u64,
-    requested: bool,
-}
-
-impl Watch {
+impl Exit {
     /// Why the run is to end at this event, if it is.
     fn reason(&self, event: ValueRef<'_>) -> Option<String> {
         if let Some((path, expected)) = &self.pattern
@@ -117,10 +94,10 @@ impl Watch {
     }
 }
 
-impl Sink for Watch {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+impl Sink for Exit {
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         if self.requested {
-            return Ok(Delivery::done());
+            return Ok(());
         }
         for event in batch.events().iter().filter_map(|event| batch.value(event)) {
             self.seen += 1;
@@ -130,11 +107,11 @@ impl Sink for Watch {
                 break;
             }
         }
-        Ok(Delivery::done())
+        Ok(())
     }
 }
 
-tremor_pdk::export! { connectors: [Exit] }
+tremor_pdk::export! { sinks: [Exit] }
 
 #[cfg(test)]
 mod tests {
@@ -152,7 +129,7 @@ mod tests {
 
     fn stop_requests(config: &str, batches: &[&[i64]]) -> Vec<String> {
         let host = TestHost::new();
-        let mut sink = host.connect::<Exit>(config).unwrap();
+        let mut sink = host.sink::<Exit>(config).unwrap();
         for codes in batches {
             sink.deliver(&batch(codes)).unwrap();
         }
@@ -183,7 +160,7 @@ mod tests {
     #[test]
     fn the_end_of_a_stream_is_no_event() {
         let host = TestHost::new();
-        let mut sink = host.connect::<Exit>(r#"{ "after_events": 1 }"#).unwrap();
+        let mut sink = host.sink::<Exit>(r#"{ "after_events": 1 }"#).unwrap();
         let mut batch = Batch::new();
         batch.end_stream(0);
         sink.deliver(&batch).unwrap();

@@ -85,7 +85,6 @@ impl Component for FileConnector {
 }
 
 impl Connector for FileConnector {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
     type Source = Reader;
     type Sink = Writer;
 

@@ -61,6 +61,8 @@ impl Reader {
 }
 
 impl Source for Reader {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         if self.finished {
             return Ok(Pull::Finished);

@@ -42,7 +42,7 @@ impl Writer {
     }
 
     /// What to answer when writing the batch has stopped after so many bytes.
-    async fn stopped(&self, batch: &Batch, stopped: Stopped) -> Result<Delivery> {
+    async fn stopped(&self, batch: &Batch, stopped: Stopped) -> Delivery {
         let error = self.error(&stopped.error);
         let (messages, torn) = match self.format {
             None => whole_messages(batch, stopped.written),
@@ -56,23 +56,25 @@ impl Writer {
             })?;
         }
         if messages == 0 || error.kind() != ErrorKind::FULL {
-            return Err(error);
+            return Err(error.into());
         }
-        let mut delivery = Delivery::done();
-        delivery.retry(messages..batch.len(), error);
-        Ok(delivery)
+        let mut exceptions = Exceptions::none();
+        exceptions.push(messages..batch.len(), error);
+        exceptions.into()
     }
 }
 
 impl Sink for Writer {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let runs = raw_runs(batch);
         // Shares the bytes with the thread that writes, and copies no events.
         let (file, buffers) = (self.file.clone(), batch.part(0..0));
         let format = self.format;
         let write = move || write_batch(&*file, format, buffers.bytes(), &runs);
         match self.host.blocking(write).await? {
-            Ok(()) => Ok(Delivery::done()),
+            Ok(()) => Ok(()),
             Err(stopped) => self.stopped(batch, stopped).await,
         }
     }

@@ -23,12 +23,16 @@ pub struct Config {
     pub count: Option<u64>,
 }
 
-/// The connector.
+/// The source.
 #[derive(Debug)]
 pub struct Metronome {
-    id: String,
-    config: Config,
-    host: Host,
+    context: Context,
+    interval_ns: u64,
+    /// When the next event is due, in ns since the epoch: the start and a multiple of the interval, so
+    /// that delays do not add up. None before the first pull.
+    due_ns: Option<u64>,
+    sequence: u64,
+    left: Option<u64>,
 }
 
 impl Component for Metronome {
@@ -37,39 +41,9 @@ impl Component for Metronome {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { id: context.id().to_owned(), config, host: context.into() })
+        let interval_ns = config.interval_ms.get().saturating_mul(1_000_000);
+        Ok(Self { context, interval_ns, due_ns: None, sequence: 0, left: config.count })
     }
-}
-
-impl Connector for Metronome {
-    const CODEC: CodecRequirement = CodecRequirement::Structured;
-    type Source = Ticks;
-    type Sink = NoSink;
-
-    async fn create_source(&mut self) -> Result<Option<Ticks>> {
-        let interval_ns = self.config.interval_ms.get().saturating_mul(1_000_000);
-        Ok(Some(Ticks {
-            id: self.id.clone(),
-            host: self.host.clone(),
-            interval_ns,
-            due_ns: self.host.now_ns(),
-            sequence: 0,
-            left: self.config.count,
-        }))
-    }
-}
-
-/// Its source.
-#[derive(Debug)]
-pub struct Ticks {
-    id: String,
-    host: Host,
-    interval_ns: u64,
-    /// When the next event is due, in ns since the epoch. A multiple of the interval from the
-    /// start, so that delays do not add up.
-    due_ns: u64,
-    sequence: u64,
-    left: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -80,31 +54,33 @@ struct Tick<'a> {
     ingest_ns: u64,
 }
 
-impl Source for Ticks {
+impl Source for Metronome {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         if self.left == Some(0) {
             return Ok(Pull::Finished);
         }
-        let now_ns = self.host.now_ns();
+        let now_ns = self.context.now_ns();
         // Further away than one interval, it was the clock that jumped.
-        self.due_ns = self.due_ns.min(now_ns.saturating_add(self.interval_ns));
-        if now_ns >= self.due_ns {
-            let tick = Tick { metronome: &self.id, sequence: self.sequence, ingest_ns: now_ns };
+        let mut due_ns = self.due_ns.unwrap_or(now_ns).min(now_ns.saturating_add(self.interval_ns));
+        if now_ns >= due_ns {
+            let tick =
+                Tick { metronome: self.context.id(), sequence: self.sequence, ingest_ns: now_ns };
             batch.push_value(0, &tick)?;
             self.sequence += 1;
             self.left = self.left.map(|left| left - 1);
             // What was missed, in a pause say, is not made up for.
-            let intervals = (now_ns - self.due_ns) / self.interval_ns + 1;
-            self.due_ns = self.due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
+            let intervals = (now_ns - due_ns) / self.interval_ns + 1;
+            due_ns = due_ns.saturating_add(intervals.saturating_mul(self.interval_ns));
         }
+        self.due_ns = Some(due_ns);
         if self.left == Some(0) {
             return Ok(Pull::Finished);
         }
-        Ok(Pull::Idle(Duration::from_nanos(self.due_ns - now_ns)))
+        Ok(Pull::Idle(Duration::from_nanos(due_ns - now_ns)))
     }
 }
 
-tremor_pdk::export! { connectors: [Metronome] }
+tremor_pdk::export! { sources: [Metronome] }
 
 #[cfg(test)]
 mod tests {
@@ -120,7 +96,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn metronome(host: &TestHost, config: &str) -> Connection {
-        host.connect::<Metronome>(config).unwrap()
+        host.source::<Metronome>(config).unwrap()
     }
 
     fn ticks(batches: &[Batch]) -> Vec<(u64, u64)> {

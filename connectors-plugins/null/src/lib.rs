@@ -4,7 +4,7 @@
 
 use tremor_pdk::prelude::*;
 
-/// The connector.
+/// The sink.
 #[derive(Debug)]
 pub struct Null;
 
@@ -18,42 +18,30 @@ impl Component for Null {
     }
 }
 
-impl Connector for Null {
+impl Sink for Null {
     /// The events are not read, so they need not be encoded.
     const CODEC: CodecRequirement = CodecRequirement::Structured;
-    type Source = NoSource;
-    type Sink = Devourer;
 
-    async fn create_sink(&mut self) -> Result<Option<Devourer>> {
-        Ok(Some(Devourer))
+    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+        Ok(())
     }
 }
 
-/// Its sink.
-#[derive(Debug)]
-pub struct Devourer;
-
-impl Sink for Devourer {
-    async fn deliver(&mut self, _batch: &Batch) -> Result<Delivery> {
-        Ok(Delivery::done())
-    }
-}
-
-tremor_pdk::export! { connectors: [Null] }
+tremor_pdk::export! { sinks: [Null] }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, Delivery, testing::TestHost};
+    use tremor_pdk::{Batch, testing::TestHost};
 
     use super::Null;
 
     #[test]
     fn it_takes_everything() {
-        let mut sink = TestHost::new().connect::<Null>("{}").unwrap();
+        let mut sink = TestHost::new().sink::<Null>("{}").unwrap();
         let mut batch = Batch::new();
         batch.push_message(0, b"bytes");
         batch.push_value(0, &["a value"]).unwrap();
-        assert_eq!(sink.deliver(&batch).unwrap(), Delivery::done());
+        assert_eq!(sink.deliver(&batch), Ok(()));
         sink.stop().unwrap();
     }
 }

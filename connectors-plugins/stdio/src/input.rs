@@ -70,6 +70,8 @@ impl Input {
 }
 
 impl Source for Input {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         if self.finished {
             return Ok(Pull::Finished);

@@ -60,7 +60,6 @@ impl Component for Stdio {
 }
 
 impl Connector for Stdio {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
     type Source = Input;
     type Sink = Output;
 

@@ -57,14 +57,16 @@ impl Output {
 }
 
 impl Sink for Output {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let runs = raw_runs(batch);
         if self.access == Access::NonBlocking {
             self.write_here(batch.bytes(), &runs).await?;
         } else {
             self.write_on_a_thread(batch, runs).await?;
         }
-        Ok(Delivery::done())
+        Ok(())
     }
 }
 
@@ -100,7 +102,7 @@ mod tests {
     };
 
     use rustix::fs::OFlags;
-    use tremor_pdk::{Batch, ErrorKind, Result, Sink, testing::TestHost};
+    use tremor_pdk::{Batch, ErrorKind, Result, Sink, Undelivered, testing::TestHost};
 
     use super::Output;
     use crate::descriptor::Access;
@@ -126,7 +128,7 @@ mod tests {
         let host = TestHost::new();
         let mut output = Output::new(host.host(), output);
         let result = host.block_on(output.deliver(&large_batch().0));
-        (output.access, result.map(drop))
+        (output.access, result.map_err(Undelivered::into_error))
     }
 
     fn collect(mut reader: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
@@ -179,7 +181,7 @@ mod tests {
         let again = file(writer.try_clone().unwrap());
         let mut output = Output::new(host.host(), file(writer));
         drop(reader);
-        let error = host.block_on(output.deliver(&large_batch().0)).unwrap_err();
+        let error = host.block_on(output.deliver(&large_batch().0)).unwrap_err().into_error();
         assert_eq!(error.kind(), ErrorKind::UNSUPPORTED);
         assert!(error.to_string().contains("standard output is closed"), "{error}");
         assert_eq!(deliver(again).1.unwrap_err(), error, "also where it is closed from the start");

@@ -4,7 +4,6 @@
 use tremor_pdk::{Counter, prelude::*};
 
 /// Counts the bytes that it is given.
-#[derive(Clone)]
 pub struct Tally {
     bytes: Counter,
 }
@@ -18,21 +17,14 @@ impl Component for Tally {
     }
 }
 
-impl Connector for Tally {
-    type Source = NoSource;
-    type Sink = Self;
-
-    async fn create_sink(&mut self) -> Result<Option<Self>> {
-        Ok(Some(self.clone()))
-    }
-}
-
 impl Sink for Tally {
-    async fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
         for bytes in batch.events().iter().filter_map(|event| batch.raw(event)) {
             self.bytes.add(bytes.len() as u64);
         }
-        Ok(Delivery::done())
+        Ok(())
     }
 }
 
@@ -114,4 +106,4 @@ impl Sum {
     }
 }
 
-tremor_pdk::export! { connectors: [Tally], operators: [Classify, Sum] }
+tremor_pdk::export! { sinks: [Tally], operators: [Classify, Sum] }

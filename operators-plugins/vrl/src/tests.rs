@@ -246,7 +246,8 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
         ports: vec!["a".into(), "b".into()],
         ..config("if exists(.to) { %port = .to }; .seen = true")
     };
-    assert_eq!(Vrl::ports(&config), ["a", "b"]);
+    let mut vrl = operator(config);
+    assert_eq!(vrl.ports(), ["a", "b"]);
     let event = |to: &'static str| literal!({ "to": to });
     let mut events = batch(&[
         event("b"),
@@ -261,7 +262,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
     // What was there before is not what the program says.
     events.set_metadata(1, literal!({ "port": "a" }));
     let mut output = Output::new();
-    operator(config).process(&mut events, &mut output).unwrap();
+    vrl.process(&mut events, &mut output).unwrap();
     assert_eq!(
         seen(&events),
         [

@@ -6,12 +6,13 @@ use serde_json::Value as Config;
 use tremor_pdk::{
     Batch, Error, Event, Output, Result,
     abi::batch::{Pool, Rejected},
+    dynamic::DynCodec,
 };
 
 use crate::{
     codec::{BatchDecoder, BatchEncoder, Codec, MakeCodec},
     flow,
-    plugin::{ComponentFactory, HostContext, LoadedCodec},
+    plugin::{ComponentFactory, HostContext},
 };
 
 /// The codec that a connector is given.
@@ -30,7 +31,7 @@ pub(super) struct PluginCodec {
 
 /// An instance of it. Encoding and decoding sides have one each.
 struct Instance {
-    codec: LoadedCodec,
+    codec: Box<dyn DynCodec>,
     output: Output,
     /// Those of the batch in hand.
     events: Vec<Event>,

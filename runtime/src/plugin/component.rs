@@ -12,6 +12,7 @@ use tremor_pdk::{
         component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
         module::{ArtefactRef, ConstructorsRef},
     },
+    dynamic::DynCodec,
     linked::{self, LinkedComponent},
 };
 
@@ -44,17 +45,11 @@ impl ComponentFactory {
     /// of metadata.
     ///
     /// # Errors
-    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact), also for codecs
-    /// of a linked plugin.
+    /// Those of [`load`](super::load()), and kind [`UnknownArtefact`](ErrorKind::UnknownArtefact).
     pub fn load(library: &Library, kind: &str, name: &str, policy: Policy) -> Result<Self, Error> {
         let factory = |make| Self { name: name.to_owned(), make };
         if let Some(linked) = library.linked_component(kind, name) {
             return Ok(factory(Make::Linked(linked)));
-        }
-        if library.is_linked() {
-            let message = format!("its {kind} `{name}` can be loaded, but not linked");
-            let error = Error::new(ErrorKind::UnknownArtefact, library.path(), message);
-            return Err(error.help("use the build that loads plugins"));
         }
         let plugin = load_found(library, policy)?;
         let artefact: ArtefactRef = plugin.artefact(kind, name)?;
@@ -96,12 +91,15 @@ impl ComponentFactory {
         &self,
         config: &serde_json::Value,
         host: &impl InstanceHost,
-    ) -> Result<LoadedCodec> {
+    ) -> Result<Box<dyn DynCodec>> {
         match &self.make {
             Make::Loaded(constructors) => {
                 let (make, id) = (constructors.codec(), host.name().into());
                 let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
-                Ok(LoadedCodec { raw })
+                Ok(Box::new(LoadedCodec { raw }))
+            }
+            Make::Linked(LinkedComponent { make: linked::Make::Codec(make), .. }) => {
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -227,27 +225,17 @@ impl Operator for LoadedOperator {
     }
 }
 
-/// A codec of a loaded plugin, over batches.
-pub struct LoadedCodec {
+struct LoadedCodec {
     raw: RawCodecBox,
 }
 
-impl LoadedCodec {
-    /// Decodes the raw events of a batch in place.
-    ///
-    /// # Errors
-    /// Those of the plugin; kind internal where it forged the batch, which is empty then.
-    pub fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+impl DynCodec for LoadedCodec {
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         let result = self.raw.decode(batch, output).into_result();
         checked(result, batch, output, Batch::validate)
     }
 
-    /// Encodes the events of `batch` into `encoded`.
-    ///
-    /// # Errors
-    /// As [`LoadedCodec::decode`]; also where it did not answer with one message for each event
-    /// that is left in `batch`.
-    pub fn encode(
+    fn encode(
         &mut self,
         batch: &mut Batch,
         encoded: &mut Batch,

@@ -48,7 +48,7 @@ mod verify;
 pub use self::{
     access::Objection,
     check::Policy,
-    component::{ComponentFactory, LoadedCodec},
+    component::ComponentFactory,
     connector::ConnectorFactory,
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},

@@ -8,9 +8,9 @@ use std::{
 
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
-    Batch, Delivery, Error, Pull, Result, Signal,
+    Batch, Error, Exceptions, Pull, Result, Signal,
     abi::connector::{
-        self as abi, CallResult, DeliverReply, Outcome, PullKind, PullReply, RawSinkBox,
+        self as abi, CallResult, DeliverReply, ExceptionRange, PullKind, PullReply, RawSinkBox,
         RawSourceBox,
     },
     dynamic::{BoxFuture, DynSink, DynSource},
@@ -111,12 +111,12 @@ impl DynSink for LoadedSink {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-    ) -> Poll<Result<Delivery>> {
+    ) -> Poll<Result<Exceptions>> {
         let events = *self.pending.get_or_insert_with(|| batch.len());
         let poll = context.with_ffi_context(|context| self.raw.poll_deliver(context, batch));
         let Some(result) = ready("deliver", poll) else { return Poll::Pending };
         self.pending = None;
-        Poll::Ready(result.and_then(|reply| delivery(reply, events)))
+        Poll::Ready(result.and_then(|reply| exceptions(reply, events)))
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
@@ -133,73 +133,47 @@ impl DynSink for LoadedSink {
 
 /// The reply to a delivery of so many events: its ranges are in order, do not overlap and lie
 /// within the batch, or nothing of it is believed.
-fn delivery(reply: DeliverReply, events: usize) -> Result<Delivery> {
-    let mut delivery = Delivery::done();
-    let mut free = 0;
-    for range in reply.exceptions {
-        let start = range.start as usize;
-        let end = start.saturating_add(range.len as usize);
-        if start < free || end > events {
-            return Err(Error::internal(format!(
-                "the plugin answered a delivery of {events} events with an outcome of events {start} \
-                 to {end}, after those up to {free}"
-            )));
-        }
-        free = end;
-        match range.outcome {
-            Outcome::DELIVERED => {}
-            Outcome::FAILED => delivery.failed(start..end, range.error),
-            Outcome::RETRY => delivery.retry(start..end, range.error),
-            Outcome(unknown) => {
-                return Err(Error::internal(format!(
-                    "the plugin answered a delivery with an unknown outcome, {unknown}"
-                )));
-            }
-        }
+fn exceptions(reply: DeliverReply, events: usize) -> Result<Exceptions> {
+    let mut exceptions = Exceptions::none();
+    for ExceptionRange { start, len, error } in reply.exceptions {
+        let start = start as usize;
+        exceptions.push(start..start.saturating_add(len as usize), error);
     }
-    Ok(delivery)
+    exceptions.about(events)
 }
 
 #[cfg(test)]
 mod tests {
     use tremor_pdk::{
         Error, ErrorKind, Pull,
-        abi::connector::{DeliverReply, Outcome, OutcomeRange, PullKind, PullReply},
+        abi::connector::{DeliverReply, ExceptionRange, PullKind, PullReply},
     };
 
-    use super::{delivery, pull};
+    use super::{exceptions, pull};
 
-    fn reply(ranges: &[(u32, u32, Outcome)]) -> DeliverReply {
-        let range = |&(start, len, outcome)| OutcomeRange {
-            start,
-            len,
-            outcome,
-            error: Error::timeout("too slow"),
-        };
+    fn reply(ranges: &[(u32, u32)]) -> DeliverReply {
+        let error = || Error::timeout("too slow");
+        let range = |&(start, len)| ExceptionRange { start, len, error: error() };
         DeliverReply { exceptions: ranges.iter().map(range).collect() }
     }
 
     #[test]
     fn ranges_in_order_and_in_bounds_are_believed() {
-        let reply =
-            reply(&[(0, 1, Outcome::FAILED), (1, 2, Outcome::DELIVERED), (3, 1, Outcome::RETRY)]);
-        let delivery = delivery(reply, 4).unwrap();
-        let told: Vec<_> =
-            delivery.exceptions().iter().map(|e| (e.events.clone(), e.retry)).collect();
-        assert_eq!(told, [(0..1, false), (3..4, true)]);
+        let exceptions = exceptions(reply(&[(0, 1), (3, 1)]), 4).unwrap();
+        let told: Vec<_> = exceptions.exceptions().iter().map(|e| e.events.clone()).collect();
+        assert_eq!(told, [0..1, 3..4]);
     }
 
     #[test]
-    fn ranges_that_cannot_be_and_unknown_outcomes_are_errors() {
+    fn ranges_that_cannot_be_are_errors() {
         for ranges in [
-            &[(0, 5, Outcome::FAILED)][..],
-            &[(4, 1, Outcome::FAILED)],
-            &[(u32::MAX, u32::MAX, Outcome::RETRY)],
-            &[(1, 2, Outcome::FAILED), (2, 1, Outcome::RETRY)],
-            &[(2, 1, Outcome::FAILED), (0, 1, Outcome::FAILED)],
-            &[(0, 1, Outcome(9))],
+            &[(0, 5)][..],
+            &[(4, 1)],
+            &[(u32::MAX, u32::MAX)],
+            &[(1, 2), (2, 1)],
+            &[(2, 1), (0, 1)],
         ] {
-            let error = delivery(reply(ranges), 4).unwrap_err();
+            let error = exceptions(reply(ranges), 4).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::INTERNAL, "{ranges:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Delivery, Pull, Result, Signal,
+    Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -90,7 +90,7 @@ impl DynSource for Hangs {
 }
 
 impl DynSink for Hangs {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
         Poll::Pending
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use tremor_pdk::{Batch, CodecRequirement, ErrorKind, Pull, Result, Signal};
+use tremor_pdk::{Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, Signal};
 use tremor_runtime::{executor::block_on, plugin::HostContext};
 
 use crate::{
@@ -25,10 +25,10 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     let messages = instance.pull_all().unwrap();
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
 
-    let delivery = instance.deliver(&["good", "bad", "good", "later"]).unwrap();
-    let told: Vec<_> =
-        delivery.exceptions().iter().map(|told| (told.events.clone(), told.retry)).collect();
-    assert_eq!(told, [(1..2, false), (3..4, true)]);
+    let exceptions = instance.deliver(&["good", "bad", "good", "later"]).unwrap();
+    let told = exceptions.exceptions().iter();
+    let told: Vec<_> = told.map(|told| (told.events.clone(), told.error.policy())).collect();
+    assert_eq!(told, [(1..2, ErrorPolicy::DEAD_LETTER), (3..4, ErrorPolicy::RETRY)]);
     let metrics = context.metrics().snapshot();
     assert_eq!(metrics.len(), 1);
     assert_eq!((&*metrics[0].name, metrics[0].value), ("delivered", 2.0));

@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, Delivery, Error, Pull, Result,
+    Batch, Error, Exceptions, Pull, Result,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 use tremor_runtime::{
@@ -93,7 +93,7 @@ impl Instance {
         }
     }
 
-    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Delivery> {
+    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Exceptions> {
         let mut batch = Batch::new();
         for message in messages {
             batch.push_message(0, message.as_bytes());

@@ -71,31 +71,15 @@ pub struct PullReply {
     pub wait_ns: u64,
 }
 
-/// What became of delivered events. An open set.
-#[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
-pub struct Outcome(pub u8);
-
-impl Outcome {
-    /// The sink's peer has them, as far as it promises anything.
-    pub const DELIVERED: Self = Self(0);
-    /// They cannot be delivered; trying again is no use.
-    pub const FAILED: Self = Self(1);
-    /// They were not delivered this time; the runtime delivers them again.
-    pub const RETRY: Self = Self(2);
-}
-
-/// A run of events of a batch that something other than delivery became of.
+/// Events of a batch, one after the other, that were not delivered.
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, StableAbi)]
-pub struct OutcomeRange {
+pub struct ExceptionRange {
     /// Position of the first event.
     pub start: u32,
     /// How many events.
     pub len: u32,
-    /// What became of them.
-    pub outcome: Outcome,
-    /// Why.
+    /// Why. Its policy says what becomes of them.
     pub error: PluginError,
 }
 
@@ -105,7 +89,7 @@ pub struct OutcomeRange {
 #[derive(Clone, Debug, Default, PartialEq, Eq, StableAbi)]
 pub struct DeliverReply {
     /// The exceptions.
-    pub exceptions: RVec<OutcomeRange>,
+    pub exceptions: RVec<ExceptionRange>,
 }
 
 /// What a sink is told besides events. An open set.

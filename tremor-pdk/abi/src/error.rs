@@ -1,22 +1,31 @@
 //! What a plugin says when something goes wrong.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use abi_stable::{
     StableAbi,
     std_types::{RString, RVec},
 };
 
-/// What kind of thing went wrong: what the runtime decides by. An open set; a kind that this
-/// version does not know is treated as [`ErrorKind::INTERNAL`].
+/// What kind of thing went wrong. Its [policy](ErrorKind::policy) says what is done about it, unless the
+/// error has another. An open set; a kind that this version does not know is treated as
+/// [`ErrorKind::INTERNAL`].
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, StableAbi)]
 pub struct ErrorKind(pub u16);
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal, $policy:ident;)*) => {
         impl ErrorKind {
             $($(#[$doc])* pub const $name: Self = Self($number);)*
+
+            /// What is done about an error of this kind, unless it has a policy of its own.
+            pub const fn policy(self) -> ErrorPolicy {
+                match self {
+                    $(Self::$name => ErrorPolicy::$policy,)*
+                    _ => ErrorPolicy::RESTART,
+                }
+            }
 
             /// The kind in the words of logs and metrics.
             pub const fn as_str(self) -> &'static str {
@@ -30,26 +39,64 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A bug in the plugin or its environment. The component fails and is restarted.
-    INTERNAL = 0, "internal";
-    /// The configuration cannot work. The flow fails; nothing is retried.
-    CONFIGURATION = 1, "configuration";
-    /// The peer is not there or does not answer. The connector retries with backoff.
-    CONNECTION_REFUSED = 2, "connection refused";
-    /// An established connection broke. The connector reconnects.
-    CONNECTION_LOST = 3, "connection lost";
-    /// The peer is there and does not let us in. The flow fails.
-    AUTHENTICATION = 4, "authentication";
-    /// The data is not what it should be. It goes to the dead letters; the component goes on.
-    BAD_DATA = 5, "bad data";
-    /// Something took longer than it may. It is retried.
-    TIMEOUT = 6, "timeout";
-    /// A disk, a quota or a peer's buffer is full. It is retried.
-    FULL = 7, "full";
-    /// The plugin does not do what was asked of it. The flow fails.
-    UNSUPPORTED = 8, "unsupported";
-    /// The plugin's code panicked. The component fails and is restarted.
-    PANICKED = 9, "panicked";
+    /// A bug in the plugin or its environment.
+    INTERNAL = 0, "internal", RESTART;
+    /// The configuration cannot work.
+    CONFIGURATION = 1, "configuration", GIVE_UP;
+    /// The peer is not there or does not answer.
+    CONNECTION_REFUSED = 2, "connection refused", RECONNECT;
+    /// An established connection broke.
+    CONNECTION_LOST = 3, "connection lost", RECONNECT;
+    /// The peer is there and does not let us in.
+    AUTHENTICATION = 4, "authentication", GIVE_UP;
+    /// The data is not what it should be.
+    BAD_DATA = 5, "bad data", DEAD_LETTER;
+    /// Something took longer than it may.
+    TIMEOUT = 6, "timeout", RETRY;
+    /// A disk, a quota or a peer's buffer is full.
+    FULL = 7, "full", RETRY;
+    /// The plugin does not do what was asked of it.
+    UNSUPPORTED = 8, "unsupported", GIVE_UP;
+    /// The plugin's code panicked.
+    PANICKED = 9, "panicked", RESTART;
+}
+
+/// What is to be done about an error. An open set; a policy that this version does not know is treated as
+/// [`ErrorPolicy::RESTART`].
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, StableAbi)]
+pub struct ErrorPolicy(pub u8);
+
+impl ErrorPolicy {
+    /// Time may mend it: the same is tried again, with backoff, as often as the flow says.
+    pub const RETRY: Self = Self(0);
+    /// The connection is of no more use: the connector connects again, with backoff, and what was not
+    /// delivered is delivered then.
+    pub const RECONNECT: Self = Self(1);
+    /// The data is at fault: the events leave by `err`, and the component goes on.
+    pub const DEAD_LETTER: Self = Self(2);
+    /// The instance is at fault: it fails, and another is made where that may help.
+    pub const RESTART: Self = Self(3);
+    /// Nothing mends it without a person: the flow fails.
+    pub const GIVE_UP: Self = Self(4);
+
+    /// The policy in the words of logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RETRY => "retry",
+            Self::RECONNECT => "reconnect",
+            Self::DEAD_LETTER => "dead letter",
+            Self::RESTART => "restart",
+            Self::GIVE_UP => "give up",
+            _ => "unknown",
+        }
+    }
+}
+
+impl fmt::Debug for ErrorPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.as_str(), self.0)
+    }
 }
 
 impl fmt::Debug for ErrorKind {
@@ -64,11 +111,15 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// An error that crosses the boundary: a kind to act on, a message for people, and what caused it.
+/// An error that crosses the boundary: what happened (a kind, a message for people, and what caused it)
+/// and what is to be done about it (a policy, and how long to wait first).
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq, StableAbi)]
 pub struct PluginError {
     kind: ErrorKind,
+    policy: ErrorPolicy,
+    /// In ms; zero where the backoff alone decides.
+    delay: u32,
     message: RString,
     causes: RVec<RString>,
 }
@@ -87,7 +138,8 @@ macro_rules! constructors {
 impl PluginError {
     /// An error without a cause.
     pub fn new(kind: ErrorKind, message: impl fmt::Display) -> Self {
-        Self { kind, message: message.to_string().into(), causes: RVec::new() }
+        let (policy, message) = (kind.policy(), message.to_string().into());
+        Self { kind, policy, delay: 0, message, causes: RVec::new() }
     }
 
     constructors! {
@@ -119,6 +171,47 @@ impl PluginError {
     pub fn context(mut self, doing: impl fmt::Display) -> Self {
         self.message = format!("{doing}: {}", self.message).into();
         self
+    }
+
+    /// The same error with another policy than that of its kind.
+    ///
+    /// ```
+    /// # use tremor_abi::error::{ErrorPolicy, PluginError as Error};
+    /// // A peer that is being upgraded answers "not authenticated" for a while.
+    /// let error = Error::authentication("401").with_policy(ErrorPolicy::RETRY);
+    /// assert!(!error.is_final());
+    /// ```
+    #[must_use]
+    pub fn with_policy(mut self, policy: ErrorPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The same error, to be tried again after this time at the earliest, as the peer has said (the
+    /// `Retry-After` of HTTP): counted in ms, at most 49 days. The policy becomes
+    /// [`ErrorPolicy::RETRY`], unless it is [`ErrorPolicy::RECONNECT`].
+    #[must_use]
+    pub fn retry_after(mut self, delay: Duration) -> Self {
+        if self.policy != ErrorPolicy::RECONNECT {
+            self.policy = ErrorPolicy::RETRY;
+        }
+        self.delay = u32::try_from(delay.as_millis()).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// What is to be done about it.
+    pub fn policy(&self) -> ErrorPolicy {
+        self.policy
+    }
+
+    /// How long to wait at least before anything is tried again.
+    pub fn delay(&self) -> Duration {
+        Duration::from_millis(self.delay.into())
+    }
+
+    /// Whether nothing is to be tried again.
+    pub fn is_final(&self) -> bool {
+        self.policy == ErrorPolicy::GIVE_UP
     }
 
     /// What kind of error this is.
@@ -186,9 +279,9 @@ impl From<std::io::Error> for PluginError {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::{io, time::Duration};
 
-    use super::{ErrorKind, PluginError};
+    use super::{ErrorKind, ErrorPolicy, PluginError};
 
     #[test]
     fn an_error_reads_from_what_was_done_down_to_the_last_cause() {
@@ -208,6 +301,20 @@ mod tests {
         assert_eq!(kind(io::ErrorKind::BrokenPipe), ErrorKind::CONNECTION_LOST);
         assert_eq!(kind(io::ErrorKind::StorageFull), ErrorKind::FULL);
         assert_eq!(kind(io::ErrorKind::Other), ErrorKind::INTERNAL);
+    }
+
+    #[test]
+    fn what_is_done_follows_from_what_happened_unless_it_is_said() {
+        let error = PluginError::authentication("401");
+        assert!(error.is_final());
+        let error = error.retry_after(Duration::from_millis(1_500));
+        assert_eq!(error.kind(), ErrorKind::AUTHENTICATION);
+        assert_eq!(error.policy(), ErrorPolicy::RETRY);
+        assert_eq!(error.delay(), Duration::from_millis(1_500));
+        let lost = PluginError::connection_lost("reset").retry_after(Duration::from_secs(1 << 40));
+        assert_eq!(lost.policy(), ErrorPolicy::RECONNECT);
+        assert_eq!(lost.delay(), Duration::from_millis(u32::MAX.into()));
+        assert_eq!(ErrorKind(9_999).policy(), ErrorPolicy::RESTART);
     }
 
     #[test]

@@ -16,11 +16,11 @@ use crate::{
     batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, Outcome, OutcomeRange, PullKind, PullReply,
+        CodecNeed, CodecRequirement, DeliverReply, ExceptionRange, PullKind, PullReply,
         RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
     },
     document::{Document, Node, NodeKind, ValueRef},
-    error::{ErrorKind, PluginError},
+    error::{ErrorKind, ErrorPolicy, PluginError},
     host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
     metadata::Record,
     module::{
@@ -64,8 +64,7 @@ fn sizes_and_alignments_are_fixed() {
         CodecNeed => 1, 1;
         CodecRequirement => 24, 8;
         DeliverReply => 32, 8;
-        Outcome => 1, 1;
-        OutcomeRange => 88, 8;
+        ExceptionRange => 80, 8;
         PullKind => 1, 1;
         PullReply => 16, 8;
         RawConnectorBox => 24, 8;
@@ -79,6 +78,7 @@ fn sizes_and_alignments_are_fixed() {
         RawPreprocessorBox => 24, 8;
         // Errors.
         ErrorKind => 2, 2;
+        ErrorPolicy => 1, 1;
         PluginError => 72, 8;
         // The host.
         HostFunctions => 112, 8;

@@ -2,7 +2,7 @@
 
 use super::{SinkDriver, SourceDriver};
 use crate::{
-    CodecRequirement, Connector, Result,
+    CodecRequirement, Connector, Result, connector,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -26,7 +26,7 @@ macro_rules! forward {
 
 impl<C: Connector> DynConnector for ConnectorDriver<C> {
     fn codec_requirement(&self) -> CodecRequirement {
-        C::CODEC
+        const { connector::codec::<C>() }
     }
 
     fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {

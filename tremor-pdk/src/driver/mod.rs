@@ -1,16 +1,18 @@
 //! Drivers: they turn what authors wrote into the trait objects that the runtime works with.
 
 mod call;
+mod codec;
 mod connector;
 mod slot;
 
+pub(crate) use self::codec::CodecDriver;
 pub use self::connector::ConnectorDriver;
 
 use std::task::{Context, Poll};
 
 use self::call::Call;
 use crate::{
-    Batch, Delivery, Pull, Result, Signal, Sink, Source,
+    Batch, Delivery, Exceptions, Pull, Result, Signal, Sink, Source, Undelivered,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -51,7 +53,7 @@ impl<S: Source> DynSource for SourceDriver<S> {
 }
 
 /// Drives a sink: one delivery after the other, without an allocation.
-pub struct SinkDriver<S: Sink>(Call<S, Result<Delivery>>);
+pub struct SinkDriver<S: Sink>(Call<S, Delivery>);
 
 impl<S: Sink> SinkDriver<S> {
     /// A driver of this sink.
@@ -65,9 +67,13 @@ impl<S: Sink> DynSink for SinkDriver<S> {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-    ) -> Poll<Result<Delivery>> {
+    ) -> Poll<Result<Exceptions>> {
         let poll = self.0.poll(context, batch, |sink, batch| sink.deliver(batch));
-        poll.map(|result| result?.about(batch.len()))
+        poll.map(|delivery| match delivery {
+            Ok(()) => Ok(Exceptions::none()),
+            Err(Undelivered::All(error)) => Err(error),
+            Err(Undelivered::Some(exceptions)) => exceptions.about(batch.len()),
+        })
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {

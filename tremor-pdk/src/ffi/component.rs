@@ -5,7 +5,6 @@ use abi_stable::{
     std_types::{RBox, ROption, RResult, RString, RVec},
 };
 use tremor_abi::{
-    batch::Payload,
     component::{
         RawCodec, RawCodec_TO, RawCodecBox, RawOperator, RawOperator_TO, RawOperatorBox,
         RawPostprocessor, RawPostprocessor_TO, RawPostprocessorBox, RawPreprocessor,
@@ -16,7 +15,8 @@ use tremor_abi::{
 
 use super::{guard::guard, stream::Fused};
 use crate::{
-    Batch, Codec, Document, Operator, Output, Postprocessor, Preprocessor, Result, Writer,
+    Batch, Codec, Operator, Output, Postprocessor, Preprocessor, Result, driver::CodecDriver,
+    dynamic::DynCodec,
 };
 
 struct Ffi<T>(Fused<T>);
@@ -70,30 +70,13 @@ impl<T: Operator> RawOperator for Ffi<T> {
     }
 }
 
-pub(crate) fn codec<T: Codec>(codec: T) -> RawCodecBox {
-    let codec = Messages { codec, message: Vec::new() };
-    RawCodec_TO::from_ptr(RBox::new(Ffi::new(codec)), TD_Opaque)
+pub(super) fn codec<T: Codec>(codec: T) -> RawCodecBox {
+    RawCodec_TO::from_ptr(RBox::new(Ffi::new(CodecDriver::new(codec))), TD_Opaque)
 }
 
-/// A codec with a place for the message in hand: what it decodes it writes to the buffer that the
-/// message lies in.
-struct Messages<T> {
-    codec: T,
-    message: Vec<u8>,
-}
-
-impl<T: Codec> RawCodec for Ffi<Messages<T>> {
+impl<T: Codec> RawCodec for Ffi<CodecDriver<T>> {
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("decode", |Messages { codec, message }| {
-            output.reject_all(batch.decode_with(|bytes, nodes, span| {
-                message.clear();
-                message.extend_from_slice(bytes.get(span.range()).unwrap_or_default());
-                let mut writer = Writer::new(bytes, nodes);
-                codec.decode(message, &mut writer)?;
-                writer.finish().map_err(crate::Error::bad_data)
-            }));
-            Ok(())
-        })
+        self.call("decode", |codec| codec.decode(batch, output))
     }
 
     fn encode(
@@ -102,15 +85,7 @@ impl<T: Codec> RawCodec for Ffi<Messages<T>> {
         encoded: &mut Batch,
         output: &mut Output,
     ) -> CallResult<()> {
-        self.call("encode", |Messages { codec, .. }| {
-            output.reject_all(batch.encode_into(encoded, |payload, message| match payload {
-                Payload::Document { bytes, nodes, root } => {
-                    codec.encode(Document::new(bytes, nodes).root(root), message)
-                }
-                Payload::Value(value) => codec.encode(value, message),
-            }));
-            Ok(())
-        })
+        self.call("encode", |codec| codec.encode(batch, encoded, output))
     }
 }
 

@@ -2,6 +2,7 @@
 //! and the guard that turns panics into errors. Everything here is called by the host; nothing of
 //! it is for authors.
 
+pub mod artefact;
 mod call;
 mod component;
 mod connector;
@@ -9,13 +10,8 @@ mod guard;
 mod module;
 mod stream;
 
-#[cfg(all(feature = "testing", unix))]
-pub(crate) use self::component::codec as raw_codec;
 pub(crate) use self::guard::guard;
-pub use self::module::{
-    Library, codec_artefact, connector_artefact, header, operator_artefact, postprocessor_artefact,
-    preprocessor_artefact,
-};
+pub use self::module::{Library, header};
 pub use abi_stable::{library::LibHeader, std_types::RVec};
 
 use std::future::Future;

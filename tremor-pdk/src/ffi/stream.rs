@@ -8,8 +8,8 @@ use abi_stable::{
 };
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{
-    self as abi, CallFuture, CallResult, DeliverReply, OutcomeRange, PullKind, PullReply, RawSink,
-    RawSink_TO, RawSinkBox, RawSource, RawSource_TO, RawSourceBox,
+    self as abi, CallFuture, CallResult, DeliverReply, ExceptionRange, PullKind, PullReply,
+    RawSink, RawSink_TO, RawSinkBox, RawSource, RawSource_TO, RawSourceBox,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
     guard::{guard, guarded_drop},
 };
 use crate::{
-    Batch, Delivery, Error, Pull, Result, Signal,
+    Batch, Error, Exception, Exceptions, Pull, Result, Signal,
     dynamic::{DynSink, DynSource},
 };
 
@@ -172,13 +172,12 @@ impl RawSink for FfiSink {
 }
 
 /// Positions above 4 billion cannot be: a batch holds less than 4 GiB.
-fn deliver_reply(delivery: Delivery) -> DeliverReply {
+fn deliver_reply(exceptions: Exceptions) -> DeliverReply {
     let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
-    let exceptions = delivery.exceptions.into_iter().map(|exception| OutcomeRange {
-        start: narrow(exception.events.start),
-        len: narrow(exception.events.len()),
-        outcome: if exception.retry { abi::Outcome::RETRY } else { abi::Outcome::FAILED },
-        error: exception.error,
-    });
-    DeliverReply { exceptions: exceptions.collect() }
+    let range = |Exception { events, error }: Exception| ExceptionRange {
+        start: narrow(events.start),
+        len: narrow(events.len()),
+        error,
+    };
+    DeliverReply { exceptions: exceptions.into_exceptions().into_iter().map(range).collect() }
 }

@@ -104,11 +104,11 @@ impl Connection {
     ///
     /// # Errors
     /// Those of the sink.
-    pub fn deliver(&mut self, batch: &Batch) -> Result<Delivery> {
+    pub fn deliver(&mut self, batch: &Batch) -> Delivery {
         let host = self.host.clone();
         let sink = self.sink()?;
         let mut batch = batch.clone();
-        host.block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+        host.block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))?.into()
     }
 
     /// Sends the sink a signal.

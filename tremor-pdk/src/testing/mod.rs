@@ -57,7 +57,10 @@ pub use self::connection::Connection;
 use self::world::World;
 use tremor_abi::host::HostHandle;
 
-use crate::{Component, Connector, Context, Error, Host, LogLevel, Result, config};
+use crate::{
+    Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
+    only::{IsSink, IsSource, Only},
+};
 
 /// A host that does nothing by itself and remembers what it was asked for. Clones are handles to
 /// one host.
@@ -100,6 +103,22 @@ impl TestHost {
     /// As [`TestHost::component`], and those of connecting and starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
         Connection::open(self.clone(), self.component::<C>(config)?)
+    }
+
+    /// As [`TestHost::connect`], for a source that is a component by itself.
+    ///
+    /// # Errors
+    /// As those of [`TestHost::component`].
+    pub fn source<T: Component + Source>(&self, config: &str) -> Result<Connection> {
+        self.connect::<Only<T, IsSource>>(config)
+    }
+
+    /// As [`TestHost::connect`], for a sink that is a component by itself.
+    ///
+    /// # Errors
+    /// As those of [`TestHost::component`].
+    pub fn sink<T: Component + Sink>(&self, config: &str) -> Result<Connection> {
+        self.connect::<Only<T, IsSink>>(config)
     }
 
     /// Runs a future to its end, and with it the tasks that it asks the host for.

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, ErrorKind, Result, Signal,
+    Batch, ErrorKind, Result, Signal,
     testing::{Connection, TestHost},
 };
 
@@ -79,7 +79,7 @@ fn what_is_written_is_read_again_in_chunks_of_any_size() {
         for mode in ["write", "append", "append"] {
             let mut sink = open(&path, &format!(r#""mode": "{mode}""#)).unwrap();
             for messages in [&["one\n", "two\n"][..], &[], &["three\n"]] {
-                assert_eq!(sink.deliver(&batch(messages)).unwrap(), Delivery::done());
+                assert_eq!(sink.deliver(&batch(messages)), Ok(()));
             }
             sink.signal(Signal::Drain).unwrap();
             sink.stop().unwrap();

@@ -5,7 +5,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, ErrorKind, Result, Signal, raw_runs,
+    Batch, ErrorKind, Result, Signal, raw_runs,
     testing::{Connection, TestHost},
 };
 
@@ -36,7 +36,7 @@ fn each_mode_treats_what_is_there_in_its_own_way() {
         ("append", "one\none\n"),
     ] {
         let mut sink = open(&path, mode).unwrap();
-        assert_eq!(sink.deliver(&batch(&["one\n"])).unwrap(), Delivery::done());
+        assert_eq!(sink.deliver(&batch(&["one\n"])), Ok(()));
         sink.stop().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{mode}");
     }
@@ -57,7 +57,7 @@ fn batches_follow_each_other_without_what_was_filtered_out() {
 #[test]
 fn a_full_device_is_an_error_that_names_it() {
     let mut sink = open(Path::new("/dev/full"), "append").unwrap();
-    let error = sink.deliver(&batch(&["one"])).unwrap_err();
+    let error = sink.deliver(&batch(&["one"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(error.to_string().starts_with("cannot write `/dev/full`: "), "{error}");
 }
@@ -120,7 +120,11 @@ fn of_a_compressed_batch_all_that_was_written_is_to_be_taken_off() {
             r#"{ "path": "/dev/full", "mode": "append", "compression": "gzip" }"#,
         )
         .unwrap();
-    assert_eq!(sink.deliver(&whole).unwrap_err().kind(), ErrorKind::FULL, "it is asked for again");
+    assert_eq!(
+        sink.deliver(&whole).unwrap_err().into_error().kind(),
+        ErrorKind::FULL,
+        "it is asked for again"
+    );
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tremor_pdk::{Error, ErrorKind};
+use tremor_pdk::{Error, ErrorPolicy};
 
 use crate::engine::life::backoff::{RestartBudget, WINDOW};
 
@@ -15,7 +15,7 @@ pub(crate) struct Fault {
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Self { is_final: is_final(error.kind()), error }
+        Self { is_final: error.is_final(), error }
     }
 }
 
@@ -35,18 +35,7 @@ pub(crate) fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, 
     Err(error.context(format_args!("still failing after {restarts} restarts within {window} s")))
 }
 
-/// Errors that no other attempt can mend.
-pub(crate) fn is_final(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::CONFIGURATION | ErrorKind::AUTHENTICATION | ErrorKind::UNSUPPORTED)
-}
-
-/// Errors that say that the peer is not there, now.
-pub(crate) fn is_about_the_peer(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::CONNECTION_REFUSED
-            | ErrorKind::CONNECTION_LOST
-            | ErrorKind::TIMEOUT
-            | ErrorKind::FULL
-    )
+/// Whether an attempt to connect may follow one that has failed so.
+pub(crate) fn may_connect_later(error: &Error) -> bool {
+    matches!(error.policy(), ErrorPolicy::RETRY | ErrorPolicy::RECONNECT)
 }

@@ -17,7 +17,7 @@ use tremor_pdk::{
 use crate::engine::{
     connector::{
         ending::{Ending, in_time, retire},
-        fault::{Fault, is_about_the_peer, is_final, within},
+        fault::{Fault, may_connect_later, within},
         sides::{Step, next_end, sides},
     },
     life::{
@@ -138,7 +138,7 @@ impl ConnectorTask {
                 return Err(fault.error);
             }
             let error = within(&mut budget, fault.error)?;
-            let wait = self.reconnect.wait();
+            let wait = self.reconnect.wait().max(error.delay());
             self.standing.note(&error);
             self.enter("restarting");
             if self.goes_down("restarts") {
@@ -207,7 +207,7 @@ impl ConnectorTask {
                 ("lost", error)
             }
             // What has panicked is gone; what has failed in order may keep its state.
-            Outcome::Failed(error) if is_final(error.kind()) => return Err(error.into()),
+            Outcome::Failed(error) if error.is_final() => return Err(error.into()),
             Outcome::Failed(error) if error.kind() == ErrorKind::PANICKED => {
                 return Err(error.into());
             }
@@ -217,7 +217,7 @@ impl ConnectorTask {
             }
             Outcome::Failed(error) => ("failed", within(budget, error).map_err(Fault::final_)?),
         };
-        let wait = self.reconnect.wait();
+        let wait = self.reconnect.wait().max(error.delay());
         self.standing.note(&error);
         if self.goes_down(state) {
             tracing::warn!(component = %self.name, %error, ?wait, "connection {state}");
@@ -233,11 +233,11 @@ impl ConnectorTask {
                 None => return Ok(false),
                 Some(Ok(true)) => break,
                 Some(Ok(false)) => Error::connection_refused("not connected yet"),
-                Some(Err(error)) if !is_about_the_peer(error.kind()) => return Err(error.into()),
+                Some(Err(error)) if !may_connect_later(&error) => return Err(error.into()),
                 Some(Err(error)) => error,
             };
             self.attempt_failed(&error)?;
-            let wait = self.reconnect.wait();
+            let wait = self.reconnect.wait().max(error.delay());
             self.standing.note(&error);
             if !self.is_down && self.goes_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
@@ -287,7 +287,7 @@ impl ConnectorTask {
     ) -> Result<Outcome, Fault> {
         match self.run_connection(connector, connection, started).await {
             // Lost before an event could come or go, and lost all the same.
-            Err(Fault { error, is_final: false }) if is_about_the_peer(error.kind()) => {
+            Err(Fault { error, is_final: false }) if may_connect_later(&error) => {
                 Ok(Outcome::Lost(error))
             }
             result => result,

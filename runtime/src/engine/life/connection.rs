@@ -86,8 +86,8 @@ pub(crate) enum End {
 impl End {
     /// The end that an error means for the side that met it.
     pub(crate) fn of(error: tremor_pdk::Error) -> Self {
-        match error.kind() {
-            tremor_pdk::ErrorKind::CONNECTION_LOST => Self::Lost(error),
+        match error.policy() {
+            tremor_pdk::ErrorPolicy::RECONNECT => Self::Lost(error),
             _ => Self::Failed(error),
         }
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorKind, Signal, abi::batch::Rejected, dynamic::DynSink,
+    Batch, Error, ErrorPolicy, Exceptions, Signal, abi::batch::Rejected, dynamic::DynSink,
 };
 
 use crate::engine::{
@@ -125,7 +125,9 @@ impl SinkSide {
                             self.progress();
                             return End::Finished;
                         }
-                        Ok(Err(error)) if retry::is_for_now(&error) => self.retries.again(error),
+                        Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                            self.retries.again(error)
+                        }
                         Ok(error) => error,
                     }
                 }
@@ -141,7 +143,7 @@ impl SinkSide {
                     tick = executor::after(TICK);
                     match interrupt.or(sink.on_signal(Signal::Tick)).await {
                         Err(_) => return End::Interrupted,
-                        Ok(Err(error)) if retry::is_for_now(&error) => {
+                        Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                             self.retries.stuck_by(&error);
                             Ok(())
                         }
@@ -199,13 +201,13 @@ impl SinkSide {
             return Err(End::Interrupted);
         };
         match result {
-            Ok(delivery) => {
+            Ok(exceptions) => {
                 let all = item.batch.len();
-                let exceptions = delivery.exceptions().iter();
-                if exceptions.map(|exception| exception.events.len()).sum::<usize>() < all {
+                let undelivered = exceptions.exceptions().iter().map(|it| it.events.len());
+                if undelivered.sum::<usize>() < all {
                     connection.event_passed();
                 }
-                match self.account(item, delivery).await {
+                match self.account(item, exceptions).await {
                     None => self.progress(),
                     // It takes the rest in its own time, for as long as it takes any.
                     Some((rest, _)) if rest.batch.len() < all => {
@@ -216,12 +218,12 @@ impl SinkSide {
                 }
                 Ok(())
             }
-            Err(error) if error.kind() == ErrorKind::BAD_DATA => {
+            Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
                 self.progress();
                 self.reject_all(item, &error).await;
                 Ok(())
             }
-            Err(error) if retry::is_for_now(&error) => {
+            Err(error) if error.policy() == ErrorPolicy::RETRY => {
                 self.again(item, error).await;
                 Ok(())
             }
@@ -266,16 +268,20 @@ impl SinkSide {
         encoded
     }
 
-    /// Sees to the exceptions of a delivery. What is to be delivered again is given back.
-    async fn account(&mut self, item: InFlight, delivery: Delivery) -> Option<(InFlight, Error)> {
+    /// Sees to the exceptions. What is to be delivered again is given back.
+    async fn account(
+        &mut self,
+        item: InFlight,
+        exceptions: Exceptions,
+    ) -> Option<(InFlight, Error)> {
         let InFlight { batch, token, is_letter } = item;
         let mut undelivered = 0;
         let mut rejected = Vec::new();
         let mut again: Vec<bool> = Vec::new();
         let mut first = None;
-        for exception in delivery.into_exceptions() {
+        for exception in exceptions.into_exceptions() {
             undelivered += exception.events.len();
-            if exception.retry {
+            if exception.error.policy() == ErrorPolicy::RETRY {
                 again.resize(batch.len(), false);
                 again[exception.events].fill(true);
                 first.get_or_insert(exception.error);

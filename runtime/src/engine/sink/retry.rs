@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Error, ErrorKind};
+use tremor_pdk::Error;
 
 use crate::engine::life::{
     backoff::{Attempts, Policy},
@@ -15,11 +15,6 @@ use crate::engine::life::{
 
 /// The longest wait before another delivery, unless the flow says otherwise.
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(30);
-
-/// Whether an error says that time may mend it, and no other connection is needed for that.
-pub(crate) fn is_for_now(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::TIMEOUT | ErrorKind::FULL)
-}
 
 /// The deliveries of one sink that have to be tried again.
 pub(crate) struct Retries {
@@ -68,7 +63,7 @@ impl Retries {
             self.attempts.restart();
             return Err(error);
         }
-        let wait = self.attempts.wait();
+        let wait = self.attempts.wait().max(error.delay());
         self.stuck_by(&error);
         tracing::debug!(
             component = %self.notices.component(),
@@ -88,5 +83,23 @@ impl Retries {
             tracing::warn!(%component, %error, "the peer takes nothing now; deliveries wait");
         }
         self.stuck.get_or_insert_with(Instant::now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Duration, Error, Instant, Notices, Policy, Retries};
+
+    #[test]
+    fn a_time_that_the_peer_has_named_is_waited_for_at_least() {
+        let policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::ZERO };
+        let mut retries =
+            Retries::new(policy, Notices::new("sink".into(), Default::default()).into());
+        let before = Instant::now();
+        let hour = Duration::from_hours(1);
+        retries.again(Error::full("429").retry_after(hour)).unwrap();
+        assert!(retries.next() >= Some(before + hour));
+        retries.again(Error::full("429")).unwrap();
+        assert!(retries.next() < Some(before + hour), "the peer has named none this time");
     }
 }

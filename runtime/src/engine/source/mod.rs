@@ -14,11 +14,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorKind, Pull, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Pull, dynamic::DynSource};
 
 use crate::engine::{
     account::token::{Ended, Ledger},
     life::{
+        backoff::{Attempts, Policy},
         connection::{Connection, End},
         control::{Control, Phase},
         wait::{Alarm, Cause, Interrupt},
@@ -34,6 +35,10 @@ use crate::engine::{
     tuning::TIME_SLICE,
 };
 use crate::{executor, processor::StreamEnd};
+
+/// When a pull follows one that time may mend.
+const RETRY: Policy =
+    Policy { attempts: None, first: Duration::from_millis(100), max: Duration::from_secs(30) };
 
 /// What of a source outlives a connection.
 pub(crate) struct SourceSide {
@@ -78,6 +83,8 @@ struct Session<'s> {
     shared: Shared<'s>,
     /// Whether events came without end when the source was last polled.
     is_steady: bool,
+    /// Pulls that are to be tried again, in a row.
+    attempts: Attempts,
     /// When other tasks could last run.
     yielded_at: Instant,
     /// When the source was last polled.
@@ -138,6 +145,7 @@ impl SourceSide {
             idle_helpers: Vec::new(),
             shared,
             is_steady: false,
+            attempts: Attempts::new(RETRY),
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
@@ -174,7 +182,10 @@ impl Session<'_> {
                 executor::yield_now().await;
             }
             match step {
-                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => self.let_others_work().await,
+                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => {
+                    self.attempts.restart();
+                    self.let_others_work().await;
+                }
                 Step::Pulled(Ok(Pull::Idle(wait))) => {
                     if let Some(end) = self.idle(wait).await? {
                         return Ok(end);
@@ -182,11 +193,16 @@ impl Session<'_> {
                 }
                 Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
-                Step::Pulled(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {
+                Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
                     let router = &self.worker.router;
                     tracing::warn!(component = %router.name, %error, "bad data");
                     router.stats.lost(1);
                     self.let_others_work().await;
+                }
+                Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                    if let Some(end) = self.retry(&error).await? {
+                        return Ok(end);
+                    }
                 }
                 Step::Pulled(Err(error)) => return Err(error),
                 Step::Ended(ended) => self.shared.intake.lock().await.acknowledge(ended)?,
@@ -195,6 +211,19 @@ impl Session<'_> {
                 Step::Waited | Step::Changed => {}
             }
         }
+    }
+
+    /// A pull failed, and time may mend that: waits, as long as the peer has said at least.
+    async fn retry(&mut self, error: &Error) -> Result<Option<End>, Error> {
+        self.attempts.fail();
+        let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
+        let component = &self.worker.router.name;
+        if attempt == 1 {
+            tracing::warn!(%component, %error, ?wait, "pulls again later");
+        } else {
+            tracing::debug!(%component, %error, attempt, ?wait, "pulls again later");
+        }
+        self.idle(wait).await
     }
 
     /// After a pull: another may follow at once.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, Result, Signal,
+    Batch, Error, Exceptions, Result, Signal,
     dynamic::{BoxFuture, DynSink},
 };
 
@@ -58,7 +58,7 @@ impl DynSink for Late {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-    ) -> Poll<Result<Delivery>> {
+    ) -> Poll<Result<Exceptions>> {
         if self.ended.load(Ordering::Relaxed) {
             return self.taking.poll_deliver(context, batch);
         }
@@ -75,7 +75,7 @@ impl DynSink for Late {
 /// and after this.
 fn both_sides(
     pulls: usize,
-    takes: impl IntoIterator<Item = Result<Delivery>>,
+    takes: impl IntoIterator<Item = Result<Exceptions>>,
 ) -> (Peer, Pulls, Taking) {
     let (pulls, taking) = (Pulls::numbers(pulls), Taking(Takes::of(takes)));
     let (source, sink, ended) = (Mutex::new(Some(pulls.clone())), taking.clone(), &pulls.ended);
@@ -93,7 +93,7 @@ const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 
 #[test]
 fn a_source_that_has_ended_does_not_keep_its_own_sink_from_being_connected_again() {
-    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Delivery::done()), lost()]);
+    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Exceptions::none()), lost()]);
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
@@ -111,7 +111,11 @@ struct Drains {
 }
 
 impl DynSink for Drains {
-    fn poll_deliver(&mut self, context: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        _: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         self.control.advance(Phase::Draining);
         if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(lost());
@@ -207,7 +211,7 @@ fn attempts_begin_again_after_an_event_that_came() {
 
 #[test]
 fn attempts_begin_again_after_an_event_that_was_delivered() {
-    let each = |pull| if pull % 2 == 0 { Ok(Delivery::done()) } else { lost() };
+    let each = |pull| if pull % 2 == 0 { Ok(Exceptions::none()) } else { lost() };
     // Those that a lost connection had are delivered again on the next.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
@@ -273,7 +277,7 @@ fn ten_thousand_lost_connections_leave_nothing_behind_and_few_lines() {
 struct Never;
 
 impl DynSink for Never {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
         Poll::Pending
     }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, Operator, Output, Pull, Result, Signal,
+    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
     abi::batch::Rejected,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -39,6 +39,8 @@ pub(super) struct Pulls {
     pub(super) deaf: bool,
     /// Whether it has ended, or was given up while it waited.
     pub(super) ended: Arc<AtomicBool>,
+    /// What its first pulls fail with.
+    pub(super) errors: VecDeque<Error>,
 }
 
 impl Pulls {
@@ -51,6 +53,7 @@ impl Pulls {
             fragments: false,
             deaf: false,
             ended: Arc::default(),
+            errors: VecDeque::new(),
         }
     }
 
@@ -64,6 +67,9 @@ impl Pulls {
 
 impl DynSource for Pulls {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        if let Some(error) = self.errors.pop_front() {
+            return Poll::Ready(Err(error));
+        }
         let Some(messages) = self.left.pop_front() else {
             let waits = self.until.as_ref().is_some_and(|until| !until.load(Ordering::Relaxed));
             if waits {
@@ -113,12 +119,12 @@ impl DynSource for Pulls {
 /// What a sink does with deliveries: what is here, and then it takes everything.
 #[derive(Default)]
 pub(super) struct Takes {
-    pub(super) next: VecDeque<Result<Delivery>>,
+    pub(super) next: VecDeque<Result<Exceptions>>,
     pub(super) delivered: Vec<Vec<String>>,
 }
 
 impl Takes {
-    pub(super) fn of(next: impl IntoIterator<Item = Result<Delivery>>) -> Shared<Self> {
+    pub(super) fn of(next: impl IntoIterator<Item = Result<Exceptions>>) -> Shared<Self> {
         let next = next.into_iter().collect();
         Arc::new(Mutex::new(Self { next, delivered: Vec::new() }))
     }
@@ -129,9 +135,9 @@ impl Takes {
 pub(super) struct Taking(pub(super) Shared<Takes>);
 
 impl DynSink for Taking {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
         let mut takes = self.0.lock().map_err(Error::internal)?;
-        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Delivery::done()))?;
+        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Exceptions::none()))?;
         let refused = |position: usize| {
             delivery.exceptions().iter().any(|exception| exception.events.contains(&position))
         };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Pull, Result, Signal,
+    Batch, Exceptions, Pull, Result, Signal,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -69,14 +69,14 @@ struct Answers {
 }
 
 impl DynSink for Answers {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Poll::Pending;
         }
         self.left.store(left - 1, Ordering::Relaxed);
         self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
-        Poll::Ready(Ok(Delivery::done()))
+        Poll::Ready(Ok(Exceptions::none()))
     }
 
     fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use tremor_pdk::{Delivery, Error, Operator};
+use tremor_pdk::{Error, Exceptions, Operator};
 
 use super::{
     Harness, Setup, both,
@@ -15,7 +15,7 @@ use crate::{
 #[test]
 fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
     let lost = || Err(Error::connection_lost("gone"));
-    let done = || Ok(Delivery::done());
+    let done = || Ok(Exceptions::none());
     for next in [vec![lost()], vec![done(), lost()], vec![lost(), done(), lost(), lost()]] {
         for helpers in [0, 3] {
             let seen = Shared::<Vec<String>>::default();
@@ -33,9 +33,9 @@ fn what_was_encoded_for_a_sink_that_is_lost_arrives_in_order_once_it_is_back() {
 
 #[test]
 fn what_is_to_be_delivered_again_is_encoded_again() {
-    let mut delivery = Delivery::done();
-    delivery.retry(1..2, Error::timeout("not now"));
-    let outcome = Setup::default().harness().run(Pulls::numbers(1), &Takes::of([Ok(delivery)]));
+    let mut exceptions = Exceptions::none();
+    exceptions.push(1..2, Error::timeout("not now"));
+    let outcome = Setup::default().harness().run(Pulls::numbers(1), &Takes::of([Ok(exceptions)]));
     assert_eq!(outcome.delivered, [vec!["0", "2"], vec!["1"]]);
     assert_eq!(outcome.heard, pulls(1, true));
 }
@@ -65,7 +65,7 @@ fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
         let Harness { mut source, mut sink, .. } = Setup { helpers, ..Setup::default() }.harness();
         let connection = Arc::<Connection>::default();
         let lost = Err(Error::connection_lost("gone"));
-        let takes = Takes::of([Ok(Delivery::done()), lost]);
+        let takes = Takes::of([Ok(Exceptions::none()), lost]);
         let sink_runs = async {
             let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;
             assert!(matches!(end, End::Lost(_)), "{end:?}");

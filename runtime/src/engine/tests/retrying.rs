@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, Operator, Result, Signal,
+    Batch, Error, ErrorPolicy, Exceptions, Operator, Result, Signal,
     dynamic::{BoxFuture, DynSink},
 };
 
@@ -70,7 +70,7 @@ struct TakesOne {
 }
 
 impl DynSink for TakesOne {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Delivery>> {
+    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
         if self.left > 0 {
             self.left -= 1;
             return Poll::Ready(full());
@@ -79,11 +79,11 @@ impl DynSink for TakesOne {
         let first = batch.events().first().and_then(|event| batch.raw(event));
         let first = first.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         self.takes.lock().map_err(Error::internal)?.delivered.push(first.into_iter().collect());
-        let mut delivery = Delivery::done();
+        let mut exceptions = Exceptions::none();
         if batch.len() > 1 {
-            delivery.retry(1..batch.len(), Error::full("no room for the rest"));
+            exceptions.push(1..batch.len(), Error::full("no room for the rest"));
         }
-        Poll::Ready(Ok(delivery))
+        Poll::Ready(Ok(exceptions))
     }
 
     fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
@@ -106,8 +106,8 @@ fn a_peer_that_takes_a_part_of_a_batch_each_time_gets_all_of_it() {
 
 #[test]
 fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_rest_flows_on() {
-    let mut part = Delivery::done();
-    part.retry(1..3, Error::internal("busy"));
+    let mut part = Exceptions::none();
+    part.push(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY));
     let takes = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
     let outcome = harness(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
     assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
@@ -124,6 +124,15 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
 fn without_attempts_what_is_not_taken_at_once_goes_to_err() {
     let outcome = harness(attempts(0)).run(Pulls::numbers(1), &Takes::of([full()]));
     assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
+}
+
+#[test]
+fn a_source_that_time_may_mend_is_pulled_again_and_what_was_bad_is_counted() {
+    let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
+    let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };
+    let outcome = harness(attempts(0)).run(source, &Takes::of([]));
+    assert_eq!(outcome.messages(), numbers(6));
+    assert_eq!(outcome.counts.failed, 1);
 }
 
 /// A wait that no test sees the end of.
@@ -176,9 +185,9 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let pipelines = vec![pipeline(operators, Arc::default())];
     sink.router = router("sink", pipelines, ports, dead, None, &stats);
     let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
-    let mut refused = Delivery::done();
-    refused.failed(0..1, Error::bad_data("never"));
-    refused.retry(1..2, Error::full("no room"));
+    let mut refused = Exceptions::none();
+    refused.push(0..1, Error::bad_data("never"));
+    refused.push(1..2, Error::full("no room"));
     // It takes one of three, and then nothing, however often it is asked.
     let takes = Takes::of([Ok(refused), full(), full()]);
     let sink_runs = async {
@@ -203,8 +212,8 @@ struct HoldsBack {
 }
 
 impl DynSink for HoldsBack {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Delivery>> {
-        Poll::Ready(Ok(Delivery::done()))
+    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
+        Poll::Ready(Ok(Exceptions::none()))
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {

@@ -9,16 +9,15 @@ use std::{
 
 use serde_json::Value as Json;
 use tremor_pdk::{
-    Batch, Output, Result as PluginResult,
     abi::module::ArtefactKind,
     testing::{
         TestHost,
-        conformance::{self, BatchCodec, FILE, Instance, Make, Subject},
+        conformance::{self, FILE, Instance, Make, Subject},
     },
 };
 
 use super::{MARK, Question, Said};
-use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library, LoadedCodec, Policy};
+use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library, Policy};
 
 /// What the file has that configurations of the suite name.
 const LINES: usize = 100;
@@ -102,23 +101,8 @@ fn make(question: &Question) -> Result<Make, Error> {
     let kind = question.kind.clone();
     Ok(Box::new(move |config: &Json, host: &TestHost| match kind.as_str() {
         "operator" => factory.operator(config, host).map(Instance::Operator),
-        "codec" => factory.codec(config, host).map(|codec| Instance::Codec(Box::new(codec))),
+        "codec" => factory.codec(config, host).map(Instance::Codec),
         "preprocessor" => factory.preprocessor(config, host).map(Instance::Preprocessor),
         _ => factory.postprocessor(config, host).map(Instance::Postprocessor),
     }))
-}
-
-impl BatchCodec for LoadedCodec {
-    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> PluginResult<()> {
-        Self::decode(self, batch, output)
-    }
-
-    fn encode(
-        &mut self,
-        batch: &mut Batch,
-        encoded: &mut Batch,
-        output: &mut Output,
-    ) -> PluginResult<()> {
-        Self::encode(self, batch, encoded, output)
-    }
 }

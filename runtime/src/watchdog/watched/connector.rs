@@ -3,7 +3,7 @@
 use std::task::{Context, Poll};
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Delivery, Pull, Result, Signal,
+    Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -124,7 +124,7 @@ impl DynSink for Sink {
         &mut self,
         context: &mut Context<'_>,
         batch: &mut Batch,
-    ) -> Poll<Result<Delivery>> {
+    ) -> Poll<Result<Exceptions>> {
         let inside = self.record.0.poll_deliver(batch.len());
         let polled = self.inner.inner.poll_deliver(context, batch);
         inside.leave(polled.is_ready());

@@ -1,7 +1,5 @@
 //! Checks of codecs.
 
-use tremor_abi::component::RawCodecBox;
-
 use super::{
     call::direct,
     construct::MANY,
@@ -9,41 +7,10 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
 };
-use crate::{Batch, ErrorKind, Output, Result, Value, ValueRef};
-
-/// A codec as a host calls it: a batch at a time.
-pub trait BatchCodec: Send {
-    /// Decodes the messages of a batch in place.
-    ///
-    /// # Errors
-    /// The batch could not be decoded as a whole.
-    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()>;
-
-    /// Encodes the values of `batch` into `encoded`.
-    ///
-    /// # Errors
-    /// The batch could not be encoded as a whole.
-    fn encode(&mut self, batch: &mut Batch, encoded: &mut Batch, output: &mut Output)
-    -> Result<()>;
-}
-
-impl BatchCodec for RawCodecBox {
-    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        tremor_abi::component::RawCodec_TO::decode(self, batch, output).into_result()
-    }
-
-    fn encode(
-        &mut self,
-        batch: &mut Batch,
-        encoded: &mut Batch,
-        output: &mut Output,
-    ) -> Result<()> {
-        tremor_abi::component::RawCodec_TO::encode(self, batch, encoded, output).into_result()
-    }
-}
+use crate::{Batch, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
 
 /// A codec that is asked for one message at a time.
-struct Messages(Box<dyn BatchCodec>);
+struct Messages(Box<dyn DynCodec>);
 
 impl Messages {
     fn new(subject: &Subject) -> Verdict<Self> {

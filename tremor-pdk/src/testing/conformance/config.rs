@@ -48,6 +48,7 @@ fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
         Some("integer") => json!(schema["minimum"].as_i64().unwrap_or(1).max(1)),
         Some("number") => json!(schema["minimum"].as_f64().unwrap_or(1.0).max(1.0)),
         Some("boolean") => json!(false),
+        _ if schema["maxLength"].as_u64() == Some(1) => json!("v"),
         _ if ["path", "file"].iter().any(|word| key.contains(word)) => json!(FILE),
         _ => json!("verify"),
     }

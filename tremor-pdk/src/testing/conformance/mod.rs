@@ -7,33 +7,27 @@
 //! # use tremor_pdk::prelude::*;
 //! # #[tremor_pdk::config]
 //! # struct Config { count: u64 }
-//! # struct Count(u64);
+//! # struct Count { next: u64, end: u64 }
 //! # impl Component for Count {
 //! #     const NAME: &str = "count";
 //! #     type Config = Config;
-//! #     fn new(config: Config, _context: Context) -> Result<Self> { Ok(Self(config.count)) }
-//! # }
-//! # impl Connector for Count {
-//! #     const CODEC: CodecRequirement = CodecRequirement::Structured;
-//! #     type Source = Numbers;
-//! #     type Sink = NoSink;
-//! #     async fn create_source(&mut self) -> Result<Option<Numbers>> {
-//! #         Ok(Some(Numbers(0..self.0)))
+//! #     fn new(config: Config, _context: Context) -> Result<Self> {
+//! #         Ok(Self { next: 0, end: config.count })
 //! #     }
 //! # }
-//! # struct Numbers(std::ops::Range<u64>);
-//! # impl Source for Numbers {
+//! # impl Source for Count {
 //! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
 //! #         while !batch.is_full() {
-//! #             let Some(number) = self.0.next() else { return Ok(Pull::Finished) };
-//! #             batch.push_value(0, &number)?;
+//! #             if self.next == self.end { return Ok(Pull::Finished) }
+//! #             batch.push_value(0, &self.next)?;
+//! #             self.next += 1;
 //! #         }
 //! #         Ok(Pull::Events)
 //! #     }
 //! # }
 //! use tremor_pdk::testing::conformance;
 //!
-//! conformance::connector::<Count>(r#"{ "count": 3 }"#).expect_no_faults();
+//! conformance::source::<Count>(r#"{ "count": 3 }"#).expect_no_faults();
 //! ```
 
 mod call;
@@ -57,17 +51,18 @@ use std::{
     path::PathBuf,
 };
 
+use serde_json::Value as Json;
+
 use self::{checks::Check, report::Finding};
 pub use self::{
-    codec::BatchCodec,
     config::{FILE, working},
     report::{Checked, Fault, Outcome, Report},
     subject::{Instance, Make, Subject},
 };
 use super::TestHost;
 use crate::{
-    Codec, Component, Connector, ConnectorDriver, Operator, Postprocessor, Preprocessor, Result,
-    config::read, ffi, linked::config_schema,
+    Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Sink, Source,
+    linked::{self, LinkedComponent},
 };
 
 /// The names of the checks of components of this kind, in the words of metadata, in their order.
@@ -150,44 +145,60 @@ pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
     Checked { check: name.to_owned(), outcome: Outcome::Failed(fault) }
 }
 
-/// A component of an author's crate.
-fn subject<T: Component>(kind: &str, config: &str, instance: fn(T) -> Instance) -> Subject {
-    let make = move |config: &serde_json::Value, host: &TestHost| {
-        let made: Result<T> = T::new(read(config)?, host.context());
-        made.map(instance)
-    };
-    Subject {
-        kind: kind.to_owned(),
-        schema: config_schema::<T::Config>(),
-        // What is no JSON is no configuration either.
-        config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
-        folder: PathBuf::new(),
-        is_alone: false,
-        make: Box::new(make),
+impl Subject {
+    /// A component of an author's crate, made without the boundary.
+    fn linked(component: LinkedComponent, config: &str) -> Self {
+        let make = move |config: &Json, host: &TestHost| {
+            let (id, handle) = ("verify", host.handle());
+            Ok(match component.make {
+                linked::Make::Connector(make) => Instance::Connector(make(id, config, handle)?),
+                linked::Make::Operator(make) => Instance::Operator(make(id, config, handle)?),
+                linked::Make::Codec(make) => Instance::Codec(make(id, config, handle)?),
+                linked::Make::Preprocessor(make) => {
+                    Instance::Preprocessor(make(id, config, handle)?)
+                }
+                linked::Make::Postprocessor(make) => {
+                    Instance::Postprocessor(make(id, config, handle)?)
+                }
+            })
+        };
+        Self {
+            kind: component.kind.to_owned(),
+            schema: (component.config_schema)(),
+            // What is no JSON is no configuration either.
+            config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
+            folder: PathBuf::new(),
+            is_alone: false,
+            make: Box::new(make),
+        }
     }
 }
 
 macro_rules! of_kinds {
-    ($($(#[$doc:meta])* $function:ident: $trait:ident, |$made:ident| $instance:expr;)*) => {$(
+    ($($(#[$doc:meta])* $function:ident: $kinds:ident, $trait:ident;)*) => {$(
         $(#[$doc])*
         ///
         /// `config` is a configuration that works, as JSON text. What it needs, a file or a peer, is
         /// there.
         pub fn $function<T: $trait + Component>(config: &str) -> Report {
-            subject::<T>(stringify!($function), config, |$made| $instance).check_all()
+            Subject::linked(linked::$kinds::<T>(), config).check_all()
         }
     )*};
 }
 
 of_kinds! {
     /// Checks a connector.
-    connector: Connector, |made| Instance::Connector(Box::new(ConnectorDriver::new(made)));
+    connector: connectors, Connector;
+    /// Checks a source that is a component by itself.
+    source: sources, Source;
+    /// Checks a sink that is a component by itself.
+    sink: sinks, Sink;
     /// Checks an operator.
-    operator: Operator, |made| Instance::Operator(Box::new(made));
+    operator: operators, Operator;
     /// Checks a codec.
-    codec: Codec, |made| Instance::Codec(Box::new(ffi::raw_codec(made)));
+    codec: codecs, Codec;
     /// Checks a preprocessor.
-    preprocessor: Preprocessor, |made| Instance::Preprocessor(Box::new(made));
+    preprocessor: preprocessors, Preprocessor;
     /// Checks a postprocessor.
-    postprocessor: Postprocessor, |made| Instance::Postprocessor(Box::new(made));
+    postprocessor: postprocessors, Postprocessor;
 }

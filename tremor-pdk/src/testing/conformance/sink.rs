@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
 };
-use crate::{Batch, CodecRequirement, Delivery, ErrorKind, Result, Signal};
+use crate::{Batch, CodecRequirement, ErrorPolicy, Exceptions, Result, Signal};
 
 /// Batches of the kind that a sink asked for.
 fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
@@ -48,11 +48,11 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
     ]
 }
 
-fn delivered(what: &str, batch: &Batch, answer: &Result<Delivery>) -> Verdict {
+fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict {
     match answer {
-        Ok(delivery) => {
+        Ok(exceptions) => {
             let help = "name events by their positions in the batch, in order, each once";
-            let about = delivery.clone().about(batch.len());
+            let about = exceptions.clone().about(batch.len());
             about.map(drop).map_err(|error| fault(format_args!("to {what}: {error}"), help))
         }
         // What the driver says of ranges that cannot be.
@@ -65,10 +65,10 @@ fn delivered(what: &str, batch: &Batch, answer: &Result<Delivery>) -> Verdict {
             let help = "answer `Ok` where there is nothing to deliver";
             Err(fault(format_args!("{what} is an error: {error}"), help))
         }
-        Err(error) if [ErrorKind::BAD_DATA, ErrorKind::FULL].contains(&error.kind()) => Ok(()),
+        Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => Ok(()),
         Err(error) => {
             let kind = error.kind();
-            let help = "say of which events it is with `Delivery::failed`, or answer with kind bad data: \
+            let help = "say of which events it is with `Exceptions::push`, or answer with kind bad data: \
                 other kinds fail the connector";
             Err(fault(format_args!("{what} is an error of the kind {kind}: {error}"), help))
         }

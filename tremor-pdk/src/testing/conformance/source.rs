@@ -15,6 +15,11 @@ const MOST: (usize, usize) = (300, 4 << 20);
 /// How often in a row a pull may bring nothing and ask for the next one at once.
 const EMPTY_PULLS: usize = 50;
 
+const FORGED: &str = "push events with the methods of the batch, and do not edit their fields";
+
+const UNKIND: &str =
+    "answer with the kind of error that says what happened: `?` on an error of I/O does";
+
 /// How many polls a pull gets at most that is given up.
 const DROPPED_AFTER: usize = 4;
 
@@ -62,7 +67,9 @@ impl Pulling {
             Some(Ok(Pull::Events)) => self.empty = 0,
             Some(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
-                let help = "answer with the kind of error that says what happened";
+                // What the host finds in a batch.
+                let is_forged = error.message().contains("of a batch");
+                let help = if is_forged { FORGED } else { UNKIND };
                 return Err(fault(format_args!("`pull` failed: {error}"), help));
             }
             Some(Err(error)) => {

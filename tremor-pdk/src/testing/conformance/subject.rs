@@ -6,12 +6,12 @@ use serde_json::Value as Json;
 
 use super::{
     call::{Calls, OF_CALLS, answer, timed},
-    codec::BatchCodec,
     report::{Finding, Verdict, fault},
 };
 use crate::{
-    Batch, Delivery, Error, ErrorKind, Operator, Postprocessor, Preprocessor, Pull, Result, Signal,
-    dynamic::{DynConnector, DynSink, DynSource},
+    Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor, Pull,
+    Result, Signal,
+    dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
 
@@ -23,7 +23,7 @@ pub enum Instance {
     /// An operator.
     Operator(Box<dyn Operator>),
     /// A codec.
-    Codec(Box<dyn BatchCodec>),
+    Codec(Box<dyn DynCodec>),
     /// A preprocessor.
     Preprocessor(Box<dyn Preprocessor>),
     /// A postprocessor.
@@ -53,13 +53,8 @@ pub struct Subject {
 
 /// Errors that say that a peer is missing.
 pub(super) fn is_of_peer(error: &Error) -> bool {
-    [
-        ErrorKind::CONNECTION_REFUSED,
-        ErrorKind::CONNECTION_LOST,
-        ErrorKind::AUTHENTICATION,
-        ErrorKind::TIMEOUT,
-    ]
-    .contains(&error.kind())
+    [ErrorPolicy::RECONNECT, ErrorPolicy::RETRY].contains(&error.policy())
+        || error.kind() == ErrorKind::AUTHENTICATION
 }
 
 impl Subject {
@@ -199,7 +194,7 @@ impl Connected {
     }
 
     /// Delivers a batch.
-    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Delivery>>> {
+    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         let mut batch = batch.clone();
         let calls = Calls { host: &self.host };

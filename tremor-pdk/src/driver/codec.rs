@@ -1,0 +1,49 @@
+//! The driver of a codec.
+
+use tremor_abi::batch::Payload;
+
+use crate::{Batch, Codec, Document, Error, Output, Result, Writer, dynamic::DynCodec};
+
+/// Drives a codec: all messages of a batch, one after the other. It has a place for the message in hand,
+/// for what is decoded is written to the buffer that the message lies in.
+pub(crate) struct CodecDriver<T> {
+    codec: T,
+    message: Vec<u8>,
+}
+
+impl<T: Codec> CodecDriver<T> {
+    /// A driver of this codec.
+    pub(crate) fn new(codec: T) -> Self {
+        Self { codec, message: Vec::new() }
+    }
+}
+
+impl<T: Codec> DynCodec for CodecDriver<T> {
+    fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let Self { codec, message } = self;
+        output.reject_all(batch.decode_with(|bytes, nodes, span| {
+            message.clear();
+            message.extend_from_slice(bytes.get(span.range()).unwrap_or_default());
+            let mut writer = Writer::new(bytes, nodes);
+            codec.decode(message, &mut writer)?;
+            writer.finish().map_err(Error::bad_data)
+        }));
+        Ok(())
+    }
+
+    fn encode(
+        &mut self,
+        batch: &mut Batch,
+        encoded: &mut Batch,
+        output: &mut Output,
+    ) -> Result<()> {
+        let codec = &mut self.codec;
+        output.reject_all(batch.encode_into(encoded, |payload, message| match payload {
+            Payload::Document { bytes, nodes, root } => {
+                codec.encode(Document::new(bytes, nodes).root(root), message)
+            }
+            Payload::Value(value) => codec.encode(value, message),
+        }));
+        Ok(())
+    }
+}

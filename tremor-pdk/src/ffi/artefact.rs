@@ -1,0 +1,120 @@
+//! The artefacts of the root module: a function for each of the kinds of [`export!`](crate::export).
+
+use abi_stable::{
+    prefix_type::PrefixTypeTrait,
+    std_types::{RResult, RStr, RString},
+};
+use schemars::JsonSchema;
+use tremor_abi::{
+    component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
+    connector::RawConnectorBox,
+    document::ValueRef,
+    host::HostHandle,
+    module::{Artefact, ArtefactKind, ArtefactRef, Constructors},
+    value::Value,
+};
+
+use super::{component, connector::connector, guard::guard};
+use crate::{
+    Codec, Component, Connector, Error, Operator, Postprocessor, Preprocessor, Sink, Source,
+    component::make,
+    driver::ConnectorDriver,
+    only::{IsSink, IsSource, Only},
+};
+
+type Create<T> = extern "C" fn(RStr<'_>, &Value<'static>, HostHandle) -> RResult<T, Error>;
+
+/// Constructors for no kind.
+const NONE: Constructors = Constructors {
+    operator: not_supported,
+    codec: not_supported,
+    preprocessor: not_supported,
+    postprocessor: not_supported,
+};
+
+extern "C" fn not_supported<T>(
+    _id: RStr<'_>,
+    _config: &Value<'static>,
+    _host: HostHandle,
+) -> RResult<T, Error> {
+    RResult::RErr(Error::unsupported("this artefact is of another kind"))
+}
+
+fn artefact<T: Component>(
+    kind: ArtefactKind,
+    create_connector: Create<RawConnectorBox>,
+    constructors: Constructors,
+) -> ArtefactRef {
+    Artefact {
+        kind,
+        name: T::NAME.into(),
+        config_schema: config_schema::<T::Config>,
+        create_connector,
+        constructors: constructors.leak_into_prefix(),
+    }
+    .leak_into_prefix()
+}
+
+/// Makes an instance, and puts it behind the boundary.
+fn create<T: Component, R>(
+    id: RStr<'_>,
+    config: &Value<'static>,
+    host: HostHandle,
+    raw: impl FnOnce(T) -> R,
+) -> RResult<R, Error> {
+    let make = || make(id.as_str(), ValueRef::from(config), host).map(raw);
+    guard("new", make).and_then(|result| result).into()
+}
+
+/// Of a connector.
+pub fn connectors<T: Connector>() -> ArtefactRef {
+    extern "C" fn new<T: Connector>(
+        id: RStr<'_>,
+        config: &Value<'static>,
+        host: HostHandle,
+    ) -> RResult<RawConnectorBox, Error> {
+        create(id, config, host, |made: T| connector(Box::new(ConnectorDriver::new(made))))
+    }
+    artefact::<T>(ArtefactKind::CONNECTOR, new::<T>, NONE)
+}
+
+/// Of a source that is a component by itself.
+pub fn sources<T: Component + Source>() -> ArtefactRef {
+    connectors::<Only<T, IsSource>>()
+}
+
+/// Of a sink that is a component by itself.
+pub fn sinks<T: Component + Sink>() -> ArtefactRef {
+    connectors::<Only<T, IsSink>>()
+}
+
+macro_rules! others {
+    ($($kinds:ident: $kind:ident, $trait:ident, $field:ident, $raw:ident;)*) => {$(
+        #[doc = concat!("Of a ", stringify!($field), ".")]
+        pub fn $kinds<T: $trait + Component>() -> ArtefactRef {
+            extern "C" fn new<T: $trait + Component>(
+                id: RStr<'_>,
+                config: &Value<'static>,
+                host: HostHandle,
+            ) -> RResult<$raw, Error> {
+                create(id, config, host, component::$field::<T>)
+            }
+            let constructors = Constructors { $field: new::<T>, ..NONE };
+            artefact::<T>(ArtefactKind::$kind, not_supported, constructors)
+        }
+    )*};
+}
+
+others! {
+    operators: OPERATOR, Operator, operator, RawOperatorBox;
+    codecs: CODEC, Codec, codec, RawCodecBox;
+    preprocessors: PREPROCESSOR, Preprocessor, preprocessor, RawPreprocessorBox;
+    postprocessors: POSTPROCESSOR, Postprocessor, postprocessor, RawPostprocessorBox;
+}
+
+extern "C" fn config_schema<C: JsonSchema>() -> RString {
+    let schema = || serde_json::to_string(&schemars::schema_for!(C)).unwrap_or_default();
+    // A type whose schema cannot be made accepts everything here and is checked by its
+    // constructor.
+    guard("config_schema", schema).unwrap_or_default().into()
+}

@@ -1,0 +1,198 @@
+//! What authors implement to take events out: sinks.
+
+use std::future::Future;
+
+use crate::{Batch, CodecRequirement, Error, Result};
+
+/// What a delivery came to: `Ok(())` says that the peer has every event.
+pub type Delivery = Result<(), Undelivered>;
+
+/// What was not delivered. An [`Error`], as `?` gives it, is about the whole batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The whole batch, for one reason.
+    All(Error),
+    /// Some of its events: the peer has all others.
+    Some(Exceptions),
+}
+
+impl Undelivered {
+    /// Why; where there are several reasons, the first.
+    pub fn into_error(self) -> Error {
+        match self {
+            Self::All(error) => error,
+            Self::Some(exceptions) => exceptions.exceptions.into_iter().next().map_or_else(
+                || Error::internal("events were not delivered, and none was named"),
+                |exception| exception.error,
+            ),
+        }
+    }
+}
+
+impl From<Error> for Undelivered {
+    fn from(error: Error) -> Self {
+        Self::All(error)
+    }
+}
+
+impl From<std::io::Error> for Undelivered {
+    fn from(error: std::io::Error) -> Self {
+        Self::All(error.into())
+    }
+}
+
+/// The events of a batch that were not delivered.
+///
+/// ```
+/// # use tremor_pdk::{Delivery, Error, Exceptions};
+/// # fn answer() -> Delivery {
+/// let mut exceptions = Exceptions::none();
+/// exceptions.push(2..3, Error::bad_data("the table has no column `colour`"));
+/// exceptions.into() // `Ok(())` where there are none
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exceptions {
+    pub(crate) exceptions: Vec<Exception>,
+}
+
+/// Events, one after the other, that were not delivered for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The positions of the events in the batch.
+    pub events: std::ops::Range<usize>,
+    /// Why. Where its policy is to retry, they are delivered again; otherwise they go to
+    /// the dead letters.
+    pub error: Error,
+}
+
+impl Exceptions {
+    /// None: everything was delivered.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// The events at these positions were not delivered. Where the error's policy is to retry, they are
+    /// delivered again: at once where others of the batch were delivered, after a while where none was.
+    /// With any other policy they go to the dead letters. Ranges come in order and do not overlap.
+    pub fn push(&mut self, events: std::ops::Range<usize>, error: Error) {
+        self.exceptions.push(Exception { events, error });
+    }
+
+    /// This, if it can be about so many events: its ranges are in order, do not overlap and lie within
+    /// the batch.
+    ///
+    /// # Errors
+    /// Kind internal: nothing of it can be believed.
+    #[doc(hidden)]
+    pub fn about(self, events: usize) -> Result<Self> {
+        let mut free = 0;
+        for std::ops::Range { start, end } in self.exceptions.iter().map(|it| &it.events) {
+            if *start < free || end < start || *end > events {
+                return Err(Error::internal(format_args!(
+                    "the sink answered a delivery of {events} events with what became of events \
+                     {start} to {end}, after those up to {free}"
+                )));
+            }
+            free = *end;
+        }
+        Ok(self)
+    }
+
+    /// What was not delivered, to be dealt with.
+    pub fn into_exceptions(self) -> Vec<Exception> {
+        self.exceptions
+    }
+
+    /// What was not delivered.
+    pub fn exceptions(&self) -> &[Exception] {
+        &self.exceptions
+    }
+}
+
+impl From<Exceptions> for Delivery {
+    fn from(exceptions: Exceptions) -> Self {
+        if exceptions.exceptions.is_empty() { Ok(()) } else { Err(Undelivered::Some(exceptions)) }
+    }
+}
+
+/// What a sink is told besides events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// Some time has passed: a chance for what is due.
+    Tick,
+    /// No event follows: the sink sends what it holds back.
+    Drain,
+}
+
+/// Takes events out.
+///
+/// A type that is a [`Component`](crate::Component) as well needs no [`Connector`](crate::Connector):
+/// `export! { sinks: [T] }`. Each instance is then used for one connection, and where that is lost, the
+/// next is made anew.
+pub trait Sink: Send + 'static {
+    /// What it exchanges with the runtime: values, or bytes through a codec.
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+
+    /// Whether there is one: [`NoSink`] is none.
+    #[doc(hidden)]
+    const EXISTS: bool = true;
+
+    /// Delivers the events of `batch`: encoded messages ([`Batch::raw`]) where [`Sink::CODEC`] asks
+    /// for a codec, values ([`Batch::value`]) where it is structured. `Ok(())` says that the peer has
+    /// them: dropping is not delivering. Where it has some of them, the others are [`Exceptions`].
+    ///
+    /// The future is polled to its end, unless the connection ends first: what has not been
+    /// answered for by then is delivered again, to the sink of the next one.
+    ///
+    /// # Errors
+    /// The whole batch was not delivered, and the error's [policy](crate::ErrorPolicy) says what is done:
+    /// it is delivered again after a while, as often as the flow says, or after a reconnect or a restart;
+    /// or it goes to the dead letters; or the flow fails.
+    fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
+
+    /// Something other than events.
+    ///
+    /// # Errors
+    /// What is not a reconnect is a failure of the connector, which is restarted where that may help.
+    fn on_signal(&mut self, signal: Signal) -> impl Future<Output = Result<()>> + Send {
+        let _ = signal;
+        async { Ok(()) }
+    }
+}
+
+/// The sink of a connector that is only a source. There is no value of this type.
+#[derive(Clone, Copy, Debug)]
+pub enum NoSink {}
+
+impl Sink for NoSink {
+    const EXISTS: bool = false;
+
+    async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Exceptions;
+    use crate::{Error, ErrorKind};
+
+    #[test]
+    fn exceptions_are_of_events_that_there_are_in_their_order() {
+        let exceptions = |ranges: &[(usize, usize)]| {
+            let mut exceptions = Exceptions::none();
+            ranges.iter().for_each(|&(start, end)| exceptions.push(start..end, Error::full("")));
+            exceptions.about(4)
+        };
+        for good in [&[][..], &[(0, 4)], &[(0, 1), (1, 3), (3, 3)]] {
+            assert!(exceptions(good).is_ok(), "{good:?}");
+        }
+        for bad in
+            [&[(0, 5)][..], &[(4, 5)], &[(1, 3), (2, 4)], &[(2, 3), (0, 1)], &[(3, 2)], &[(9, 9)]]
+        {
+            assert_eq!(exceptions(bad).unwrap_err().kind(), ErrorKind::INTERNAL, "{bad:?}");
+        }
+    }
+}

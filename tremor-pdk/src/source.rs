@@ -1,0 +1,88 @@
+//! What authors implement to bring events in: sources.
+
+use std::{future::Future, time::Duration};
+
+use crate::{Batch, CodecRequirement, Result};
+
+/// What a pull came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pull {
+    /// What there is lies in the batch; pull again.
+    Events,
+    /// Nothing just now: pull again after this time, or when the runtime sees fit.
+    Idle(Duration),
+    /// There is nothing more and there never will be: all streams end.
+    Finished,
+}
+
+/// Brings events in.
+///
+/// A type that is a [`Component`](crate::Component) as well needs no [`Connector`](crate::Connector):
+/// `export! { sources: [T] }`. Each instance is then used for one connection, and where that is lost, the
+/// next is made anew.
+pub trait Source: Send + 'static {
+    /// What it exchanges with the runtime: values, or bytes through a codec.
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+
+    /// Whether there is one: [`NoSource`] is none.
+    #[doc(hidden)]
+    const EXISTS: bool = true;
+
+    /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
+    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`] and
+    /// [`Host::readable`].
+    ///
+    /// The future may be dropped at any `await` (a pause, an acknowledgement); what is in the
+    /// batch by then stays there. So put what was read into the batch, or into `self`, before
+    /// the next `await`.
+    ///
+    /// # Errors
+    /// Kind connection lost: the runtime reconnects. Kind bad data: it is counted and the next
+    /// pull follows. Others: the connector fails, and is restarted where that may help.
+    fn pull(&mut self, batch: &mut Batch) -> impl Future<Output = Result<Pull>> + Send;
+
+    /// Whether [`ack`](Source::ack) and [`fail`](Source::fail) mean anything to it.
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
+    /// Every event of pull number `pull` (they count from 1 in each connection) is done with:
+    /// delivered, dead-lettered or discarded on purpose.
+    ///
+    /// # Errors
+    /// As [`pull`](Source::pull).
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        let _ = pull;
+        Ok(())
+    }
+
+    /// An event of pull number `pull` could not be delivered.
+    ///
+    /// # Errors
+    /// As [`pull`](Source::pull).
+    fn fail(&mut self, pull: u64) -> Result<()> {
+        let _ = pull;
+        Ok(())
+    }
+
+    /// A sink downstream is down (`true`): pulling is of no use until it is back (`false`).
+    ///
+    /// # Errors
+    /// As [`pull`](Source::pull).
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
+        let _ = open;
+        Ok(())
+    }
+}
+
+/// The source of a connector that is only a sink. There is no value of this type.
+#[derive(Clone, Copy, Debug)]
+pub enum NoSource {}
+
+impl Source for NoSource {
+    const EXISTS: bool = false;
+
+    async fn pull(&mut self, _batch: &mut Batch) -> Result<Pull> {
+        match *self {}
+    }
+}
