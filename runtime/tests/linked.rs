@@ -115,7 +115,7 @@ impl Source for Odd {
             return Ok(Pull::Idle(Duration::MAX));
         }
         self.has_pulled = true;
-        batch.push_value(0, &1_u64)?;
+        batch.push(&1_u64)?;
         Ok(Pull::Events)
     }
 }

@@ -30,7 +30,7 @@
 //! impl Source for Countdown {
 //!     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
 //!         while self.left > 0 && !batch.is_full() {
-//!             batch.push_value(0, &self.left)?;
+//!             batch.push(&self.left)?;
 //!             self.left -= 1;
 //!         }
 //!         Ok(if self.left > 0 { Pull::Events } else { Pull::Finished })
@@ -67,7 +67,7 @@ pub mod testing;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
-    batch::{Batch, Event, Holds, Limit, Output, Verdict},
+    batch::{Batch, Event, EventMut, EventRef, Holds, Limit, Output, Stream, Verdict},
     document::{Document, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
@@ -98,9 +98,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub mod prelude {
     pub use crate::{
         Batch, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context, Delivery, Error,
-        ErrorKind, ErrorPolicy, Event, Exceptions, Holds, Host, LogLevel, NoConfig, NoSink,
-        NoSource, Operator, Output, Postprocessor, Preprocessor, Pull, Result, Signal, Sink,
-        Source, Value, ValueRef, Verdict, Writer,
+        ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Holds, Host, LogLevel, NoConfig,
+        NoSink, NoSource, Operator, Output, Postprocessor, Preprocessor, Pull, Result, Signal,
+        Sink, Source, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -1,6 +1,7 @@
 //! Few writes for many messages.
 
 use std::ops::Range;
+use tremor_abi::batch::HostBatch;
 
 use crate::Batch;
 
@@ -33,7 +34,7 @@ mod tests {
     fn payloads_that_follow_each_other_are_one_run() {
         let mut batch = Batch::new();
         for message in ["one\n", "", "two\n", "three\n"] {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
         assert_eq!(raw_runs(&batch), vec![0..14]);
         assert_eq!(&batch.bytes()[..14], b"one\ntwo\nthree\n");
@@ -43,16 +44,16 @@ mod tests {
     fn what_was_filtered_out_splits_a_run() {
         let mut batch = Batch::new();
         for message in ["one\n", "two\n", "three\n"] {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
-        batch.retain(|batch, event| batch.raw(event) != Some(b"two\n"));
+        batch.retain(|event| event.raw() != Some(b"two\n"));
         assert_eq!(raw_runs(&batch), [0..4, 8..14]);
     }
 
     #[test]
     fn events_without_bytes_have_no_run() {
         let mut batch = Batch::new();
-        batch.end_stream(0);
+        batch.stream(0).end();
         assert!(raw_runs(&batch).is_empty());
     }
 }

@@ -124,7 +124,7 @@ impl Flow {
     fn decoded(&mut self) -> Batch {
         let mut batch = Batch::from_pool(&self.pool);
         for message in &self.messages {
-            batch.push_message(0, message);
+            batch.push_message(message);
         }
         assert!(self.decoder.decode_batch(&mut batch).is_empty(), "these are JSON");
         batch

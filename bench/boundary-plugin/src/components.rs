@@ -9,7 +9,7 @@ pub struct Nothing {}
 
 /// Bytes of all raw events.
 fn bytes(batch: &Batch) -> usize {
-    batch.events().iter().filter_map(|event| batch.raw(event)).map(<[u8]>::len).sum()
+    batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum()
 }
 
 /// An operator that adds up bytes.

@@ -8,7 +8,7 @@ use std::{
 
 use operator_logging::Logging;
 use serde_json::Value as Json;
-use tremor_pdk::{Batch, Operator, Output, abi::batch::Pool};
+use tremor_pdk::{Batch, Operator, Output, abi::batch::HostBatch, abi::batch::Pool};
 use tremor_runtime::{codec::Codec, components};
 
 use crate::{
@@ -65,7 +65,7 @@ impl Loop {
         loop {
             let begun = Instant::now();
             let mut batch = Batch::from_pool(&decoded);
-            lock(events).by_ref().take(BATCH).for_each(|event| batch.push_message(0, event));
+            lock(events).by_ref().take(BATCH).for_each(|event| batch.push_message(event));
             if let [first, ..] = &*decoder.decode_batch(&mut batch) {
                 return Err(format!("an event cannot be decoded: {}", first.error));
             }
@@ -83,7 +83,7 @@ impl Loop {
             let mut goes_on = true;
             for mut batch in out.drain(..) {
                 let (encoded, _) = encoder.encode_batch(&mut batch, &encoded, b"");
-                let sizes = encoded.events().iter().filter_map(|event| encoded.raw(event));
+                let sizes = encoded.iter().filter_map(tremor_pdk::EventRef::raw);
                 let bytes = sizes.map(<[u8]>::len).sum();
                 goes_on &= counted.batch(begun, encoded.len(), bytes);
             }

@@ -14,7 +14,7 @@ use criterion::{
 };
 use serde_json::{Value as Json, json};
 use tremor_abi::{
-    batch::{Batch, Output, Pool},
+    batch::{Batch, HostBatch, Output, Pool},
     error::PluginError,
     value::Path,
 };
@@ -57,7 +57,7 @@ impl Input {
     fn batch(&mut self) -> Batch {
         let mut batch = Batch::from_pool(&self.pool);
         for (_, line) in (0..EVENTS).zip(self.lines.iter().cycle()) {
-            batch.push_message(0, line);
+            batch.push_message(line);
         }
         let decoder = &mut self.decoder;
         let decode = |bytes: &mut _, nodes: &mut _, span| {

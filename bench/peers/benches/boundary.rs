@@ -91,7 +91,7 @@ fn buffers(criterion: &mut Criterion) {
     let bab = bab::HeapBufferPool::new(BUFFER, 64, 64);
     let pool = Pool::new(64);
     let mut grown = Batch::from_pool(&pool);
-    grown.push_message(0, &[0; BUFFER]);
+    grown.push_message(&[0; BUFFER]);
     drop(grown);
 
     let mut group = criterion.benchmark_group("buffer");
@@ -122,7 +122,7 @@ fn buffers(criterion: &mut Criterion) {
     group.bench_function("ours, with a message of 64 bytes", |bencher| {
         bencher.iter(|| {
             let mut batch = Batch::from_pool(&pool);
-            batch.push_message(0, black_box(&payload));
+            batch.push_message(black_box(&payload));
             drop(black_box(batch));
         });
     });

@@ -52,7 +52,7 @@ fn events() -> Vec<serde_json::Value> {
 fn batch(pool: &Pool, events: &[serde_json::Value]) -> Batch {
     let mut batch = Batch::from_pool(pool);
     for event in events {
-        batch.push_value(0, event).expect("JSON fits a document");
+        batch.push(event).expect("JSON fits a document");
     }
     batch
 }

@@ -22,17 +22,18 @@ impl Sink for Meter {
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();
         // Neighbours that were sent at one time are one record; at a rate each has a time of its own.
-        for run in batch.events().chunk_by(|one, next| one.ingest_ns == next.ingest_ns) {
-            let ingest_ns = run[0].ingest_ns;
-            if !self.clock.counts(ingest_ns) {
-                continue;
+        let length = |event: EventRef<'_>| event.raw().map_or(0, |message| message.len() as u64);
+        let mut events = batch.iter().peekable();
+        while let Some(first) = events.next() {
+            let ingest_ns = first.ingest_ns();
+            let (mut count, mut bytes) = (1, length(first));
+            while let Some(next) = events.next_if(|next| next.ingest_ns() == ingest_ns) {
+                count += 1;
+                bytes += length(next);
             }
-            let bytes: u64 = run
-                .iter()
-                .filter_map(|event| batch.raw(event))
-                .map(|message| message.len() as u64)
-                .sum();
-            recording.record(now_ns, ingest_ns, run.len() as u64, bytes);
+            if self.clock.counts(ingest_ns) {
+                recording.record(now_ns, ingest_ns, count, bytes);
+            }
         }
         Ok(())
     }

@@ -54,9 +54,7 @@ impl Replay {
         while self.iterations > 0 && !batch.is_full() {
             self.push(batch);
         }
-        for event in batch.events_mut() {
-            event.ingest_ns = now_ns;
-        }
+        batch.for_each_mut(|mut event| event.set_ingest_ns(now_ns));
         if self.iterations == 0 { Pull::Finished } else { Pull::Events }
     }
 
@@ -83,15 +81,15 @@ impl Replay {
             }
             self.push(batch);
             schedule.take();
-            if let Some(event) = batch.events_mut().last_mut() {
-                event.ingest_ns = due_ns;
+            if let Some(mut event) = batch.last_mut() {
+                event.set_ingest_ns(due_ns);
             }
         }
         if self.iterations == 0 { Pull::Finished } else { Pull::Events }
     }
 
     fn push(&mut self, batch: &mut Batch) {
-        batch.push_message(0, self.data.event(self.next));
+        batch.push_message(self.data.event(self.next));
         self.next += 1;
         if self.next == self.data.len() {
             self.next = 0;

@@ -21,13 +21,15 @@ fn bench(host: &TestHost, config: &str) -> Result<Connection> {
 }
 
 fn messages(batch: &Batch) -> Vec<Vec<u8>> {
-    batch.events().iter().map(|event| batch.raw(event).unwrap().to_vec()).collect()
+    batch.iter().map(|event| event.raw().unwrap().to_vec()).collect()
 }
 
 fn encoded(ingest_ns: &[u64]) -> Batch {
     let mut batch = Batch::new();
-    ingest_ns.iter().for_each(|_| batch.push_message(0, b"four"));
-    batch.events_mut().iter_mut().zip(ingest_ns).for_each(|(event, ns)| event.ingest_ns = *ns);
+    for ns in ingest_ns {
+        batch.push_message(b"four");
+        batch.last_mut().unwrap().set_ingest_ns(*ns);
+    }
     batch
 }
 
@@ -42,7 +44,7 @@ fn it_replays_every_line_as_often_as_it_is_told() {
     let batches = bench(&host, config).unwrap().pull_all().unwrap();
     let all: Vec<_> = batches.iter().flat_map(messages).collect();
     assert_eq!(all, [b"one".as_slice(), b"two", b"three", b"one", b"two", b"three"]);
-    assert!(batches[0].events().iter().all(|event| event.ingest_ns == host.now_ns()));
+    assert!(batches[0].iter().all(|event| event.ingest_ns() == host.now_ns()));
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn a_duration_counts_from_the_end_of_the_warm_up() {
 
 /// The times of a batch's events, in ms after `start`.
 fn sent_ms(batch: &Batch, start: u64) -> Vec<u64> {
-    batch.events().iter().map(|event| (event.ingest_ns - start) / 1_000_000).collect()
+    batch.iter().map(|event| (event.ingest_ns() - start) / 1_000_000).collect()
 }
 
 #[test]

@@ -99,7 +99,7 @@ impl Sink for Exit {
         if self.requested {
             return Ok(());
         }
-        for event in batch.events().iter().filter_map(|event| batch.value(event)) {
+        for event in batch.iter().filter_map(EventRef::value) {
             self.seen += 1;
             if let Some(reason) = self.reason(event) {
                 self.host.request_stop(&reason);
@@ -122,7 +122,7 @@ mod tests {
     fn batch(codes: &[i64]) -> Batch {
         let mut batch = Batch::new();
         for &code in codes {
-            batch.push_value(0, &literal!({ "status": { "codes": [code] } })).unwrap();
+            batch.push(&literal!({ "status": { "codes": [code] } })).unwrap();
         }
         batch
     }
@@ -162,7 +162,7 @@ mod tests {
         let host = TestHost::new();
         let mut sink = host.sink::<Exit>(r#"{ "after_events": 1 }"#).unwrap();
         let mut batch = Batch::new();
-        batch.end_stream(0);
+        batch.stream(0).end();
         sink.deliver(&batch).unwrap();
         assert!(host.stop_requests().is_empty());
     }

@@ -87,9 +87,8 @@ impl Source for Reader {
             self.finished = true;
             return Ok(Pull::Finished);
         }
-        chunk.set_origin(0, &self.path);
-        chunk.set_limit(batch.limit());
-        mem::swap(batch, &mut chunk);
+        chunk.set_origin(&self.path);
+        batch.exchange(&mut chunk);
         self.reading = Some(self.read_into(chunk, input));
         Ok(Pull::Events)
     }
@@ -98,7 +97,7 @@ impl Source for Reader {
 /// Reads the next chunk into the batch's own buffer. Zero bytes are the end of the file.
 fn read_chunk(input: &mut Input, batch: &mut Batch, space: usize) -> io::Result<usize> {
     loop {
-        match batch.read_fragment(0, space, |buffer| input.read(buffer)) {
+        match batch.stream(0).read_fragment(space, |buffer| input.read(buffer)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
@@ -137,9 +136,9 @@ mod tests {
 
     fn content(batches: &[Batch]) -> Vec<u8> {
         let raw = |batch: &Batch| {
-            let fragments = batch.events().iter().map(|event| {
-                assert!(event.is_fragment() && event.stream == 0);
-                batch.raw(event).unwrap().to_vec()
+            let fragments = batch.iter().map(|event| {
+                assert!(event.is_fragment() && event.stream() == 0);
+                event.raw().unwrap().to_vec()
             });
             fragments.collect::<Vec<_>>().concat()
         };
@@ -155,7 +154,7 @@ mod tests {
         assert_eq!(batches.len(), 3);
         assert_eq!(content(&batches), b"one\ntwo\nthree\n");
         let first = &batches[0];
-        assert_eq!(first.origin(&first.events()[0]), file.path().to_str());
+        assert_eq!(first.first().unwrap().origin(), file.path().to_str());
         assert_eq!(source.pull().unwrap().0, Pull::Finished, "and stays so");
     }
 

@@ -149,8 +149,8 @@ fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Resul
 /// next one are.
 fn whole_messages(batch: &Batch, written: usize) -> (usize, usize) {
     let mut rest = written;
-    for (position, event) in batch.events().iter().enumerate() {
-        let length = batch.raw(event).map_or(0, <[u8]>::len);
+    for (position, event) in batch.iter().enumerate() {
+        let length = event.raw().map_or(0, <[u8]>::len);
         if length > rest {
             return (position, rest);
         }

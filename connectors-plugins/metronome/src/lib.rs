@@ -65,7 +65,7 @@ impl Source for Metronome {
         if now_ns >= due_ns {
             let tick =
                 Tick { metronome: self.context.id(), sequence: self.sequence, ingest_ns: now_ns };
-            batch.push_value(0, &tick)?;
+            batch.push(&tick)?;
             self.sequence += 1;
             self.left = self.left.map(|left| left - 1);
             // What was missed, in a pause say, is not made up for.
@@ -101,8 +101,8 @@ mod tests {
 
     fn ticks(batches: &[Batch]) -> Vec<(u64, u64)> {
         let ticks = batches.iter().flat_map(|batch| {
-            batch.events().iter().map(|event| {
-                let tick = batch.value(event).unwrap();
+            batch.iter().map(|event| {
+                let tick = event.value().unwrap();
                 assert_eq!(tick.get("metronome").unwrap().as_str(), Some("test"));
                 let number = |key| tick.get(key).unwrap().as_u64().unwrap();
                 (number("sequence"), number("ingest_ns"))

@@ -39,8 +39,8 @@ mod tests {
     fn it_takes_everything() {
         let mut sink = TestHost::new().sink::<Null>("{}").unwrap();
         let mut batch = Batch::new();
-        batch.push_message(0, b"bytes");
-        batch.push_value(0, &["a value"]).unwrap();
+        batch.push_message(b"bytes");
+        batch.push(&["a value"]).unwrap();
         assert_eq!(sink.deliver(&batch), Ok(()));
         sink.stop().unwrap();
     }

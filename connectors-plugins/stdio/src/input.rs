@@ -36,7 +36,10 @@ impl Input {
             if wait && self.host.readable(&*self.file).await.is_err() {
                 return Ok(None);
             }
-            match batch.read_fragment(0, self.chunk_bytes, |buffer| (&*self.file).read(buffer)) {
+            match batch
+                .stream(0)
+                .read_fragment(self.chunk_bytes, |buffer| (&*self.file).read(buffer))
+            {
                 Ok(count) => return Ok(Some(count)),
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => wait = true,
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
@@ -60,7 +63,7 @@ impl Input {
         let (file, space) = (self.file.clone(), self.chunk_bytes);
         self.host.blocking(move || {
             loop {
-                match batch.read_fragment(0, space, |buffer| (&*file).read(buffer)) {
+                match batch.stream(0).read_fragment(space, |buffer| (&*file).read(buffer)) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     result => return (batch, result),
                 }
@@ -93,7 +96,7 @@ impl Input {
             self.finished = true;
             return Pull::Finished;
         }
-        batch.set_origin(0, "stdin");
+        batch.set_origin("stdin");
         Pull::Events
     }
 }
@@ -127,9 +130,9 @@ mod tests {
     fn pull(host: &TestHost, input: &mut Input) -> (Pull, String) {
         let mut batch = Batch::new();
         let pull = host.block_on(input.pull(&mut batch)).unwrap();
-        let raw = batch.events().iter().map(|event| {
-            assert!(event.is_fragment() && batch.origin(event) == Some("stdin"));
-            String::from_utf8_lossy(batch.raw(event).unwrap())
+        let raw = batch.iter().map(|event| {
+            assert!(event.is_fragment() && event.origin() == Some("stdin"));
+            String::from_utf8_lossy(event.raw().unwrap())
         });
         (pull, raw.collect())
     }

@@ -117,9 +117,9 @@ mod tests {
         let messages = (0..2_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700)));
         let messages: Vec<_> = messages.collect();
         for message in &messages {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
-        batch.retain(|batch, event| batch.raw(event) != Some(messages[1_000].as_bytes()));
+        batch.retain(|event| event.raw() != Some(messages[1_000].as_bytes()));
         let expected = [&messages[..1_000], &messages[1_001..]].concat().concat();
         (batch, expected.into_bytes())
     }

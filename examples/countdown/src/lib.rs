@@ -26,7 +26,7 @@ impl Component for Countdown {
 impl Source for Countdown {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         while self.left > 0 && !batch.is_full() {
-            batch.push_value(0, &self.left)?;
+            batch.push(&self.left)?;
             self.left -= 1;
         }
         Ok(if self.left > 0 { Pull::Events } else { Pull::Finished })
@@ -37,7 +37,7 @@ tremor_pdk::export! { sources: [Countdown] }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Result, testing::TestHost};
+    use tremor_pdk::{EventRef, Result, testing::TestHost};
 
     use super::Countdown;
 
@@ -45,8 +45,7 @@ mod tests {
     fn it_counts_down_to_one() -> Result<()> {
         let host = TestHost::new();
         let batches = host.source::<Countdown>(r#"{ "from": 3 }"#)?.pull_all()?;
-        let events =
-            batches.iter().flat_map(|batch| batch.events().iter().map(|event| batch.value(event)));
+        let events = batches.iter().flatten().map(EventRef::value);
         let numbers: Vec<_> = events.map(|value| value?.as_u64()).collect();
         assert_eq!(numbers, [Some(3), Some(2), Some(1)]);
         Ok(())

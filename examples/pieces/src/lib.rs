@@ -21,7 +21,7 @@ impl Sink for Tally {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
-        for bytes in batch.events().iter().filter_map(|event| batch.raw(event)) {
+        for bytes in batch.iter().filter_map(EventRef::raw) {
             self.bytes.add(bytes.len() as u64);
         }
         Ok(())
@@ -46,9 +46,8 @@ impl Operator for Classify {
     }
 
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| {
-            let event = batch.events()[position];
-            match batch.value(&event).and_then(|value| value.get("level")?.as_str()) {
+        output.divert(batch, |event| {
+            match event.value().and_then(|value| value.get("level")?.as_str()) {
                 Some("debug") => Verdict::Discard,
                 Some("error") => Verdict::Port(0), // the first of `Operator::ports`
                 Some(_) => Verdict::Keep,
@@ -78,11 +77,11 @@ impl Component for Sum {
 
 impl Operator for Sum {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        for event in batch.events() {
-            self.total += batch.value(event).and_then(ValueRef::cast_f64).unwrap_or_default();
+        for event in &*batch {
+            self.total += event.value().and_then(ValueRef::cast_f64).unwrap_or_default();
         }
         self.count += batch.len();
-        batch.retain(|_, _| false);
+        batch.retain(|_| false);
         output.hold(&mut self.holds);
         if self.count >= 1_000 { self.put_out(batch, output) } else { Ok(()) }
     }
@@ -98,7 +97,7 @@ impl Operator for Sum {
 
 impl Sum {
     fn put_out(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        batch.push_value(0, &std::mem::take(&mut self.total))?;
+        batch.push(&std::mem::take(&mut self.total))?;
         output.create(1);
         output.merge(std::mem::take(&mut self.count));
         output.release(&mut self.holds);

@@ -12,10 +12,9 @@ pub struct Logging {
 }
 
 impl Logging {
-    fn annotate(&mut self, batch: &mut Batch, position: usize) -> Verdict {
-        let event = &batch.events()[position];
-        let Some(value) = batch.value(event) else {
-            return match batch.raw(event) {
+    fn annotate(&mut self, event: &mut EventMut<'_>) -> Verdict {
+        let Some(value) = event.value() else {
+            return match event.get().raw() {
                 Some(_) => Verdict::Reject(Error::bad_data(
                     "the event is bytes that no codec has decoded: give its connector a `codec`",
                 )),
@@ -27,8 +26,8 @@ impl Logging {
         self.dimensions.clear();
         self.dimensions.push_str(dimensions.unwrap_or_default());
         let dimensions = dimensions.is_some().then_some(self.dimensions.as_str());
-        if batch.metadata(event).is_some() {
-            let metadata = batch.metadata_mut(position);
+        if event.get().metadata().is_some() {
+            let metadata = event.metadata_mut();
             if metadata.as_object().is_none() {
                 *metadata = Value::object();
             }
@@ -42,7 +41,7 @@ impl Logging {
             }
             return Verdict::Keep;
         }
-        let written = batch.write_metadata(position, |writer| {
+        let written = event.write_metadata(|writer| {
             writer.begin_object();
             writer.key("class");
             writer.str(class);
@@ -61,7 +60,7 @@ impl Logging {
 
 impl Operator for Logging {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| self.annotate(batch, position));
+        output.divert(batch, |event| self.annotate(event));
         Ok(())
     }
 }
@@ -78,7 +77,7 @@ impl Component for Logging {
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, Operator, Output, literal};
+    use tremor_pdk::{Batch, EventRef, Operator, Output, literal};
 
     use super::Logging;
 
@@ -86,18 +85,16 @@ mod tests {
         let mut output = Output::new();
         Logging::default().process(batch, &mut output).unwrap();
         assert!(output.rejected().is_empty());
-        batch.validate().unwrap();
-        let text =
-            |event| batch.metadata(event).map_or_else(String::new, |found| found.to_string());
-        batch.events().iter().map(text).collect()
+        let text = |event: EventRef<'_>| event.metadata().map(|found| found.to_string());
+        batch.iter().map(|event| text(event).unwrap_or_default()).collect()
     }
 
     #[test]
     fn the_answer_is_the_metadata_and_the_event_stays_as_it_is() {
         let mut batch = Batch::new();
         let event = literal!({ "index_type": "applog_app6", "logger_name": "log\"ger" });
-        batch.push_value(0, &event).unwrap();
-        batch.push_value(0, &1).unwrap();
+        batch.push(&event).unwrap();
+        batch.push(&1).unwrap();
         assert_eq!(
             metadata(&mut batch),
             [
@@ -105,16 +102,16 @@ mod tests {
                 r#"{"class":"default","rate":250,"dimensions":null}"#,
             ]
         );
-        assert_eq!(batch.value(&batch.events()[0]).unwrap().to_value(), event);
+        assert_eq!(batch.first().unwrap().value().unwrap().to_value(), event);
     }
 
     #[test]
     fn other_metadata_stays() {
         let mut batch = Batch::new();
-        batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
-        batch.set_metadata(0, literal!({ "from": "here", "class": "none" }));
-        batch.push_value(0, &literal!({ "application": "app4" })).unwrap();
-        batch.set_metadata(1, literal!("no object"));
+        batch.push(&literal!({ "application": "app4" })).unwrap();
+        batch.last_mut().unwrap().set_metadata(literal!({ "from": "here", "class": "none" }));
+        batch.push(&literal!({ "application": "app4" })).unwrap();
+        batch.last_mut().unwrap().set_metadata(literal!("no object"));
         assert_eq!(
             metadata(&mut batch),
             [
@@ -127,7 +124,7 @@ mod tests {
     #[test]
     fn an_event_that_nobody_decoded_is_rejected() {
         let mut batch = Batch::new();
-        batch.push_message(0, b"{}");
+        batch.push_message(b"{}");
         let mut output = Output::new();
         Logging::default().process(&mut batch, &mut output).unwrap();
         assert!(batch.is_empty());

@@ -16,8 +16,7 @@ use crate::{
 pub(crate) fn apply(
     layout: &Layout,
     scratch: &Scratch,
-    batch: &mut Batch,
-    position: usize,
+    event: &mut EventMut<'_>,
 ) -> Result<()> {
     let (mut of_event, mut of_metadata) = (false, false);
     for edit in scratch.edits() {
@@ -25,23 +24,23 @@ pub(crate) fn apply(
         of_metadata |= is_metadata;
         of_event |= !is_metadata;
     }
-    if of_event && let Some(value) = batch.value_mut(position) {
+    if of_event && let Some(value) = event.value_mut() {
         replay(layout, scratch, false, value);
     }
     if !of_metadata {
         return Ok(());
     }
-    if batch.metadata(&batch.events()[position]).is_some() {
-        replay(layout, scratch, true, batch.metadata_mut(position));
+    if event.get().metadata().is_some() {
+        replay(layout, scratch, true, event.metadata_mut());
         return Ok(());
     }
     let mut edits = metadata_edits(layout, scratch);
     if edits.all(|(place, edit)| edit.kind == EditKind::Written && is_key(place)) {
-        return batch.write_metadata(position, |writer| write_keys(layout, scratch, writer));
+        return event.write_metadata(|writer| write_keys(layout, scratch, writer));
     }
     let mut metadata = Value::object();
     replay(layout, scratch, true, &mut metadata);
-    batch.set_metadata(position, metadata);
+    event.set_metadata(metadata);
     Ok(())
 }
 

@@ -58,17 +58,16 @@ enum Failure {
 }
 
 impl Vrl {
-    fn remap(&mut self, batch: &mut Batch, position: usize) -> Verdict {
-        let event = &batch.events()[position];
-        let Some(value) = batch.value(event) else {
-            return match batch.raw(event) {
+    fn remap(&mut self, event: &mut EventMut<'_>) -> Verdict {
+        let Some(value) = event.value() else {
+            return match event.get().raw() {
                 Some(_) => Verdict::Reject(Error::bad_data(
                     "the event is bytes that no codec has decoded: give its connector a `codec`",
                 )),
                 None => Verdict::Keep,
             };
         };
-        match self.run(value, batch.metadata(event)) {
+        match self.run(value, event.get().metadata()) {
             Ok(()) => {}
             Err(Failure::Aborted(_)) if self.drop_on_abort => return Verdict::Discard,
             Err(Failure::Aborted(cause)) => {
@@ -87,7 +86,7 @@ impl Vrl {
             Ok(port) => port.map_or(Verdict::Keep, Verdict::Port),
             Err(error) => return Verdict::Reject(error),
         };
-        let written = edits::apply(&self.compiled.layout, &self.scratch, batch, position);
+        let written = edits::apply(&self.compiled.layout, &self.scratch, event);
         written.map_or_else(Verdict::Reject, |()| verdict)
     }
 
@@ -139,7 +138,7 @@ impl Vrl {
 
 impl Operator for Vrl {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| self.remap(batch, position));
+        output.divert(batch, |event| self.remap(event));
         // Nothing of the batch is kept.
         self.scratch.clear();
         self.state.clear();

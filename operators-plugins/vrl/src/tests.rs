@@ -17,17 +17,17 @@ fn operator(config: Config) -> Vrl {
 
 fn batch(events: &[Value<'static>]) -> Batch {
     let mut batch = Batch::new();
-    events.iter().for_each(|event| batch.push_value(0, event).unwrap());
+    events.iter().for_each(|event| batch.push(event).unwrap());
     batch
 }
 
 /// The events and their metadata, as text.
 fn seen(batch: &Batch) -> Vec<String> {
-    let text = |event| {
-        let metadata = batch.metadata(event).map(|found| format!(" {found}")).unwrap_or_default();
-        format!("{}{metadata}", batch.value(event).unwrap())
+    let text = |event: EventRef<'_>| {
+        let metadata = event.metadata().map(|found| format!(" {found}")).unwrap_or_default();
+        format!("{}{metadata}", event.value().unwrap())
     };
-    batch.events().iter().map(text).collect()
+    batch.iter().map(text).collect()
 }
 
 /// What becomes of an event, with the metadata if it has any.
@@ -164,13 +164,13 @@ fn bytes_that_are_no_text_stay_bytes() {
     operator(config(".copy = .data; .word = .text; %copy = .data"))
         .process(&mut events, &mut Output::new())
         .unwrap();
-    let event = events.events()[0];
-    let value = events.value(&event).unwrap();
+    let event = events.first().unwrap();
+    let value = event.value().unwrap();
     assert_eq!(value.get("copy").unwrap().as_bytes(), Some(&[0xff, 0x00][..]));
     assert_eq!(value.get("text").unwrap().as_bytes(), Some(&b"ab"[..]));
     assert_eq!(value.get("word").unwrap().as_str(), Some("ab"));
     assert_eq!(
-        events.metadata(&event).unwrap().get("copy").unwrap().as_bytes(),
+        event.metadata().unwrap().get("copy").unwrap().as_bytes(),
         Some(&[0xff, 0x00][..])
     );
 }
@@ -179,7 +179,9 @@ fn bytes_that_are_no_text_stay_bytes() {
 fn metadata_is_read_and_written() {
     let with = |metadata: Option<Value<'static>>| {
         let mut batch = batch(&[literal!({ "a": 1 })]);
-        metadata.into_iter().for_each(|metadata| batch.set_metadata(batch.len() - 1, metadata));
+        if let Some(metadata) = metadata {
+            batch.last_mut().unwrap().set_metadata(metadata);
+        }
         batch
     };
     let known = || Some(literal!({ "k": "v", "n": { "m": 1 } }));
@@ -260,7 +262,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
         literal!({ "to": 1 }),
     ]);
     // What was there before is not what the program says.
-    events.set_metadata(1, literal!({ "port": "a" }));
+    events.get_mut(1).unwrap().set_metadata(literal!({ "port": "a" }));
     let mut output = Output::new();
     vrl.process(&mut events, &mut output).unwrap();
     assert_eq!(
@@ -285,7 +287,7 @@ fn an_event_leaves_by_the_port_that_the_program_names() {
 #[test]
 fn an_event_that_nobody_decoded_is_rejected() {
     let mut events = Batch::new();
-    events.push_message(0, b"{}");
+    events.push_message(b"{}");
     let mut output = Output::new();
     operator(config(".x = 1")).process(&mut events, &mut output).unwrap();
     assert!(output.rejected()[0].error.to_string().contains("`codec`"));

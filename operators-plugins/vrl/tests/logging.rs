@@ -43,16 +43,16 @@ fn vrl() -> operator_vrl::Vrl {
 fn metadata(operator: &mut impl Operator, events: &[Json]) -> Vec<Json> {
     let (mut batch, mut output) = (Batch::new(), Output::new());
     for event in events {
-        batch.push_value(0, event).expect("JSON fits a document");
+        batch.push(event).expect("JSON fits a document");
     }
     operator.process(&mut batch, &mut output).expect("no batch is an error");
     assert!(output.rejected().is_empty(), "{:?}", output.rejected()[0].error);
     assert_eq!(batch.len(), events.len());
-    let seen = |event| {
-        let metadata = batch.metadata(event).expect("every event gets metadata");
+    let seen = |event: EventRef<'_>| {
+        let metadata = event.metadata().expect("every event gets metadata");
         serde_json::to_value(metadata).expect("it fits JSON")
     };
-    batch.events().iter().map(seen).collect()
+    batch.iter().map(seen).collect()
 }
 
 fn check(events: &[Json]) {

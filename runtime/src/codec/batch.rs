@@ -2,7 +2,7 @@
 
 use tremor_pdk::{
     Batch, Error,
-    abi::batch::{Payload, Pool, Rejected},
+    abi::batch::{HostBatch, Payload, Pool, Rejected},
 };
 
 use super::{Codec, Decoder, Encoder};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value as Config;
 use tremor_pdk::{
     Batch, Error, Event, Output, Result,
-    abi::batch::{Pool, Rejected},
+    abi::batch::{HostBatch, Pool, Rejected},
     dynamic::DynCodec,
 };
 
@@ -73,7 +73,7 @@ impl Instance {
     /// The batch could not be handled as a whole: rejects all events that it had.
     fn reject_all(&mut self, batch: &mut Batch, error: &Error) -> Vec<Rejected> {
         self.output.clear();
-        batch.retain(|_, _| false);
+        batch.retain(|_| false);
         let reject = |event| Rejected { event, error: error.clone() };
         self.events.drain(..).map(reject).collect()
     }
@@ -119,7 +119,7 @@ impl BatchEncoder for Instance {
         let result = result.and_then(|()| self.accounts(batch));
         let mut rejected = self.output.take_rejected();
         if let Err(error) = result {
-            encoded.retain(|_, _| false);
+            encoded.retain(|_| false);
             rejected = self.reject_all(batch, &error);
         }
         if !suffix.is_empty() {

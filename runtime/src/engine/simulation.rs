@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tremor_pdk::{
     Batch, Error,
-    abi::batch::{Pool, Rejected},
+    abi::batch::{HostBatch, Pool, Rejected},
 };
 
 use crate::engine::{

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer};
-use tremor_pdk::{Batch, abi::value::to_value};
+use tremor_pdk::{Batch, abi::batch::HostBatch, abi::value::to_value};
 
 use super::{Clock, Error};
 
@@ -65,7 +65,7 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
         let start = clock.start_ms.saturating_mul(1_000_000);
         if ending == ".raw" {
             let mut batch = Batch::new();
-            batch.push_fragment(0, &bytes);
+            batch.stream(0).push_fragment(&bytes);
             inputs.push(stamped(source, start, batch));
             continue;
         }
@@ -84,11 +84,11 @@ pub(super) fn read(folder: &Path, sources: &[String], clock: Clock) -> Result<Ve
             let mut batch = Batch::new();
             match (&event.value, &event.base64) {
                 (Some(value), None) => {
-                    batch.push_value(0, value).map_err(|error| wrong(&error))?;
+                    batch.push(value).map_err(|error| wrong(&error))?;
                 }
                 (None, Some(text)) => {
                     let bytes = STANDARD.decode(text).map_err(|error| wrong(&error))?;
-                    batch.push_message(0, &bytes);
+                    batch.push_message(&bytes);
                 }
                 _ => return Err(wrong(&"expected either `value` or `base64`")),
             }

@@ -8,7 +8,7 @@ use std::{
 
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
-use tremor_pdk::{Batch, ValueRef};
+use tremor_pdk::{Batch, ValueRef, abi::batch::HostBatch};
 
 use super::Error;
 use crate::{

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, Event, Holds, Operator, Output, Result, abi::batch::Pool,
+    Batch, Component, Context, Error, Event, Holds, Operator, Output, Result,
+    abi::batch::{HostBatch, Pool},
 };
 
 use super::period::Period;
@@ -200,6 +201,7 @@ impl Batching {
 mod tests {
     use proptest::prelude::*;
     use serde_json::{Value as Json, json};
+    use tremor_pdk::abi::batch::HostBatch;
     use tremor_pdk::{Batch, Operator, Output};
 
     use super::{Batching, Config};
@@ -259,7 +261,7 @@ mod tests {
         let mut batching = batching(json!({ "max_bytes": 10 }));
         let mut batch = Batch::new();
         let messages: [&[u8]; 6] = [b"1234", b"5678", b"123", b"456789", &[b'x'; 99], b"1"];
-        messages.iter().for_each(|message| batch.push_message(0, message));
+        messages.iter().for_each(|message| batch.push_message(message));
         let mut output = Output::new();
         batching.process(&mut batch, &mut output).unwrap();
         let out: Vec<usize> = output.take_ports().map(|out| out.batch.len()).collect();
@@ -298,8 +300,8 @@ mod tests {
         let mut output = Output::new();
         for number in 0..100_u64 {
             let mut batch = timed(&[(0, number)]);
-            batch.push_message(0, &vec![b'x'; 1 << 20]);
-            batch.retain(|batch, event| batch.value(event).is_some());
+            batch.push_message(&vec![b'x'; 1 << 20]);
+            batch.retain(|event| event.value().is_some());
             batching.process(&mut batch, &mut output).unwrap();
             assert!(
                 batching.weight <= 2 * Batch::WEIGHT_AT_MOST + (2 << 20),
@@ -318,7 +320,7 @@ mod tests {
         let (mut output, mut out) = (Output::new(), 0);
         for _ in 0..20 {
             let mut batch = Batch::new();
-            batch.push_message(0, b"a bomb");
+            batch.push_message(b"a bomb");
             batch.decode_with(|_, nodes, _| {
                 nodes.push(tremor_pdk::abi::document::Node::array(60_000, 60_001));
                 nodes.resize(nodes.len() + 60_000, tremor_pdk::abi::document::Node::null());

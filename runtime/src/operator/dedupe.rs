@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use tremor_pdk::{Batch, Component, Context, Error, Event, Operator, Output, Result, Verdict};
+use tremor_pdk::{Batch, Component, Context, Error, EventRef, Operator, Output, Result, Verdict};
 
 use super::{
     bounded::{Bounded, Evictions, Found},
@@ -70,9 +70,8 @@ impl Operator for Dedupe {
             Duplicates::Discard => Verdict::Discard,
             Duplicates::Port => Verdict::Port(0),
         };
-        output.divert(batch, |batch, position| {
-            let is_new = self.is_new(batch, &batch.events()[position]);
-            if is_new { Verdict::Keep } else { duplicate.clone() }
+        output.divert(batch, |event| {
+            if self.is_new(event.get()) { Verdict::Keep } else { duplicate.clone() }
         });
         Ok(())
     }
@@ -91,18 +90,18 @@ impl Dedupe {
         Self { config, key: KeyBuffer::new(), seen, evictions: Evictions::default() }
     }
 
-    fn is_new(&mut self, batch: &Batch, event: &Event) -> bool {
+    fn is_new(&mut self, event: EventRef<'_>) -> bool {
         self.key.clear();
         let mut has_key = false;
         for field in &self.config.by {
-            let value = field.get(batch, event);
+            let value = field.get(event);
             has_key |= value.is_some();
             self.key.push(value);
         }
         if !has_key {
             return true;
         }
-        let (now, within) = (event.ingest_ns, self.config.within.ns());
+        let (now, within) = (event.ingest_ns(), self.config.within.ns());
         // A clock that jumped back by a whole window or more has forgotten what it saw.
         let is_over = |first: u64| now.abs_diff(first) >= within;
         while self.seen.oldest().is_some_and(|first| is_over(*first)) {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
-use tremor_pdk::{Batch, Event, Path, PathError, ValueRef};
+use tremor_pdk::{EventRef, Path, PathError, ValueRef};
 
 /// A place in an event, written as a path: `host.name`, `tags[0]`. One that starts with `%` is one of
 /// the metadata, `%class`; `%` alone is all of the metadata, and nothing the whole payload.
@@ -17,8 +17,8 @@ pub(super) struct Field {
 impl Field {
     /// What is there.
     #[inline]
-    pub(super) fn get<'b>(&self, batch: &'b Batch, event: &Event) -> Option<ValueRef<'b>> {
-        let root = if self.in_metadata { batch.metadata(event) } else { batch.value(event) };
+    pub(super) fn get<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
+        let root = if self.in_metadata { event.metadata() } else { event.value() };
         root?.get_path(&self.path)
     }
 
@@ -38,8 +38,8 @@ pub(super) struct EventParts<'b> {
 
 impl<'b> EventParts<'b> {
     #[inline]
-    pub(super) fn of(batch: &'b Batch, event: &Event) -> Self {
-        Self { payload: batch.value(event), metadata: batch.metadata(event) }
+    pub(super) fn of(event: EventRef<'b>) -> Self {
+        Self { payload: event.value(), metadata: event.metadata() }
     }
 }
 
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn a_field_lies_in_the_payload_or_after_a_percent_sign_in_the_metadata() {
         let mut batch = Batch::new();
-        batch.push_value(0, &literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
-        batch.set_metadata(0, literal!({ "class": { "name": "x" } }));
-        let event = batch.events()[0];
+        batch.push(&literal!({ "a": { "b": [1, 2] }, "%c": 3 })).unwrap();
+        batch.last_mut().unwrap().set_metadata(literal!({ "class": { "name": "x" } }));
+        let event = batch.get(0).unwrap();
         for (field, expected) in [
             ("a.b[1]", Some("2")),
             ("\"%c\"", Some("3")),
@@ -109,7 +109,7 @@ mod tests {
             ("%a", None),
         ] {
             let parsed: Field = field.parse().unwrap();
-            let found = parsed.get(&batch, &event).map(|value| value.to_string());
+            let found = parsed.get(event).map(|value| value.to_string());
             assert_eq!(found.as_deref(), expected, "{field}");
             assert_eq!(parsed.to_string(), field);
         }

@@ -86,9 +86,8 @@ fn verdict(ports: &[String], name: &str) -> Result<Verdict> {
 
 impl Operator for Route {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| {
-            let event = &batch.events()[position];
-            let met = self.rules.iter().find(|(condition, _)| condition.holds(batch, event));
+        output.divert(batch, |event| {
+            let met = self.rules.iter().find(|(condition, _)| condition.holds(event.get()));
             met.map_or(&self.default, |(_, verdict)| verdict).clone()
         });
         Ok(())

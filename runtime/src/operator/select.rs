@@ -52,7 +52,7 @@ impl Component for Select {
 
 impl Operator for Select {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| match batch.select(position, &mut self.0) {
+        output.divert(batch, |event| match event.select(&mut self.0) {
             Ok(()) => Verdict::Keep,
             Err(error) => Verdict::Reject(error),
         });

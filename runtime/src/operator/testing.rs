@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::Value as Json;
-use tremor_pdk::{Batch, Operator, Output, Value};
+use tremor_pdk::{Batch, Operator, Output, Value, abi::batch::HostBatch};
 
 use crate::components;
 
@@ -12,7 +12,7 @@ use crate::components;
 pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
     let mut batch = Batch::new();
     for event in events {
-        batch.push_value(0, event).unwrap();
+        batch.push(event).unwrap();
     }
     batch
 }
@@ -21,7 +21,7 @@ pub(super) fn batch<T: Serialize>(events: &[T]) -> Batch {
 pub(super) fn timed<T: Serialize>(events: &[(u64, T)]) -> Batch {
     let mut batch = Batch::new();
     for (time, event) in events {
-        batch.push_value(0, event).unwrap();
+        batch.push(event).unwrap();
         batch.events_mut().last_mut().unwrap().ingest_ns = *time;
     }
     batch
@@ -31,7 +31,7 @@ pub(super) fn timed<T: Serialize>(events: &[(u64, T)]) -> Batch {
 pub(super) fn with_metadata(events: &[(u64, Value<'static>)]) -> Batch {
     let mut batch = Batch::new();
     for (position, (time, metadata)) in events.iter().enumerate() {
-        batch.push_value(0, &position).unwrap();
+        batch.push(&position).unwrap();
         batch.set_metadata(batch.len() - 1, metadata.clone());
         batch.events_mut().last_mut().unwrap().ingest_ns = *time;
     }

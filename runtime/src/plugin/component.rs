@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tremor_pdk::{
     Batch, Operator, Output, Postprocessor, Preprocessor, Result,
     abi::{
-        batch::Mark,
+        batch::{HostBatch, Mark},
         component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
         module::{ArtefactRef, ConstructorsRef},
     },
@@ -183,7 +183,7 @@ fn checked(
 ) -> Result<()> {
     let forged = check(batch).and_then(|()| output.batches().try_for_each(&check));
     if forged.is_err() {
-        batch.retain(|_, _| false);
+        batch.retain(|_| false);
         output.clear();
     }
     forged.and(result)

@@ -9,6 +9,7 @@ use std::{
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
     Batch, Error, Exceptions, Pull, Result, Signal,
+    abi::batch::HostBatch,
     abi::connector::{
         self as abi, CallResult, DeliverReply, ExceptionRange, PullKind, PullReply, RawSinkBox,
         RawSourceBox,
@@ -78,7 +79,7 @@ fn ready<T>(what: &str, poll: FfiPoll<CallResult<T>>) -> Option<Result<T>> {
 /// Empties a batch that points to what is not there, before it is read.
 fn check(batch: &mut Batch) -> Result<()> {
     batch.validate().inspect_err(|_| {
-        batch.retain(|_, _| false);
+        batch.retain(|_| false);
     })
 }
 

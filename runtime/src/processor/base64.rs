@@ -167,7 +167,7 @@ mod tests {
         let mut decode = pre("base64", &json!({}));
         let mut batch = Batch::new();
         for message in ["YWI=", "YWI", "Y!I=", "", "+/8="] {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
         let rejected = process(&mut *decode, &mut batch);
         assert_eq!(messages(&batch), [&b"ab"[..], b"ab", b"", b"\xfb\xff"]);
@@ -178,9 +178,9 @@ mod tests {
     fn a_stream_is_one_message() {
         let mut decode = pre("base64", &json!({}));
         let mut batch = Batch::new();
-        batch.push_fragment(0, b"YW");
-        batch.push_fragment(0, b"I=");
-        batch.end_stream(0);
+        batch.stream(0).push_fragment(b"YW");
+        batch.stream(0).push_fragment(b"I=");
+        batch.stream(0).end();
         assert!(process(&mut *decode, &mut batch).is_empty());
         assert_eq!(messages(&batch), [b"ab"]);
     }

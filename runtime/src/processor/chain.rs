@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
+use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::HostBatch, abi::batch::Rejected};
 
 use super::preprocess;
 
@@ -178,8 +178,8 @@ impl<S: Share> Step<S> {
         streams.sort_unstable();
         for stream in streams {
             match how {
-                StreamEnd::Complete => batch.end_stream(stream),
-                StreamEnd::Aborted => batch.abort_stream(stream),
+                StreamEnd::Complete => batch.stream(stream).end(),
+                StreamEnd::Aborted => batch.stream(stream).abort(),
             }
         }
     }

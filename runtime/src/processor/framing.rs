@@ -1,6 +1,8 @@
 //! The postprocessors of one sink, in order.
 
-use tremor_pdk::{Batch, Error, Output, Postprocessor, abi::batch::Rejected};
+use tremor_pdk::{
+    Batch, Error, Output, Postprocessor, abi::batch::HostBatch, abi::batch::Rejected,
+};
 
 /// What happens to the messages of a sink after the codec.
 ///
@@ -53,7 +55,7 @@ impl Framing {
                         .process(encoded, &mut self.output)
                         .and_then(|()| failures(name, batch.len(), encoded, &mut self.output));
                     let failures = result.unwrap_or_else(|error| {
-                        encoded.retain(|_, _| false);
+                        encoded.retain(|_| false);
                         self.output.clear();
                         batch.events().iter().map(|_| Some(error.clone())).collect()
                     });
@@ -130,9 +132,9 @@ fn take_out(batch: &mut Batch, failures: Vec<Option<Error>>) -> Vec<Rejected> {
         return rejected;
     }
     let mut failures = failures.into_iter();
-    batch.retain(|_, event| match failures.next().flatten() {
+    batch.retain(|event| match failures.next().flatten() {
         Some(error) => {
-            rejected.push(Rejected { event: *event, error });
+            rejected.push(Rejected { event: event.into(), error });
             false
         }
         None => true,

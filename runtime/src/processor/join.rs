@@ -1,7 +1,7 @@
 //! `join`: fragments that no preprocessor before it has cut are one message a stream. It stands, with
 //! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
 
-use tremor_pdk::{Batch, Component, Context, Result, abi::batch::Cutter};
+use tremor_pdk::{Batch, Component, Context, Result, abi::batch::Cutter, abi::batch::HostBatch};
 
 use super::{
     reassembly::{self, Held, Partial},
@@ -76,6 +76,7 @@ impl Cut for JoinFragments {
 
 #[cfg(test)]
 mod tests {
+    use tremor_pdk::abi::batch::HostBatch;
     use tremor_pdk::{Batch, Output, Preprocessor};
 
     use super::Join;
@@ -85,12 +86,12 @@ mod tests {
     fn a_stream_without_preprocessors_is_one_message() {
         let (mut join, mut output) = (Join::default(), Output::new());
         let mut batch = Batch::new();
-        batch.push_fragment(0, b"one ");
-        batch.push_message(1, b"whole");
+        batch.stream(0).push_fragment(b"one ");
+        batch.stream(1).push_message(b"whole");
         join.process(&mut batch, &mut output).unwrap();
         assert_eq!(batch.raw(&batch.events()[0]), Some(&b"whole"[..]));
         let mut end = Batch::new();
-        end.push_fragment(0, b"message");
+        end.stream(0).push_fragment(b"message");
         finish(&mut join, &mut end, &mut output);
         assert!(output.rejected().is_empty());
         assert_eq!(end.len(), 1);

@@ -102,6 +102,7 @@ impl Postprocessor for End {
 
 #[cfg(test)]
 mod tests {
+    use tremor_pdk::abi::batch::HostBatch;
     use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::Rejected};
 
     use super::{Held, Lines, Split};
@@ -126,7 +127,7 @@ mod tests {
         let (mut found, mut rejected) = (Vec::new(), Vec::new());
         for fragment in fragments {
             let mut batch = Batch::new();
-            batch.push_fragment(0, fragment);
+            batch.stream(0).push_fragment(fragment);
             rejected.extend(process(lines, &mut batch));
             found.extend(messages(&batch));
         }
@@ -154,10 +155,10 @@ mod tests {
     fn streams_do_not_mix() {
         let mut lines = lines(100);
         let mut batch = Batch::new();
-        batch.push_fragment(1, b"a");
-        batch.push_fragment(2, b"b");
-        batch.push_fragment(1, b"a\n");
-        batch.end_stream(2);
+        batch.stream(1).push_fragment(b"a");
+        batch.stream(2).push_fragment(b"b");
+        batch.stream(1).push_fragment(b"a\n");
+        batch.stream(2).end();
         assert!(process(&mut lines, &mut batch).is_empty());
         assert_eq!(messages(&batch), ["aa", "b"]);
     }
@@ -166,8 +167,8 @@ mod tests {
     fn a_whole_message_ends_its_last_line() {
         let mut lines = lines(100);
         let mut batch = Batch::new();
-        batch.push_message(0, b"a\nb");
-        batch.push_message(0, b"c");
+        batch.push_message(b"a\nb");
+        batch.push_message(b"c");
         assert!(process(&mut lines, &mut batch).is_empty());
         assert_eq!(messages(&batch), ["a", "b", "c"]);
     }
@@ -188,10 +189,10 @@ mod tests {
     fn of_a_huge_line_no_more_than_4_kib_are_kept() {
         let mut lines = lines(1 << 20);
         let mut batch = Batch::new();
-        batch.push_fragment(0, &vec![b'x'; 3 << 20]);
+        batch.stream(0).push_fragment(&vec![b'x'; 3 << 20]);
         assert!(process(&mut lines, &mut batch).is_empty());
         let mut rest = Batch::new();
-        rest.push_fragment(0, b"x\n");
+        rest.stream(0).push_fragment(b"x\n");
         let rejected = process(&mut lines, &mut rest);
         assert_eq!(rest.original(&rejected[0].event).len(), 4 << 10);
         assert!(rejected[0].error.to_string().contains("3145729 bytes"));
@@ -200,8 +201,8 @@ mod tests {
     #[test]
     fn many_empty_lines_come_in_light_batches() {
         let mut batch = Batch::new();
-        batch.push_fragment(0, "\n".repeat(300_000).as_bytes());
-        batch.push_fragment(0, b"last\n");
+        batch.stream(0).push_fragment("\n".repeat(300_000).as_bytes());
+        batch.stream(0).push_fragment(b"last\n");
         let (batches, rejected) = process_all(&mut lines(100), batch);
         assert!(rejected.is_empty() && batches.len() > 5);
         assert!(batches.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + 400_000));
@@ -215,12 +216,12 @@ mod tests {
         let mut rejected = Vec::new();
         for stream in 0..60 {
             let mut batch = Batch::new();
-            batch.push_fragment(stream, &vec![b'x'; 1 << 20]);
+            batch.stream(stream).push_fragment(&vec![b'x'; 1 << 20]);
             rejected.extend(process(&mut lines, &mut batch));
         }
         assert!(rejected.is_empty());
         let mut ends = Batch::new();
-        (0..60).for_each(|stream| ends.end_stream(stream));
+        (0..60).for_each(|stream| ends.stream(stream).end());
         let (batches, rejected) = process_all(&mut lines, ends);
         let whole: Vec<_> = batches.iter().flat_map(messages).collect();
         assert_eq!((whole.len(), rejected.len()), (40, 20));

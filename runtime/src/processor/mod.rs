@@ -36,9 +36,9 @@ fn preprocess(
         tracing::error!(%error, "a preprocessor failed, and left nothing that could go to `err`");
         return false;
     }
-    batch.retain(|_, event| {
+    batch.retain(|event| {
         if !event.is_stream_end() {
-            output.reject(*event, error.clone());
+            output.reject(event, error.clone());
         }
         event.is_stream_end()
     });
@@ -47,6 +47,7 @@ fn preprocess(
 
 #[cfg(test)]
 mod tests {
+    use tremor_pdk::abi::batch::HostBatch;
     use tremor_pdk::{Batch, Error, Output};
 
     use super::preprocess;
@@ -54,9 +55,9 @@ mod tests {
     #[test]
     fn a_batch_that_fails_as_a_whole_is_rejected_but_for_the_ends_of_streams() {
         let (mut batch, mut output) = (Batch::new(), Output::new());
-        batch.push_fragment(1, b"a");
-        batch.end_stream(1);
-        batch.push_message(2, b"b");
+        batch.stream(1).push_fragment(b"a");
+        batch.stream(1).end();
+        batch.stream(2).push_message(b"b");
         preprocess(&mut batch, &mut output, |_, _| Err(Error::bad_data("no")));
         assert!(batch.events().iter().all(tremor_pdk::abi::batch::Event::is_stream_end));
         assert_eq!(batch.len(), 1);

@@ -16,8 +16,7 @@ impl Component for RemoveEmpty {
 
 impl Preprocessor for RemoveEmpty {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let removed =
-            batch.retain(|batch, event| event.is_fragment() || batch.raw(event) != Some(b""));
+        let removed = batch.retain(|event| event.is_fragment() || event.raw() != Some(b""));
         output.discard(removed);
         Ok(())
     }
@@ -38,9 +37,9 @@ mod tests {
     fn empty_messages_are_dropped_and_counted_and_ends_of_streams_pass() {
         let mut batch = Batch::new();
         for message in ["", "a", "", "b"] {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
-        batch.end_stream(0);
+        batch.stream(0).end();
         let mut output = Output::new();
         pre("remove-empty", &json!(null)).process(&mut batch, &mut output).unwrap();
         assert_eq!((batch.len(), output.take_discarded()), (3, 2));

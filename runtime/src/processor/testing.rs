@@ -1,7 +1,7 @@
 //! What tests of processors have in common.
 
 use serde_json::Value;
-use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result};
+use tremor_pdk::{Batch, Output, Postprocessor, Preprocessor, Result, abi::batch::HostBatch};
 
 use crate::{components::factory, flow::Kind, plugin::HostContext};
 
@@ -59,14 +59,14 @@ pub(super) fn frame(
     messages: &[impl AsRef<[u8]>],
 ) -> (Vec<Vec<u8>>, Vec<String>) {
     let (mut batch, mut output) = (Batch::new(), Output::new());
-    messages.iter().for_each(|message| batch.push_message(0, message.as_ref()));
+    messages.iter().for_each(|message| batch.push_message(message.as_ref()));
     postprocessor(name, config).unwrap().process(&mut batch, &mut output).unwrap();
     (self::messages(&batch), reasons(&mut output))
 }
 
 /// All streams end.
 pub(super) fn finish(preprocessor: &mut dyn Preprocessor, batch: &mut Batch, output: &mut Output) {
-    preprocessor.streams().into_iter().for_each(|stream| batch.end_stream(stream));
+    preprocessor.streams().into_iter().for_each(|stream| batch.stream(stream).end());
     preprocessor.process(batch, output).unwrap();
 }
 
@@ -79,7 +79,7 @@ pub(super) fn run(
     let (mut found, mut rejected) = (Vec::new(), Vec::new());
     for piece in stream.chunks(size) {
         let mut batch = Batch::new();
-        batch.push_fragment(0, piece);
+        batch.stream(0).push_fragment(piece);
         let (batches, reasons) = process_all(preprocessor, batch);
         rejected.extend(reasons);
         found.extend(batches.iter().flat_map(messages));

@@ -134,7 +134,7 @@ fn look(sampler: &mut Sampler, times: u32) -> Vec<(u32, String, Call, Verdict)> 
 
 fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
     let mut batch = Batch::new();
-    (0..events).for_each(|_| batch.push_message(0, b"event"));
+    (0..events).for_each(|_| batch.push_message(b"event"));
     let mut context = Context::from_waker(Waker::noop());
     assert!(sink.poll_deliver(&mut context, &mut batch).is_pending());
 }

@@ -4,7 +4,7 @@
 use std::{future::poll_fn, thread};
 
 use serde_json::json;
-use tremor_pdk::{Batch, Pull, Signal, abi::batch::Pool};
+use tremor_pdk::{Batch, Pull, Signal, abi::batch::HostBatch, abi::batch::Pool};
 use tremor_runtime::executor::block_on;
 
 use crate::{
@@ -22,7 +22,7 @@ fn a_plugin_may_be_the_last_to_let_go_of_a_batch_and_on_a_thread_of_its_own() {
     let pool = Pool::new(2);
     let mut relay = relay();
     let mut batch = Batch::from_pool(&pool);
-    batch.push_message(0, b"keep");
+    batch.push_message(b"keep");
     let place = batch.bytes().as_ptr().addr();
 
     let sink = relay.sink.as_mut().unwrap();
@@ -39,7 +39,7 @@ fn a_plugin_that_goes_gives_back_what_it_kept() {
     let pool = Pool::new(2);
     let mut relay = relay();
     let mut batch = Batch::from_pool(&pool);
-    batch.push_message(0, b"keep");
+    batch.push_message(b"keep");
     let sink = relay.sink.as_mut().unwrap();
     block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch))).unwrap();
     drop(batch);

@@ -3,7 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use tremor_pdk::{Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, Signal};
+use tremor_pdk::{
+    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, Signal, abi::batch::HostBatch,
+};
 use tremor_runtime::{executor::block_on, plugin::HostContext};
 
 use crate::{
@@ -125,7 +127,7 @@ fn a_pull_that_is_given_up_gives_its_batch_back() {
     let mut instance = Instance::start(&relay, &json!({ "count": 1 }), &host("relay")).unwrap();
     let source = instance.source.as_mut().unwrap();
     let mut batch = Batch::new();
-    batch.push_message(7, b"was here before");
+    batch.stream(7).push_message(b"was here before");
     // It waits on the host's clock first.
     let poll = source.poll_pull(&mut Context::from_waker(Waker::noop()), &mut batch);
     assert!(poll.is_pending() && batch.is_empty());

@@ -12,6 +12,7 @@ use std::{
 use serde_json::Value;
 use tremor_pdk::{
     Batch, Error, Exceptions, Pull, Result,
+    abi::batch::HostBatch,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 use tremor_runtime::{
@@ -96,7 +97,7 @@ impl Instance {
     pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Exceptions> {
         let mut batch = Batch::new();
         for message in messages {
-            batch.push_message(0, message.as_bytes());
+            batch.push_message(message.as_bytes());
         }
         let sink = self.sink.as_mut().expect("a sink");
         block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))

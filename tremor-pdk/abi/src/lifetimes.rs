@@ -9,11 +9,11 @@ macro_rules! beginning {
     () => {
         r#"#![allow(unused)]
         use std::collections::HashMap;
-        use tremor_abi::{batch::{Batch, Payload, Pool}, literal, value::{Value, from_ref}};
+        use tremor_abi::{batch::{Batch, HostBatch, Payload, Pool}, literal, value::{Value, from_ref}};
         fn spawn(_: impl Future<Output = ()> + Send + 'static) {}
         let mut batch = Batch::new();
-        batch.push_value(0, &literal!({ "level": "warn", "tags": ["a"] })).unwrap();
-        batch.push_message(0, b"raw");
+        batch.push(&literal!({ "level": "warn", "tags": ["a"] })).unwrap();
+        batch.push_message(b"raw");
         "#
     };
 }
@@ -35,11 +35,11 @@ macro_rules! refused {
 refused! {
     /// A view cannot outlive its batch.
     view, "E0505": {
-        let view = batch.value(&batch.events()[0]);
+        let view = batch.first().unwrap().value();
         drop(batch);
         assert!(view.is_some());
     } but not {
-        let view = batch.value(&batch.events()[0]);
+        let view = batch.first().unwrap().value();
         assert!(view.is_some());
         drop(batch);
     }
@@ -49,14 +49,14 @@ refused! {
         let kept;
         {
             let batch = batch;
-            kept = batch.value(&batch.events()[0]).and_then(|value| value.get("level")?.as_str());
+            kept = batch.first().unwrap().value().and_then(|value| value.get("level")?.as_str());
         }
         assert_eq!(kept, Some("warn"));
     } but not {
         let kept;
         {
             let batch = batch;
-            let text = batch.value(&batch.events()[0]).and_then(|value| value.get("level")?.as_str());
+            let text = batch.first().unwrap().value().and_then(|value| value.get("level")?.as_str());
             kept = text.map(str::to_owned);
         }
         assert_eq!(kept.as_deref(), Some("warn"));
@@ -64,12 +64,12 @@ refused! {
 
     /// Nor an array, an object or what iterates over one.
     elements, "E0505": {
-        let tags = batch.value(&batch.events()[0]).and_then(|value| value.get("tags")?.as_array());
+        let tags = batch.first().unwrap().value().and_then(|value| value.get("tags")?.as_array());
         let mut tags = tags.unwrap().iter();
         drop(batch);
         assert_eq!(tags.next().and_then(|tag| tag.as_str()), Some("a"));
     } but not {
-        let tags = batch.value(&batch.events()[0]).and_then(|value| value.get("tags")?.as_array());
+        let tags = batch.first().unwrap().value().and_then(|value| value.get("tags")?.as_array());
         let mut tags = tags.unwrap().iter();
         assert_eq!(tags.next().and_then(|tag| tag.as_str()), Some("a"));
         drop(batch);
@@ -77,38 +77,38 @@ refused! {
 
     /// Nor the bytes of a message, the bytes it was decoded from, its origin or its metadata.
     bytes, "E0505": {
-        let event = batch.events()[1];
-        let (raw, original) = (batch.raw(&event), batch.original(&event));
-        let (origin, metadata) = (batch.origin(&event), batch.metadata(&event));
+        let event = batch.get(1).unwrap();
+        let (raw, original) = (event.raw(), event.original());
+        let (origin, metadata) = (event.origin(), event.metadata());
         drop(batch);
         assert!(raw == Some(original) && origin.is_none() && metadata.is_none());
     } but not {
-        let event = batch.events()[1];
-        let (raw, original) = (batch.raw(&event), batch.original(&event));
-        let (origin, metadata) = (batch.origin(&event), batch.metadata(&event));
+        let event = batch.get(1).unwrap();
+        let (raw, original) = (event.raw(), event.original());
+        let (origin, metadata) = (event.origin(), event.metadata());
         assert!(raw == Some(original) && origin.is_none() && metadata.is_none());
         drop(batch);
     }
 
     /// Nor a value that borrows its text. One that owns it can.
     borrowed_value, "E0505": {
-        let value = batch.value(&batch.events()[0]).unwrap().to_borrowed();
+        let value = batch.first().unwrap().value().unwrap().to_borrowed();
         drop(batch);
         assert_eq!(value.get("level"), Some(&Value::from("warn")));
     } but not {
-        let value = batch.value(&batch.events()[0]).unwrap().to_value();
+        let value = batch.first().unwrap().value().unwrap().to_value();
         drop(batch);
         assert_eq!(value.get("level"), Some(&Value::from("warn")));
     }
 
     /// Nor anything that was deserialised without a copy.
     deserialised, "E0505": {
-        let view = batch.value(&batch.events()[0]).unwrap();
+        let view = batch.first().unwrap().value().unwrap();
         let level: HashMap<&str, Value<'_>> = from_ref(view).unwrap();
         drop(batch);
         assert!(level.contains_key("level"));
     } but not {
-        let view = batch.value(&batch.events()[0]).unwrap();
+        let view = batch.first().unwrap().value().unwrap();
         let level: HashMap<String, Value<'_>> = from_ref(view).unwrap();
         drop(batch);
         assert!(level.contains_key("level"));
@@ -116,69 +116,69 @@ refused! {
 
     /// While something is borrowed, nothing can be added, which might move the buffers.
     push, "E0502": {
-        let view = batch.value(&batch.events()[0]);
-        batch.push_message(0, b"more");
+        let view = batch.first().unwrap().value();
+        batch.push_message(b"more");
         assert!(view.is_some());
     } but not {
-        batch.push_message(0, b"more");
-        let view = batch.value(&batch.events()[0]);
+        batch.push_message(b"more");
+        let view = batch.first().unwrap().value();
         assert!(view.is_some());
     }
 
     /// Nor can anything be taken out. A clone can be changed.
     retain, "E0502": {
-        let view = batch.value(&batch.events()[0]);
-        batch.retain(|_, _| false);
+        let view = batch.first().unwrap().value();
+        batch.retain(|_| false);
         assert!(view.is_some());
     } but not {
         let mut clone = batch.clone();
-        let view = batch.value(&batch.events()[0]);
-        clone.retain(|_, _| false);
+        let view = batch.first().unwrap().value();
+        clone.retain(|_| false);
         assert!(view.is_some());
     }
 
     /// Nor can another event be edited.
     edit, "E0502": {
-        let view = batch.value(&batch.events()[0]);
-        assert!(batch.value_mut(1).is_none());
+        let view = batch.first().unwrap().value();
+        assert!(batch.get_mut(1).is_some());
         assert!(view.is_some());
     } but not {
         let mut clone = batch.clone();
-        let view = batch.value(&batch.events()[0]);
-        assert!(clone.value_mut(1).is_none());
+        let view = batch.first().unwrap().value();
+        assert!(clone.get_mut(1).is_some());
         assert!(view.is_some());
     }
 
     /// Nor can two edits go on at once.
     two_edits, "E0499": {
-        let first = batch.value_mut(0);
-        let second = batch.value_mut(0);
+        let first = batch.get_mut(0);
+        let second = batch.get_mut(0);
         assert!(first.is_some() && second.is_some());
     } but not {
-        let first = batch.value_mut(0).is_some();
-        let second = batch.value_mut(0);
+        let first = batch.get_mut(0).is_some();
+        let second = batch.get_mut(0);
         assert!(first && second.is_some());
     }
 
     /// A task takes the batch along, or a clone of it, and borrows there.
     task, "E0597": {
-        let level = batch.value(&batch.events()[0]);
+        let level = batch.first().unwrap().value();
         spawn(async move { assert!(level.is_some()) });
     } but not {
-        spawn(async move { assert!(batch.value(&batch.events()[0]).is_some()) });
+        spawn(async move { assert!(batch.first().unwrap().value().is_some()) });
     }
 
     /// So does a thread.
     thread, "E0521": {
         fn deliver(batch: &Batch) {
-            let level = batch.value(&batch.events()[0]);
+            let level = batch.first().unwrap().value();
             std::thread::spawn(move || assert!(level.is_some()));
         }
         deliver(&batch);
     } but not {
         fn deliver(batch: &Batch) {
             let batch = batch.clone();
-            std::thread::spawn(move || assert!(batch.value(&batch.events()[0]).is_some()));
+            std::thread::spawn(move || assert!(batch.first().unwrap().value().is_some()));
         }
         deliver(&batch);
     }
@@ -186,10 +186,10 @@ refused! {
     /// Metadata is owned, so that it lives as long as any clone of the batch.
     metadata, "E0597": {
         let text = String::from("here");
-        batch.set_metadata(0, Value::from(&*text));
+        batch.get_mut(0).unwrap().set_metadata(Value::from(&*text));
     } but not {
         let text = String::from("here");
-        batch.set_metadata(0, Value::from(text));
+        batch.get_mut(0).unwrap().set_metadata(Value::from(text));
     }
 
     /// The payload that a preprocessor cuts lies in the buffer that it writes to.
@@ -239,14 +239,14 @@ refused! {
     /// And the space that a source reads into.
     read_space, "E0521": {
         let mut kept: Option<&mut [u8]> = None;
-        batch.read_fragment(0, 8, |space| {
+        batch.stream(0).read_fragment(8, |space| {
             kept = Some(space);
             Ok::<usize, ()>(0)
         });
         assert!(kept.is_some());
     } but not {
         let mut kept: Option<usize> = None;
-        batch.read_fragment(0, 8, |space| {
+        batch.stream(0).read_fragment(8, |space| {
             kept = Some(space.len());
             Ok::<usize, ()>(0)
         });

@@ -3,7 +3,7 @@
 use std::thread;
 
 use tremor_abi::{
-    batch::{Batch, Event, Pool},
+    batch::{Batch, Event, HostBatch, Pool},
     document::ValueRef,
     literal,
     value::Value,
@@ -12,11 +12,11 @@ use tremor_abi::{
 /// Two raw messages and three documents, with metadata on the last.
 fn batch(pool: &Pool) -> Batch {
     let mut batch = Batch::from_pool(pool);
-    batch.push_message(1, b"first");
+    batch.stream(1).push_message(b"first");
     for n in 0..3 {
-        batch.push_value(1, &literal!({ "n": n, "tags": ["a", "b"] })).expect("a value");
+        batch.stream(1).push(&literal!({ "n": n, "tags": ["a", "b"] })).expect("a value");
     }
-    batch.push_message(2, b"last");
+    batch.stream(2).push_message(b"last");
     batch.set_metadata(batch.len() - 1, literal!({ "known": true }));
     batch
 }
@@ -81,7 +81,7 @@ fn an_edit_of_the_only_holder_moves_nothing_either() {
 #[test]
 fn raw_payloads_and_ends_of_streams_have_no_value_to_edit() {
     let mut batch = batch(&Pool::new(1));
-    batch.end_stream(1);
+    batch.stream(1).end();
     assert!(batch.value_mut(0).is_none() && batch.value_mut(5).is_none());
 }
 
@@ -90,10 +90,10 @@ fn what_one_consumer_adds_or_takes_out_the_others_do_not_see() {
     let source = batch(&Pool::new(1));
     let before = seen(&source);
     let mut filter = source.clone();
-    assert_eq!(filter.retain(|batch, event| batch.raw(event).is_none()), 2);
+    assert_eq!(filter.retain(|event| event.raw().is_none()), 2);
     assert_eq!(seen(&filter).2, before.2, "a filter copies no payload");
     let mut writer = source.clone();
-    writer.push_message(3, b"more");
+    writer.stream(3).push_message(b"more");
     assert_ne!(seen(&writer).2[0], before.2[0], "who writes has buffers of its own from then on");
     assert_eq!(writer.raw(&writer.events()[0]), Some(&b"first"[..]));
     assert_eq!(seen(&source), before);

@@ -9,7 +9,7 @@ use std::{
 
 use tremor_abi::{
     ByteBuffer, NodeBuffer,
-    batch::Batch,
+    batch::{Batch, HostBatch},
     document::{self, MAX_DEPTH, WriteError},
     value::{Array, Change, Object, Path, Value, from_value, to_value},
 };
@@ -75,7 +75,7 @@ fn they_are_dropped() {
     on_a_usual_stack(|mut value| drop(value.take()));
     on_a_usual_stack(|value| {
         let mut batch = Batch::new();
-        batch.push_message(0, b"x");
+        batch.push_message(b"x");
         batch.set_metadata(batch.len() - 1, value);
     });
 }

@@ -1,6 +1,6 @@
 //! The driver of a codec.
 
-use tremor_abi::batch::Payload;
+use tremor_abi::batch::{HostBatch, Payload};
 
 use crate::{Batch, Codec, Document, Error, Output, Result, Writer, dynamic::DynCodec};
 

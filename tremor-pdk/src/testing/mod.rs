@@ -25,7 +25,7 @@
 //! # struct Numbers(std::ops::Range<u64>);
 //! # impl Source for Numbers {
 //! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-//! #         while let Some(number) = self.0.next() { batch.push_value(0, &number)?; }
+//! #         while let Some(number) = self.0.next() { batch.push(&number)?; }
 //! #         Ok(Pull::Finished)
 //! #     }
 //! # }

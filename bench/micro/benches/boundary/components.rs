@@ -24,7 +24,7 @@ const PAYLOAD: [u8; 64] = [b'x'; 64];
 
 fn batch(events: usize) -> Batch {
     let mut batch = Batch::new();
-    (0..events).for_each(|_| batch.push_message(0, &PAYLOAD));
+    (0..events).for_each(|_| batch.push_message(&PAYLOAD));
     batch
 }
 

@@ -17,7 +17,7 @@ const BATCHES: [usize; 5] = [1, 16, 64, 256, 1024];
 /// A batch as a source makes it, of payloads as small as they get: they are written here, once.
 fn batch(pool: &Pool, events: usize) -> Batch {
     let mut batch = Batch::from_pool(pool);
-    (0..events).for_each(|_| batch.push_message(0, b"x"));
+    (0..events).for_each(|_| batch.push_message(b"x"));
     batch
 }
 

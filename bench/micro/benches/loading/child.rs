@@ -100,7 +100,7 @@ fn runtime(file: &Path, record: &mut Record) -> Result<()> {
         made.map_err(Box::<dyn std::error::Error>::from)
     })?;
     let (mut batch, mut output) = (Batch::new(), Output::new());
-    batch.push_message(0, b"");
+    batch.push_message(b"");
     record.calls("operator of the runtime", || {
         black_box(operator.process(black_box(&mut batch), &mut output).is_ok());
     });

@@ -22,7 +22,7 @@ fn open(path: &Path, more: &str) -> Result<Connection> {
 
 fn batch(messages: &[&str]) -> Batch {
     let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(0, message.as_bytes()));
+    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
     batch
 }
 
@@ -42,9 +42,9 @@ fn read(name: &str, bytes: &[u8], chunk_bytes: usize) -> (String, Option<tremor_
     let error = loop {
         match source.pull() {
             Ok((pull, batch)) => {
-                for event in batch.events() {
-                    assert!(event.is_fragment() && event.stream == 0);
-                    text.extend_from_slice(batch.raw(event).unwrap());
+                for event in &batch {
+                    assert!(event.is_fragment() && event.stream() == 0);
+                    text.extend_from_slice(event.raw().unwrap());
                 }
                 if pull == tremor_pdk::Pull::Finished {
                     break None;

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, abi::batch::HostBatch};
 
 use super::{
     Bounds, Payload, Queued, Receiver, Sender, bounded as bounded_on,
@@ -25,7 +25,7 @@ fn bounded(bounds: Bounds) -> (Sender, Receiver) {
 
 fn batch(events: usize) -> Option<(Queued, Load)> {
     let mut batch = Batch::new();
-    (0..events).for_each(|_| batch.push_message(0, b"message"));
+    (0..events).for_each(|_| batch.push_message(b"message"));
     weighed(InFlight::new(batch, Token::untracked()).into())
 }
 
@@ -130,7 +130,7 @@ fn sending_to_a_receiver_that_is_gone_does_not_wait() {
 /// A batch of one event that was edited to this text.
 fn edited(length: usize) -> Option<(Queued, Load)> {
     let mut batch = Batch::new();
-    batch.push_value(0, "text").unwrap();
+    batch.push("text").unwrap();
     *batch.value_mut(0).unwrap() = "x".repeat(length).into();
     weighed(InFlight::new(batch, Token::untracked()).into())
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use serde::{Serialize, Serializer};
 use tremor_pdk::{
     Batch, ValueRef,
-    abi::batch::{Pool, Rejected},
+    abi::batch::{HostBatch, Pool, Rejected},
 };
 
 /// How much of an error's message a letter has at most, in bytes.
@@ -127,12 +127,12 @@ pub(crate) fn letters(
         let error = Reason { kind: rejected.error.kind().as_str(), message: &message };
         let letter = DeadLetter { component, error, original, original_bytes };
         let event = rejected.event;
-        if let Err(error) = letters.push_value(event.stream, &letter) {
+        if let Err(error) = letters.stream(event.stream).push(&letter) {
             // Only a value nested too deep does not fit; its letter goes without it.
             let original = Original::Text("");
             let letter = DeadLetter { original, ..letter };
             tracing::warn!(component, %error, "a dead letter goes without its original");
-            if letters.push_value(event.stream, &letter).is_err() {
+            if letters.stream(event.stream).push(&letter).is_err() {
                 continue;
             }
         }
@@ -148,6 +148,7 @@ pub(crate) fn letters(
 #[cfg(test)]
 mod tests {
     use serde_json::Value as Json;
+    use tremor_pdk::abi::batch::HostBatch;
     use tremor_pdk::{
         Batch, Error,
         abi::{
@@ -173,12 +174,12 @@ mod tests {
     #[test]
     fn of_a_long_event_a_letter_has_the_first_4_kib_and_the_length() {
         let mut batch = Batch::new();
-        batch.push_message(0, &[b'x'; 4 << 10]);
-        batch.push_message(0, &[b'x'; 5_000]);
-        batch.push_message(0, "xäöü".repeat(1_000).as_bytes());
-        batch.push_message(0, &[0xff; 5_000]);
-        batch.push_value(0, &literal!({ "long": "ä".repeat(5_000) })).unwrap();
-        batch.push_value(0, &literal!({ "short": 1 })).unwrap();
+        batch.push_message(&[b'x'; 4 << 10]);
+        batch.push_message(&[b'x'; 5_000]);
+        batch.push_message("xäöü".repeat(1_000).as_bytes());
+        batch.push_message(&[0xff; 5_000]);
+        batch.push(&literal!({ "long": "ä".repeat(5_000) })).unwrap();
+        batch.push(&literal!({ "short": 1 })).unwrap();
         let letters = letters_of(&batch, &Error::bad_data("no"));
         let shown = |n: usize| letters[n]["original"].as_str().unwrap();
         let length = |n: usize| letters[n]["original_bytes"].as_u64();
@@ -195,7 +196,7 @@ mod tests {
     #[test]
     fn of_many_events_letters_come_in_light_batches_and_of_long_messages_they_have_the_beginning() {
         let mut batch = Batch::new();
-        (0..10_000).for_each(|_| batch.push_message(0, b""));
+        (0..10_000).for_each(|_| batch.push_message(b""));
         let error = Error::bad_data("ä".repeat(MESSAGE));
         let letters = letters_of(&batch, &error);
         assert_eq!(letters.len(), 10_000);

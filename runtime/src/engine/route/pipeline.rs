@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tremor_pdk::{
     Batch, Error, ErrorKind, Operator, Output, Result,
-    abi::batch::{Pool, Rejected},
+    abi::batch::{HostBatch, Pool, Rejected},
 };
 
 use crate::engine::{
@@ -237,7 +237,7 @@ impl Pipeline {
                 // Nothing of it can be believed, and so nothing goes out.
                 stats.failed(balance.had.saturating_sub(balance.kept));
                 step.output.clear();
-                item.batch.retain(|_, _| false);
+                item.batch.retain(|_| false);
                 error.map_or(broken.clone(), |error| error.context(&broken))
             }),
         };
@@ -308,7 +308,7 @@ impl Drop for Pipeline {
 fn reject_rest(batch: &mut Batch, output: &mut Output, error: &Error) {
     let reject = |event| Rejected { event, error: error.clone() };
     output.reject_all(batch.events().iter().copied().map(reject));
-    batch.retain(|_, _| false);
+    batch.retain(|_| false);
 }
 
 /// Hands a batch to every target; the last gets it without a copy.

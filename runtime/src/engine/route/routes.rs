@@ -10,7 +10,7 @@ use std::{
 
 use tremor_pdk::{
     Batch,
-    abi::batch::{Pool, Rejected},
+    abi::batch::{HostBatch, Pool, Rejected},
 };
 
 use crate::engine::{

@@ -11,7 +11,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, ErrorPolicy, Exceptions, Signal, abi::batch::Rejected, dynamic::DynSink,
+    Batch, Error, ErrorPolicy, Exceptions, Signal,
+    abi::batch::{HostBatch, Rejected},
+    dynamic::DynSink,
 };
 
 use crate::engine::{
@@ -303,7 +305,7 @@ impl SinkSide {
         };
         let mut rest = batch;
         let mut position = 0;
-        rest.retain(|_, _| {
+        rest.retain(|_| {
             position += 1;
             again[position - 1]
         });

@@ -88,13 +88,12 @@ impl Retries {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Error, Instant, Notices, Policy, Retries};
+    use super::{Arc, Duration, Error, Instant, Notices, Policy, Retries};
 
     #[test]
     fn a_time_that_the_peer_has_named_is_waited_for_at_least() {
         let policy = Policy { attempts: None, first: Duration::ZERO, max: Duration::ZERO };
-        let mut retries =
-            Retries::new(policy, Notices::new("sink".into(), Default::default()).into());
+        let mut retries = Retries::new(policy, Notices::new("sink".into(), Arc::default()).into());
         let before = Instant::now();
         let hour = Duration::from_hours(1);
         retries.again(Error::full("429").retry_after(hour)).unwrap();

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Pull, Result,
-    abi::batch::{Event, Rejected},
+    abi::batch::{Event, HostBatch, Rejected},
     dynamic::DynSource,
 };
 

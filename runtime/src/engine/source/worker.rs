@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tremor_pdk::{
     Batch, Error,
-    abi::batch::{Rejected, Rest},
+    abi::batch::{HostBatch, Rejected, Rest},
 };
 
 use crate::codec::BatchDecoder;
@@ -52,7 +52,7 @@ impl Worker {
             if !rejected.is_empty() {
                 // They refer to the buffers as they are.
                 let mut shown = batch.clone();
-                shown.retain(|_, _| false);
+                shown.retain(|_| false);
                 ticket.set_goes_on(true);
                 let rejected = std::mem::take(&mut rejected);
                 let item = InFlight::new(shown, token.clone());

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
-    abi::batch::Rejected,
+    abi::batch::{HostBatch, Rejected},
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -80,9 +80,9 @@ impl DynSource for Pulls {
         };
         for message in &messages {
             if self.fragments {
-                batch.push_fragment(0, message.as_bytes());
+                batch.stream(0).push_fragment(message.as_bytes());
             } else {
-                batch.push_message(0, message.as_bytes());
+                batch.push_message(message.as_bytes());
             }
         }
         Poll::Ready(Ok(Pull::Events))
@@ -197,6 +197,6 @@ impl Operator for Waits {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
         output.create(1);
-        batch.push_value(0, &"told").map_err(Error::internal)
+        batch.push(&"told").map_err(Error::internal)
     }
 }

@@ -34,7 +34,7 @@ struct Endless {
 impl DynSource for Endless {
     fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
         while !batch.is_full() {
-            batch.push_message(0, b"1");
+            batch.push_message(b"1");
             self.brought.fetch_add(1, Ordering::Relaxed);
         }
         Poll::Ready(Ok(Pull::Events))

@@ -180,7 +180,7 @@ impl DynSource for Script {
         let Some(pull) = self.0.lock().map_err(Error::internal)?.pop_front() else {
             return Poll::Ready(Ok(Pull::Finished));
         };
-        batch.push_message(0, pull?.as_bytes());
+        batch.push_message(pull?.as_bytes());
         Poll::Ready(Ok(Pull::Events))
     }
 

@@ -12,6 +12,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Error, ErrorPolicy, Exceptions, Operator, Result, Signal,
+    abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink},
 };
 

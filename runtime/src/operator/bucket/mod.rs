@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, Event, Operator, Output, Result, ValueRef, Verdict,
+    Batch, Component, Context, Error, EventRef, Operator, Output, Result, ValueRef, Verdict,
 };
 
 use super::{
@@ -74,7 +74,7 @@ impl Component for Bucket {
 
 impl Operator for Bucket {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| self.verdict(batch, &batch.events()[position]));
+        output.divert(batch, |event| self.verdict(event.get()));
         Ok(())
     }
 
@@ -89,8 +89,8 @@ impl Bucket {
         Self { config, key: KeyBuffer::new(), windows, evictions: Evictions::default() }
     }
 
-    fn verdict(&mut self, batch: &Batch, event: &Event) -> Verdict {
-        let parts = EventParts::of(batch, event);
+    fn verdict(&mut self, event: EventRef<'_>) -> Verdict {
+        let parts = EventParts::of(event);
         let class = self.config.class.get_in(&parts);
         let Some(class) = class.filter(|class| !class.is_null()) else {
             return Verdict::Reject(lacking("class", &self.config.class));
@@ -106,7 +106,7 @@ impl Bucket {
         self.key.clear();
         self.key.push(Some(class));
         self.key.push(Some(dimensions));
-        if self.passes(event.ingest_ns, rate) { Verdict::Keep } else { OVERFLOW }
+        if self.passes(event.ingest_ns(), rate) { Verdict::Keep } else { OVERFLOW }
     }
 
     /// Counts an event of the key in hand.

@@ -106,7 +106,7 @@ fn an_event_without_a_class_or_a_sound_rate_is_rejected_with_the_cause() {
         assert!(error.contains(expected), "{error}");
     }
     let mut plain = Batch::new();
-    plain.push_value(0, &1).unwrap();
+    plain.push(&1).unwrap();
     assert!(bucket.process(plain).rejected[0].contains("no class"), "no metadata at all");
 }
 

@@ -8,7 +8,7 @@ mod tests;
 use std::cmp::Ordering;
 
 use regex::Regex;
-use tremor_pdk::{Batch, Event, Value, ValueRef};
+use tremor_pdk::{EventRef, Value, ValueRef};
 
 pub(super) use self::config::Config;
 use super::field::Field;
@@ -50,12 +50,12 @@ pub(super) enum Order {
 impl Condition {
     /// Whether the event meets the condition.
     #[inline]
-    pub(super) fn holds(&self, batch: &Batch, event: &Event) -> bool {
+    pub(super) fn holds(&self, event: EventRef<'_>) -> bool {
         match self {
-            Self::Field(field, comparison) => comparison.holds(field.get(batch, event)),
-            Self::Not(condition) => !condition.holds(batch, event),
-            Self::All(all) => all.iter().all(|condition| condition.holds(batch, event)),
-            Self::Any(any) => any.iter().any(|condition| condition.holds(batch, event)),
+            Self::Field(field, comparison) => comparison.holds(field.get(event)),
+            Self::Not(condition) => !condition.holds(event),
+            Self::All(all) => all.iter().all(|condition| condition.holds(event)),
+            Self::Any(any) => any.iter().any(|condition| condition.holds(event)),
         }
     }
 }

@@ -1,5 +1,5 @@
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Result, Value, linked, literal};
+use tremor_pdk::{Batch, Result, Value, abi::batch::HostBatch, linked, literal};
 
 use super::{Condition, Config};
 
@@ -18,7 +18,7 @@ fn event() -> Batch {
         "nothing": null,
         "flag": true,
     });
-    batch.push_value(0, &event).unwrap();
+    batch.push(&event).unwrap();
     batch.set_metadata(0, literal!({ "class": "gold" }));
     batch
 }
@@ -27,9 +27,9 @@ fn event() -> Batch {
 fn holds(config: &Json) -> bool {
     let condition = compiled(config.clone()).unwrap();
     let mut batch = event();
-    let flat = condition.holds(&batch, &batch.events()[0]);
+    let flat = condition.holds(batch.get(0).unwrap());
     batch.value_mut(0).unwrap();
-    assert_eq!(flat, condition.holds(&batch, &batch.events()[0]), "{config}");
+    assert_eq!(flat, condition.holds(batch.get(0).unwrap()), "{config}");
     flat
 }
 
@@ -100,10 +100,10 @@ fn order_is_that_of_numbers_or_of_text_and_never_between_the_two() {
 #[test]
 fn not_a_number_is_neither_less_nor_greater() {
     let mut batch = Batch::new();
-    batch.push_value(0, &Value::from(f64::NAN)).unwrap();
+    batch.push(&Value::from(f64::NAN)).unwrap();
     for order in ["less", "less_or_equal", "greater", "greater_or_equal"] {
         let condition = compiled(json!({"field": "", order: 0})).unwrap();
-        assert!(!condition.holds(&batch, &batch.events()[0]), "{order}");
+        assert!(!condition.holds(batch.get(0).unwrap()), "{order}");
     }
 }
 
@@ -131,12 +131,11 @@ fn conditions_are_put_together_with_all_any_and_not() {
 #[test]
 fn a_payload_that_is_no_object_meets_what_is_asked_of_the_whole() {
     let mut batch = Batch::new();
-    batch.push_value(0, "text").unwrap();
-    batch.push_message(0, b"raw");
+    batch.push("text").unwrap();
+    batch.push_message(b"raw");
     let meets = |config: Json| {
         let condition = compiled(config).unwrap();
-        let events = batch.events();
-        [condition.holds(&batch, &events[0]), condition.holds(&batch, &events[1])]
+        [0, 1].map(|position| condition.holds(batch.get(position).unwrap()))
     };
     assert_eq!(meets(json!({"field": "", "equals": "text"})), [true, false]);
     assert_eq!(meets(json!({"field": "a", "exists": false})), [true, true]);

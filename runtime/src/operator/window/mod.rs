@@ -4,8 +4,8 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, Event, Holds, Object, Operator, Output, Result, Value,
-    ValueRef, Verdict,
+    Batch, Component, Context, Error, EventRef, Holds, Object, Operator, Output, Result, Value,
+    ValueRef, Verdict, abi::batch::HostBatch,
 };
 
 use self::{
@@ -83,7 +83,7 @@ impl Component for Windows {
 
 impl Operator for Windows {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.divert(batch, |batch, position| self.take(batch, &batch.events()[position]));
+        output.divert(batch, |event| self.take(event.get()));
         // What is still open goes out later than this batch.
         for slot in self.touched.drain(..) {
             if let Some(group) = self.groups.try_get_mut(slot) {
@@ -155,12 +155,12 @@ impl Windows {
     }
 
     /// Takes an event in.
-    fn take(&mut self, batch: &Batch, event: &Event) -> Verdict {
-        if let Err(error) = self.check(batch, event) {
+    fn take(&mut self, event: EventRef<'_>) -> Verdict {
+        if let Err(error) = self.check(event) {
             return Verdict::Reject(error);
         }
         if let Size::Time(length) = self.size {
-            let now = event.ingest_ns;
+            let now = event.ingest_ns();
             if now < self.begin {
                 return LATE;
             }
@@ -169,16 +169,16 @@ impl Windows {
                 self.begin = now - now % length;
             }
         }
-        let slot = self.group(batch, event);
+        let slot = self.group(event);
         let group = self.groups.get_mut(slot);
         self.held += 1;
         group.events += 1;
         if !std::mem::replace(&mut group.is_new, true) {
             self.touched.push(slot);
         }
-        group.last = event.ingest_ns;
+        group.last = event.ingest_ns();
         for (column, state) in self.columns.iter().zip(&mut group.states) {
-            if let Some(value) = column.value(batch, event) {
+            if let Some(value) = column.value(event) {
                 column.function.add(state, value);
             }
         }
@@ -190,9 +190,9 @@ impl Windows {
     }
 
     /// Whether all aggregates can take the event in: it counts in all of them or in none.
-    fn check(&self, batch: &Batch, event: &Event) -> Result<()> {
+    fn check(&self, event: EventRef<'_>) -> Result<()> {
         for column in &self.columns {
-            let Some(value) = column.value(batch, event) else { continue };
+            let Some(value) = column.value(event) else { continue };
             column.function.check(value).map_err(|expected| {
                 let (name, field) = (&column.name, column.field.as_ref());
                 let field = field.map(|field| format!(" at `{field}`")).unwrap_or_default();
@@ -205,19 +205,19 @@ impl Windows {
     }
 
     /// The group of an event, opened where there was none.
-    fn group(&mut self, batch: &Batch, event: &Event) -> Slot {
+    fn group(&mut self, event: EventRef<'_>) -> Slot {
         self.key.clear();
-        self.by.iter().for_each(|field| self.key.push(field.get(batch, event)));
+        self.by.iter().for_each(|field| self.key.push(field.get(event)));
         let (by, columns) = (&self.by, &self.columns);
-        let value = |field: &Field| field.get(batch, event).map(ValueRef::to_value);
+        let value = |field: &Field| field.get(event).map(ValueRef::to_value);
         let found = self.groups.find_or_insert(self.key.key(), || Group {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(Column::begin).collect(),
             events: 0,
             holds: Holds::default(),
             is_new: false,
-            first: event.ingest_ns,
-            last: event.ingest_ns,
+            first: event.ingest_ns(),
+            last: event.ingest_ns(),
         });
         match found {
             Found::Known(slot) => slot,
@@ -280,7 +280,7 @@ impl Windows {
             output.release(&mut row.holds);
         }
         for Row { time, value, .. } in self.rows.drain(..) {
-            batch.push_value(0, &value)?;
+            batch.push(&value)?;
             if let Some(event) = batch.events_mut().last_mut() {
                 event.ingest_ns = time;
             }
@@ -291,9 +291,9 @@ impl Windows {
 
 impl Column {
     /// What an event has for this aggregate.
-    fn value<'b>(&self, batch: &'b Batch, event: &Event) -> Option<ValueRef<'b>> {
+    fn value<'b>(&self, event: EventRef<'b>) -> Option<ValueRef<'b>> {
         match &self.field {
-            Some(field) => field.get(batch, event).filter(|value| !value.is_null()),
+            Some(field) => field.get(event).filter(|value| !value.is_null()),
             None => Some(ValueRef::NULL),
         }
     }

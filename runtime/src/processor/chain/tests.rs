@@ -1,7 +1,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use serde_json::{Value, json};
-use tremor_pdk::{Batch, Preprocessor};
+use tremor_pdk::{Batch, Preprocessor, abi::batch::HostBatch};
 
 use super::{Chain, Piece, Share, StreamEnd};
 use crate::processor::{Join, testing::pre};
@@ -77,9 +77,9 @@ impl Scene {
         let mut batch = Batch::new();
         for (stream, bytes) in fragments {
             match *bytes {
-                b"END" => batch.end_stream(*stream),
-                b"ABORT" => batch.abort_stream(*stream),
-                bytes => batch.push_fragment(*stream, bytes),
+                b"END" => batch.stream(*stream).end(),
+                b"ABORT" => batch.stream(*stream).abort(),
+                bytes => batch.stream(*stream).push_fragment(bytes),
             }
         }
         self.last += 1;
@@ -253,7 +253,7 @@ impl Preprocessor for Slowly {
         }));
         if !self.0.is_empty() {
             let (stream, byte) = self.0.remove(0);
-            batch.push_message(stream, &[byte]);
+            batch.stream(stream).push_message(&[byte]);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What little input may cost.
 
 use serde_json::json;
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, abi::batch::HostBatch};
 use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
 use crate::processor::testing::{frame, messages, pre, process_all};
@@ -10,7 +10,7 @@ const FORMATS: [&str; 5] = ["gzip", "zstd", "lz4", "snappy", "xz"];
 
 fn fragment(stream: u64, bytes: &[u8]) -> Batch {
     let mut batch = Batch::new();
-    batch.push_fragment(stream, bytes);
+    batch.stream(stream).push_fragment(bytes);
     batch
 }
 
@@ -21,8 +21,8 @@ fn a_stream_of_any_ratio_comes_out_in_light_batches() {
         let bomb = frame(name, &json!(null), std::slice::from_ref(&zeros)).0.concat();
         for decompress in [name, "decompress"] {
             let mut batch = fragment(7, &bomb);
-            batch.push_fragment(8, &bomb[..bomb.len() / 2]);
-            batch.end_stream(7);
+            batch.stream(8).push_fragment(&bomb[..bomb.len() / 2]);
+            batch.stream(7).end();
             let decompress = &mut *pre(decompress, &json!({}));
             let (batches, rejected) = process_all(decompress, batch);
             assert_eq!(rejected, [] as [String; 0], "{name}");
@@ -89,7 +89,7 @@ fn many_streams_of_a_few_bytes_take_no_more_than_the_limit_and_the_others_go_on(
         assert_eq!(rejected, [] as [String; 0], "{name}");
         // What has ended makes room.
         let mut ends = Batch::new();
-        (0..200).for_each(|stream| ends.abort_stream(stream));
+        (0..200).for_each(|stream| ends.stream(stream).abort());
         process_all(decompress, ends);
         assert_eq!(process_all(decompress, fragment(0, start)).1, [] as [String; 0], "{name}");
     }

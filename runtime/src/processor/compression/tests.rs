@@ -1,5 +1,5 @@
 use serde_json::{Value, json};
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, abi::batch::HostBatch};
 
 use crate::processor::testing::{
     cut_anywhere, frame, messages, postprocessor, pre, preprocessor, process, run,
@@ -43,7 +43,7 @@ fn a_message_that_is_compressed_is_decompressed_to_itself() {
                 continue;
             }
             let mut batch = Batch::new();
-            compressed.iter().for_each(|message| batch.push_message(0, message));
+            compressed.iter().for_each(|message| batch.push_message(message));
             let mut decompress = pre(decompress, &before);
             assert_eq!(process(&mut *decompress, &mut batch), [] as [String; 0], "{name}");
             assert!(messages(&batch) == texts, "{name}");
@@ -74,8 +74,8 @@ fn what_comes_of_a_stream_is_a_stream_with_its_end() {
     for name in streams() {
         let stream = frame(name, &json!(null), &[text(100)]).0.concat();
         let mut batch = Batch::new();
-        batch.push_fragment(5, &stream);
-        batch.end_stream(5);
+        batch.stream(5).push_fragment(&stream);
+        batch.stream(5).end();
         process(&mut *pre(name, &json!(null)), &mut batch);
         let [fragment, end] = batch.events() else { panic!("{name}: {batch:?}") };
         assert!(fragment.is_fragment() && end.is_stream_end());
@@ -106,12 +106,12 @@ fn after_corruption_a_stream_is_lost_and_counted_and_others_go_on() {
         let good = frame(name, &json!(null), &[text(100)]).0.concat();
         let decompress = &mut *pre(name, &json!(null));
         let mut batch = Batch::new();
-        batch.push_fragment(1, b"this is no compressed data at all");
-        batch.push_fragment(2, &good);
-        batch.push_fragment(1, b"rest");
-        batch.push_fragment(1, &good);
-        batch.end_stream(1);
-        batch.push_fragment(1, &good);
+        batch.stream(1).push_fragment(b"this is no compressed data at all");
+        batch.stream(2).push_fragment(&good);
+        batch.stream(1).push_fragment(b"rest");
+        batch.stream(1).push_fragment(&good);
+        batch.stream(1).end();
+        batch.stream(1).push_fragment(&good);
         let rejected = process(decompress, &mut batch);
         assert!(messages(&batch).concat() == [text(100), text(100)].concat(), "{name}");
         assert_eq!(rejected.len(), 2, "{name}: {rejected:?}");
@@ -130,8 +130,8 @@ fn a_flipped_bit_is_found_and_the_next_message_is_unaffected() {
             let mut bad = good.clone();
             bad[position] ^= 0x10;
             let mut batch = Batch::new();
-            batch.push_message(0, &bad);
-            batch.push_message(0, &good);
+            batch.push_message(&bad);
+            batch.push_message(&good);
             let rejected = process(decompress, &mut batch);
             let found = messages(&batch);
             // A few bits say nothing about the data: times, names of systems.
@@ -153,7 +153,7 @@ fn no_more_than_the_limit_comes_of_a_message() {
         before["max_bytes"] = json!(1_000_000);
         let decompress = &mut *pre(name, &before);
         let mut batch = Batch::new();
-        compressed.iter().for_each(|message| batch.push_message(0, message));
+        compressed.iter().for_each(|message| batch.push_message(message));
         let rejected = process(decompress, &mut batch);
         assert_eq!(messages(&batch), [b"next"], "{name}");
         assert_eq!(
@@ -184,7 +184,7 @@ fn a_long_stream_is_decompressed_without_a_limit_on_the_whole() {
 fn what_is_not_compressed_passes_where_formats_are_sniffed() {
     let texts = [&b"{}"[..], b"", b"\x1f", b"\x1f\x8b", b"plain text"];
     let mut batch = Batch::new();
-    texts.iter().for_each(|text| batch.push_message(0, text));
+    texts.iter().for_each(|text| batch.push_message(text));
     assert!(process(&mut *pre("decompress", &json!(null)), &mut batch).is_empty());
     assert_eq!(messages(&batch), texts);
     for text in texts {

@@ -1,4 +1,6 @@
-use tremor_pdk::{Batch, Error, Output, Postprocessor, Result, abi::batch::Rejected};
+use tremor_pdk::{
+    Batch, Error, Output, Postprocessor, Result, abi::batch::HostBatch, abi::batch::Rejected,
+};
 
 use super::Framing;
 
@@ -48,8 +50,8 @@ fn framing(steps: Vec<Box<dyn Postprocessor>>) -> Framing {
 fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<(u64, String)>) {
     let (mut batch, mut encoded) = (Batch::new(), Batch::new());
     for (stream, message) in (0..).zip(messages) {
-        batch.push_value(stream, message).unwrap();
-        encoded.push_message(stream, message.as_bytes());
+        batch.stream(stream).push(message).unwrap();
+        encoded.stream(stream).push_message(message.as_bytes());
     }
     for batch in [&mut batch, &mut encoded] {
         batch.events_mut().iter_mut().for_each(|event| event.pull = 7);
@@ -112,11 +114,11 @@ fn a_batch_that_fails_as_a_whole_leaves_as_a_whole() {
 fn a_step_that_breaks_its_contract_fails_the_batch() {
     let broken: [fn(&mut Batch, &mut Output) -> Result<()>; 5] = [
         |batch, _| {
-            batch.push_message(0, b"more");
+            batch.push_message(b"more");
             Ok(())
         },
         |batch, _| {
-            batch.retain(|batch, event| batch.raw(event) != Some(b"a"));
+            batch.retain(|event| event.raw() != Some(b"a"));
             Ok(())
         },
         |batch, _| {

@@ -109,12 +109,12 @@ fn after_a_length_that_is_none_the_stream_is_lost_and_counted() {
 fn streams_do_not_mix_and_whole_messages_stand_for_themselves() {
     let mut split = pre("length-prefixed", &json!({ "prefix": "u8" }));
     let mut batch = Batch::new();
-    batch.push_fragment(1, b"\x02a");
-    batch.push_fragment(2, b"\x01");
-    batch.push_message(3, b"\x01x\x01y");
-    batch.push_message(3, b"\x02z");
-    batch.push_fragment(1, b"b");
-    batch.push_fragment(2, b"c");
+    batch.stream(1).push_fragment(b"\x02a");
+    batch.stream(2).push_fragment(b"\x01");
+    batch.stream(3).push_message(b"\x01x\x01y");
+    batch.stream(3).push_message(b"\x02z");
+    batch.stream(1).push_fragment(b"b");
+    batch.stream(2).push_fragment(b"c");
     let rejected = process(&mut *split, &mut batch);
     assert_eq!(messages(&batch), [&b"x"[..], b"y", b"ab", b"c"]);
     assert_eq!(rejected.len(), 1);

@@ -29,10 +29,7 @@ impl Batch {
         self.events = events;
     }
 
-    /// How much of the batch's memory an event takes, in bytes: what it was decoded from, where
-    /// that is known, and otherwise its raw payload, or the text and data of its value and 16 for
-    /// each value in it.
-    pub fn size_of(&self, event: &Event) -> usize {
+    pub(crate) fn size_of(&self, event: &Event) -> usize {
         let original = self.original(event).len();
         if original > 0 {
             return original;
@@ -188,7 +185,7 @@ mod tests {
     /// Events of every kind, with all that may belong to them.
     fn mixed(first: u64) -> Batch {
         let mut batch = Batch::new();
-        batch.push_message(first, b"in place");
+        batch.stream(first).push_message(b"in place");
         batch.decode_with(|bytes, nodes, span| {
             // As a codec that leaves text where it was.
             let root = u32::try_from(nodes.len()).unwrap();
@@ -197,14 +194,14 @@ mod tests {
             nodes.push(Node::string(bytes.len() as u64, 0));
             Ok(root)
         });
-        batch.push_message(first + 1, b"raw");
-        batch.push_value(first + 2, &literal!({ "a": ["text", 1, { "b": "more" }] })).unwrap();
+        batch.stream(first + 1).push_message(b"raw");
+        batch.stream(first + 2).push(&literal!({ "a": ["text", 1, { "b": "more" }] })).unwrap();
         batch.set_metadata(batch.len() - 1, literal!({ "kept": first }));
-        batch.push_value(first + 3, &literal!({ "key": "value" })).unwrap();
+        batch.stream(first + 3).push(&literal!({ "key": "value" })).unwrap();
         *batch.value_mut(3).unwrap() = literal!({ "edited": "text" });
         batch.write_metadata(3, |writer| writer.str("written")).unwrap();
-        batch.end_stream(first + 4);
-        batch.set_origin(1, "here");
+        batch.stream(first + 4).end();
+        batch.set_origin_from(1, "here");
         batch
     }
 
@@ -232,8 +229,8 @@ mod tests {
     fn only_what_the_events_refer_to_is_copied() {
         let mut from = Batch::new();
         let large = "x".repeat(10_000);
-        from.push_value(0, &literal!({ "a": "first" })).unwrap();
-        from.push_value(0, &large).unwrap();
+        from.push(&literal!({ "a": "first" })).unwrap();
+        from.push(&large).unwrap();
         let mut batch = Batch::new();
         batch.append(from.part(0..1));
         assert_eq!((batch.bytes(), batch.nodes().len()), (&b"afirst"[..], 3));
@@ -242,7 +239,7 @@ mod tests {
     #[test]
     fn text_that_lies_far_apart_is_copied_piece_by_piece() {
         let mut from = Batch::new();
-        from.push_message(0, &[b"ab", &[b'-'; 1_000][..], b"cd"].concat());
+        from.push_message(&[b"ab", &[b'-'; 1_000][..], b"cd"].concat());
         from.decode_with(|_, nodes, _| {
             nodes.extend([Node::array(2, 3), Node::string(0, 2), Node::string(1_002, 2)]);
             Ok(0)
@@ -257,7 +254,7 @@ mod tests {
     #[test]
     fn a_forged_batch_is_as_wrong_as_it_was_and_no_worse() {
         let mut from = Batch::new();
-        from.push_value(0, &literal!(["a", "b"])).unwrap();
+        from.push(&literal!(["a", "b"])).unwrap();
         let (_, nodes) = from.buffers_mut();
         nodes[1] = Node::string(u64::MAX - 1, 4);
         nodes[0] = Node::array(9, u64::MAX);

@@ -4,7 +4,7 @@ use super::{Batch, Event, PayloadKind, event::Span, metadata::Kept, storage::Sha
 use crate::{document::Node, error::PluginError, value::Value};
 
 impl Batch {
-    /// How much a batch of several events should weigh at most ([`Batch::weight`]), in bytes. A step
+    /// How much a batch of several events should weigh at most ([`HostBatch::weight`]), in bytes. A step
     /// that makes much of little stops when a batch weighs more, and goes on in another one.
     ///
     /// It is a few times what a pull brings, so that ordinary batches never meet it; half of what a
@@ -23,10 +23,7 @@ impl Batch {
         if fourfold > Self::EVENT_AT_MOST { fourfold } else { Self::EVENT_AT_MOST }
     }
 
-    /// How much memory the batch's contents take, in bytes, edited values included: what batches
-    /// and queues are bounded by. It takes time linear in the edited values, of which there mostly
-    /// are none.
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         self.flat_weight() + self.values.iter().map(Value::weight).sum::<usize>()
     }
 
@@ -38,13 +35,11 @@ impl Batch {
             + self.events.len() * size_of::<Event>()
     }
 
-    /// Whether the batch weighs more than one of several events should.
-    pub fn is_heavy(&self) -> bool {
+    pub(crate) fn is_heavy(&self) -> bool {
         self.weight() > Self::WEIGHT_AT_MOST
     }
 
-    /// About how much of the batch's weight is this event's, in bytes.
-    pub fn weight_of(&self, event: &Event) -> usize {
+    pub(crate) fn weight_of(&self, event: &Event) -> usize {
         let original = self.original(event).len();
         let payload = match event.kind {
             PayloadKind::DOCUMENT => {
@@ -61,9 +56,7 @@ impl Batch {
         size_of::<Event>() + payload
     }
 
-    /// Gives up what the batch holds besides what its events refer to, where that is most of it and
-    /// much.
-    pub fn shed(&mut self) {
+    pub(crate) fn shed(&mut self) {
         if !self.is_heavy() {
             return;
         }
@@ -76,9 +69,7 @@ impl Batch {
         }
     }
 
-    /// After [`Batch::decode_with`], or a codec: the events that were not decoded any more since the
-    /// batch was heavy by then, as a batch of their own.
-    pub fn take_undecoded(&mut self) -> Option<Self> {
+    pub(crate) fn take_undecoded(&mut self) -> Option<Self> {
         if self.flat_weight() <= Self::WEIGHT_AT_MOST {
             return None;
         }
@@ -130,7 +121,7 @@ mod tests {
     #[test]
     fn edited_values_weigh_what_they_take() {
         let mut batch = Batch::new();
-        batch.push_value(0, &literal!({ "a": "text" })).unwrap();
+        batch.push(&literal!({ "a": "text" })).unwrap();
         let before = batch.weight();
         *batch.value_mut(0).unwrap() = literal!({ "a": "x".repeat(1 << 20) });
         let weight = batch.weight() - before;
@@ -159,10 +150,10 @@ mod tests {
     fn decoding_stops_when_a_batch_is_heavy_and_the_rest_comes_in_others() {
         let mut batch = Batch::new();
         for number in 0..10 {
-            batch.push_message(number, b"message");
-            batch.set_origin(batch.len() - 1, "here");
+            batch.stream(number).push_message(b"message");
+            batch.set_origin_from(batch.len() - 1, "here");
         }
-        batch.end_stream(9);
+        batch.stream(9).end();
         let (mut streams, mut batches) = (Vec::new(), 0);
         let mut next = Some(batch);
         while let Some(mut batch) = next {
@@ -182,9 +173,9 @@ mod tests {
     #[test]
     fn an_event_that_becomes_too_much_is_rejected_and_leaves_nothing() {
         let mut batch = Batch::new();
-        batch.push_message(0, b"small");
-        batch.push_message(1, b"a bomb");
-        batch.push_message(2, b"small");
+        batch.push_message(b"small");
+        batch.stream(1).push_message(b"a bomb");
+        batch.stream(2).push_message(b"small");
         let most = Batch::EVENT_AT_MOST / size_of::<Node>();
         let mut calls = 0;
         let rejected = batch.decode_with(|bytes, nodes, span| {
@@ -202,11 +193,11 @@ mod tests {
     #[test]
     fn what_no_event_refers_to_is_given_up() {
         let mut batch = Batch::new();
-        batch.push_message(0, &vec![b'x'; 3 << 20]);
-        batch.push_message(1, b"kept");
+        batch.push_message(&vec![b'x'; 3 << 20]);
+        batch.stream(1).push_message(b"kept");
         batch.shed();
         assert!(batch.is_heavy(), "all of it is used");
-        batch.retain(|_, event| event.stream == 1);
+        batch.retain(|event| event.stream() == 1);
         batch.shed();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
     }

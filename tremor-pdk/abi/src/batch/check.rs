@@ -12,7 +12,7 @@
 use super::{Batch, Event, PayloadKind};
 use crate::{document::Validator, error::PluginError};
 
-/// What a batch had before a plugin got it to edit: what [`Batch::validate_changes`] need not look
+/// What a batch had before a plugin got it to edit: what [`HostBatch::validate_changes`] need not look
 /// at again. Kept from batch to batch for its capacity.
 #[derive(Debug, Default)]
 pub struct Mark {
@@ -24,15 +24,7 @@ pub struct Mark {
 }
 
 impl Batch {
-    /// Checks that every event points to what the batch has: raw payloads to its bytes, documents
-    /// to nodes that make up a valid value, everything else to its table of values. The host does
-    /// so once for every batch that a plugin filled.
-    ///
-    /// It takes time linear in the events and the nodes of documents, none for raw payloads.
-    ///
-    /// # Errors
-    /// Kind internal: the plugin's code made a batch that cannot be.
-    pub fn validate(&self) -> Result<(), PluginError> {
+    pub(crate) fn validate(&self) -> Result<(), PluginError> {
         let documents = self.documents(0);
         let (bytes, values) = (self.bytes().len(), self.values.len());
         for (position, event) in self.events().iter().enumerate() {
@@ -48,20 +40,14 @@ impl Batch {
         Ok(())
     }
 
-    /// Remembers what a batch that is known to be valid has, before a plugin gets it.
-    pub fn mark(&self, mark: &mut Mark) {
+    pub(crate) fn mark(&self, mark: &mut Mark) {
         mark.address = self.nodes().as_ptr().addr();
         (mark.nodes, mark.bytes) = (self.nodes().len(), self.bytes().len());
         mark.events.clear();
         mark.events.extend_from_slice(&self.events);
     }
 
-    /// As [`Batch::validate`], for a batch that was valid when it was marked, or a part of it: only
-    /// what no event referred to then is looked at.
-    ///
-    /// # Errors
-    /// As [`Batch::validate`].
-    pub fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
+    pub(crate) fn validate_changes(&self, mark: &Mark) -> Result<(), PluginError> {
         let nodes = self.nodes();
         // Buffers only get longer at their ends: see the module. While they lie where they lay, what was
         // valid in them is valid still.
@@ -197,11 +183,11 @@ mod tests {
     #[test]
     fn what_the_batch_s_own_methods_made_is_valid() {
         let mut batch = Batch::new();
-        batch.push_message(1, b"raw");
-        batch.push_value(1, &["a", "b"]).unwrap();
+        batch.stream(1).push_message(b"raw");
+        batch.stream(1).push(&["a", "b"]).unwrap();
         batch.set_metadata(1, Value::from("known".to_owned()));
-        batch.set_origin(0, "here");
-        batch.end_stream(1);
+        batch.set_origin("here");
+        batch.stream(1).end();
         batch.value_mut(1).unwrap();
         batch.validate().unwrap();
     }
@@ -210,8 +196,8 @@ mod tests {
     fn what_was_forged_is_an_error_that_names_the_event() {
         let refused = |forge: &dyn Fn(&mut Batch)| {
             let mut batch = Batch::new();
-            batch.push_message(1, b"raw");
-            batch.push_value(1, &["a", "b"]).unwrap();
+            batch.stream(1).push_message(b"raw");
+            batch.stream(1).push(&["a", "b"]).unwrap();
             forge(&mut batch);
             let error = batch.validate().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::INTERNAL);
@@ -235,7 +221,7 @@ mod tests {
     fn after_a_mark_whatever_is_new_is_looked_at() {
         let mut batch = Batch::new();
         for number in 0..4 {
-            batch.push_value(number, &["a", "b"]).unwrap();
+            batch.stream(number).push(&["a", "b"]).unwrap();
         }
         let mut mark = Mark::default();
         batch.mark(&mut mark);
@@ -243,7 +229,7 @@ mod tests {
 
         batch.events.swap(0, 3);
         batch.events.truncate(3);
-        batch.push_value(9, &[1]).unwrap();
+        batch.stream(9).push(&[1]).unwrap();
         batch.write_metadata(1, |writer| writer.str("new")).unwrap();
         *batch.value_mut(2).unwrap() = Value::from(1);
         batch.validate_changes(&mark).unwrap();
@@ -259,13 +245,13 @@ mod tests {
     fn edit(batch: &mut Batch, (edit, event, number): (u8, usize, u32)) {
         let count = batch.len();
         if count == 0 {
-            return batch.push_message(0, b"one more");
+            return batch.push_message(b"one more");
         }
         let position = event % count;
         match edit {
             0 => batch.events.swap(0, position),
             1 => drop(batch.events.remove(position)),
-            2 => batch.push_value(7, &literal!({ "new": [number] })).unwrap(),
+            2 => batch.stream(7).push(&literal!({ "new": [number] })).unwrap(),
             3 => batch.write_metadata(position, |writer| writer.str("\u{e4}")).unwrap(),
             4 => batch
                 .write_metadata(position, |writer| {
@@ -277,7 +263,7 @@ mod tests {
                 .unwrap(),
             5 => batch.set_metadata(position, Value::from(number)),
             6 => drop(batch.value_mut(position).map(|value| *value = Value::from(number))),
-            7 => batch.set_origin(position, "elsewhere"),
+            7 => batch.set_origin_from(position, "elsewhere"),
             8 => *batch = batch.clone(),
             9 => batch.events.push(batch.events[position]),
             // From here on it forges.
@@ -305,13 +291,13 @@ mod tests {
         ) {
             let mut batch = Batch::new();
             for number in 0..3 {
-                batch.push_message(number, b"raw");
-                batch.push_value(number, &literal!({ "number": number })).unwrap();
+                batch.stream(number).push_message(b"raw");
+                batch.stream(number).push(&literal!({ "number": number })).unwrap();
                 batch.write_metadata(batch.len() - 1, |writer| writer.str("known")).unwrap();
             }
-            batch.set_origin(2, "here");
+            batch.set_origin_from(2, "here");
             batch.value_mut(3).unwrap();
-            batch.end_stream(2);
+            batch.stream(2).end();
             let mut mark = Mark::default();
             batch.mark(&mut mark);
             for one in edits {

@@ -4,15 +4,11 @@ use super::{
     Batch, Limit,
     event::{Event, EventFlags, PayloadKind, Span},
 };
-use crate::{
-    ByteBuffer, NodeBuffer,
-    document::{self, ValueRef},
-    error::PluginError,
-    value::Value,
-};
+use crate::{ByteBuffer, NodeBuffer, document, error::PluginError, value::Value};
 
 impl Batch {
-    /// Sets how much a pull should add. The limit counts from an empty batch.
+    /// Sets how much a pull should add. The limit counts from an empty batch. The host has done so before
+    /// it pulls.
     pub fn set_limit(&mut self, limit: Limit) {
         self.limit = limit;
     }
@@ -29,98 +25,48 @@ impl Batch {
             || self.bytes().len() >= self.limit.bytes as usize
     }
 
-    /// Adds a whole message of `stream`: one call, one copy.
+    /// Exchanges the contents with another batch: one that was filled elsewhere, on another thread say.
+    /// Each keeps its limit.
+    pub fn exchange(&mut self, other: &mut Self) {
+        std::mem::swap(self, other);
+        std::mem::swap(&mut self.limit, &mut other.limit);
+    }
+
+    /// The stream of this number, to add events of.
     #[inline]
-    pub fn push_message(&mut self, stream: u64, message: &[u8]) {
-        self.push_raw(stream, message, EventFlags(0));
+    pub fn stream(&mut self, stream: u64) -> Stream<'_> {
+        Stream { batch: self, stream }
     }
 
-    /// Adds a part of a byte stream, cut anywhere. Preprocessors put messages together from the
-    /// fragments of a stream; where there is none, the whole stream is one message.
-    #[inline]
-    pub fn push_fragment(&mut self, stream: u64, bytes: &[u8]) {
-        self.push_raw(stream, bytes, EventFlags::FRAGMENT);
-    }
-
-    fn push_raw(&mut self, stream: u64, bytes: &[u8], flags: EventFlags) {
-        let buffer = self.bytes_mut();
-        let start = buffer.len();
-        buffer.extend_from_copy_slice(bytes);
-        self.push_span(start, bytes.len(), stream, flags);
-    }
-
-    /// Says that `stream` ends: what is left of its last message is complete now. A source that
-    /// finishes ends all its streams by that.
-    pub fn end_stream(&mut self, stream: u64) {
-        self.push_end(stream, EventFlags::STREAM_END);
-    }
-
-    /// Says that `stream` was cut off: what is left of its last message never becomes one. It goes to
-    /// `err`; where the source is transactional, the pulls that brought it fail instead.
-    pub fn abort_stream(&mut self, stream: u64) {
-        let (end, aborted) = (EventFlags::STREAM_END, EventFlags::STREAM_ABORTED);
-        self.push_end(stream, EventFlags(end.0 | aborted.0));
-    }
-
-    fn push_end(&mut self, stream: u64, flags: EventFlags) {
-        self.events.push(Event::new(PayloadKind::NONE, flags, Span::default(), stream));
-    }
-
-    /// Lets `read` fill up to `space` bytes of the batch's own buffer, and adds what it says it
-    /// read as a fragment of `stream`: no copy at all. Returns how many bytes that were.
-    ///
-    /// # Errors
-    /// Those of `read`; nothing is added then.
-    pub fn read_fragment<E>(
-        &mut self,
-        stream: u64,
-        space: usize,
-        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
-    ) -> Result<usize, E> {
-        let buffer = self.bytes_mut();
-        let start = buffer.len();
-        buffer.resize(start + space, 0);
-        let result = read(&mut buffer[start..]);
-        let count = result.as_ref().map_or(0, |&count| count.min(space));
-        buffer.truncate(start + count);
-        result?;
-        if count > 0 {
-            self.push_span(start, count, stream, EventFlags::FRAGMENT);
-        }
-        Ok(count)
-    }
-
-    /// Adds a structured event: anything that serde can serialise, written straight into the
-    /// batch's document.
+    /// Adds a value of stream 0: anything that serde can serialise, written straight into the batch's
+    /// document.
     ///
     /// # Errors
     /// Bad data, where the value's own `Serialize` fails or does not fit a document; nothing is
     /// added then.
-    pub fn push_value(
-        &mut self,
-        stream: u64,
-        value: &(impl serde::Serialize + ?Sized),
-    ) -> Result<(), PluginError> {
-        let (bytes, nodes) = self.buffers_mut();
-        let root = document::write(value, bytes, nodes).map_err(PluginError::bad_data)?;
-        let span = Span { start: root, len: 0 };
-        self.events.push(Event::new(PayloadKind::DOCUMENT, EventFlags(0), span, stream));
-        Ok(())
+    pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
+        self.stream(0).push(value)
     }
 
-    /// Adds an event with a copy of `value` as its payload.
-    pub fn push_copy(&mut self, stream: u64, value: ValueRef<'_>) {
-        let index = self.keep(value.to_value()) - 1;
-        let span = Span { start: index, len: 0 };
-        self.events.push(Event::new(PayloadKind::VALUE, EventFlags(0), span, stream));
+    /// Adds a whole message of stream 0: one call, one copy.
+    #[inline]
+    pub fn push_message(&mut self, message: &[u8]) {
+        self.stream(0).push_message(message);
     }
 
-    /// Says where all events from position `from` on came from, in the connector's own words.
-    pub fn set_origin(&mut self, from: usize, origin: &str) {
+    /// Says where all events that have no origin yet came from, in the connector's own words: a path, a
+    /// peer's address.
+    pub fn set_origin(&mut self, origin: &str) {
         let index = self.keep(Value::from(origin.to_owned()));
-        for event in self.events.iter_mut().skip(from) {
+        for event in self.events.iter_mut().filter(|event| event.origin == 0) {
             event.origin = index;
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_origin_from(&mut self, position: usize, origin: &str) {
+        let index = self.keep(Value::from(origin.to_owned()));
+        self.events[position..].iter_mut().for_each(|event| event.origin = index);
     }
 
     /// Position in the table of values, plus one.
@@ -157,6 +103,88 @@ impl Batch {
 
 /// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
 /// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
+/// A stream within a source: a connection, a file, a partition. What is added by this handle is of that
+/// stream.
+pub struct Stream<'b> {
+    batch: &'b mut Batch,
+    stream: u64,
+}
+
+impl Stream<'_> {
+    /// Adds a value: anything that serde can serialise, written straight into the batch's document.
+    ///
+    /// # Errors
+    /// Bad data, where the value's own `Serialize` fails or does not fit a document; nothing is
+    /// added then.
+    pub fn push(&mut self, value: &(impl serde::Serialize + ?Sized)) -> Result<(), PluginError> {
+        let (bytes, nodes) = self.batch.buffers_mut();
+        let root = document::write(value, bytes, nodes).map_err(PluginError::bad_data)?;
+        let span = Span { start: root, len: 0 };
+        self.add(PayloadKind::DOCUMENT, EventFlags(0), span);
+        Ok(())
+    }
+
+    /// Adds a whole message: one call, one copy.
+    #[inline]
+    pub fn push_message(&mut self, message: &[u8]) {
+        self.push_raw(message, EventFlags(0));
+    }
+
+    /// Adds a part of a byte stream, cut anywhere. Preprocessors put messages together from the
+    /// fragments of a stream; where there is none, the whole stream is one message.
+    #[inline]
+    pub fn push_fragment(&mut self, bytes: &[u8]) {
+        self.push_raw(bytes, EventFlags::FRAGMENT);
+    }
+
+    /// Lets `read` fill up to `space` bytes of the batch's own buffer, and adds what it says it
+    /// read as a fragment: no copy at all. Returns how many bytes that were.
+    ///
+    /// # Errors
+    /// Those of `read`; nothing is added then.
+    pub fn read_fragment<E>(
+        &mut self,
+        space: usize,
+        read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
+        let buffer = self.batch.bytes_mut();
+        let start = buffer.len();
+        buffer.resize(start + space, 0);
+        let result = read(&mut buffer[start..]);
+        let count = result.as_ref().map_or(0, |&count| count.min(space));
+        buffer.truncate(start + count);
+        result?;
+        if count > 0 {
+            self.batch.push_span(start, count, self.stream, EventFlags::FRAGMENT);
+        }
+        Ok(count)
+    }
+
+    /// Says that the stream ends: what is left of its last message is complete now. A source that
+    /// finishes ends all its streams by that.
+    pub fn end(&mut self) {
+        self.add(PayloadKind::NONE, EventFlags::STREAM_END, Span::default());
+    }
+
+    /// Says that the stream was cut off: what is left of its last message never becomes one. It goes to
+    /// `err`; where the source is transactional, the pulls that brought it fail instead.
+    pub fn abort(&mut self) {
+        let (end, aborted) = (EventFlags::STREAM_END, EventFlags::STREAM_ABORTED);
+        self.add(PayloadKind::NONE, EventFlags(end.0 | aborted.0), Span::default());
+    }
+
+    fn push_raw(&mut self, bytes: &[u8], flags: EventFlags) {
+        let buffer = self.batch.bytes_mut();
+        let start = buffer.len();
+        buffer.extend_from_copy_slice(bytes);
+        self.batch.push_span(start, bytes.len(), self.stream, flags);
+    }
+
+    fn add(&mut self, kind: PayloadKind, flags: EventFlags, span: Span) {
+        self.batch.events.push(Event::new(kind, flags, span, self.stream));
+    }
+}
+
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
 }

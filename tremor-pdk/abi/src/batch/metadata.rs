@@ -103,9 +103,8 @@ impl Batch {
         }
     }
 
-    /// What is known about the event besides its payload; usually nothing.
     #[inline]
-    pub fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
+    pub(crate) fn metadata(&self, event: &Event) -> Option<ValueRef<'_>> {
         match event.metadata_place() {
             Place::None => None,
             Place::Value(position) => self.table(position),
@@ -113,21 +112,12 @@ impl Batch {
         }
     }
 
-    /// Gives the event at `position` metadata in place of what it had.
-    ///
-    /// # Panics
-    /// Where there is no such event.
-    pub fn set_metadata(&mut self, position: usize, metadata: Value<'static>) {
+    pub(crate) fn set_metadata(&mut self, position: usize, metadata: Value<'static>) {
         let index = self.keep(metadata);
         self.events[position].metadata = index;
     }
 
-    /// The metadata of the event at `position`, to edit: an empty object where there was none.
-    /// Others that shared it keep theirs.
-    ///
-    /// # Panics
-    /// Where there is no such event.
-    pub fn metadata_mut(&mut self, position: usize) -> &mut Value<'static> {
+    pub(crate) fn metadata_mut(&mut self, position: usize) -> &mut Value<'static> {
         let event = self.events[position];
         let own = match self.metadata(&event) {
             Some(metadata) => metadata.to_value(),
@@ -138,16 +128,7 @@ impl Batch {
         &mut self.values[last]
     }
 
-    /// Gives the event at `position` metadata in place of what it had: what `write` writes, straight
-    /// into the batch's document. Nothing is allocated for it, unless the buffers are shared with
-    /// another batch.
-    ///
-    /// # Errors
-    /// Internal, where `write` does not write exactly one value; the event keeps what it had.
-    ///
-    /// # Panics
-    /// Where there is no such event.
-    pub fn write_metadata(
+    pub(crate) fn write_metadata(
         &mut self,
         position: usize,
         write: impl FnOnce(&mut Writer<'_>),
@@ -190,7 +171,7 @@ mod tests {
     #[test]
     fn an_encoded_event_has_the_metadata_and_origin_of_its_value() {
         let mut batch = batch();
-        batch.set_origin(0, "here");
+        batch.set_origin("here");
         batch.write_metadata(0, |writer| writer.str("in the document")).unwrap();
         batch.set_metadata(1, literal!("a value"));
         let encode = |payload: Payload<'_>, bytes: &mut crate::ByteBuffer| {
@@ -210,8 +191,8 @@ mod tests {
 
     fn batch() -> Batch {
         let mut batch = Batch::new();
-        batch.push_value(0, &1).unwrap();
-        batch.push_value(0, &2).unwrap();
+        batch.push(&1).unwrap();
+        batch.push(&2).unwrap();
         batch
     }
 
@@ -250,7 +231,7 @@ mod tests {
     #[test]
     fn an_edit_of_metadata_that_two_events_share_changes_one_of_them() {
         let mut batch = Batch::new();
-        batch.push_message(0, b"one,two");
+        batch.push_message(b"one,two");
         batch.set_metadata(0, literal!({ "from": "here" }));
         batch.cut(|cutter| {
             cutter.emit(0..3);

@@ -22,6 +22,8 @@ mod check;
 mod cut;
 mod event;
 mod fill;
+mod handle;
+mod host;
 mod metadata;
 mod output;
 mod rest;
@@ -35,6 +37,9 @@ pub use self::{
     check::Mark,
     cut::Cutter,
     event::{Event, EventFlags, PayloadKind, Span},
+    fill::Stream,
+    handle::{EventMut, EventRef, Events},
+    host::HostBatch,
     output::{Holds, Output, PortBatch, Rejected, Verdict},
     rest::Rest,
     rewrite::Payload,
@@ -116,15 +121,13 @@ impl Batch {
         self.events.is_empty()
     }
 
-    /// The events, in order.
     #[inline]
-    pub fn events(&self) -> &[Event] {
+    pub(crate) fn events(&self) -> &[Event] {
         &self.events
     }
 
-    /// The events, to stamp: ids and times.
     #[inline]
-    pub fn events_mut(&mut self) -> &mut [Event] {
+    pub(crate) fn events_mut(&mut self) -> &mut [Event] {
         &mut self.events
     }
 
@@ -135,26 +138,22 @@ impl Batch {
         &self.shared.storage().bytes
     }
 
-    /// The nodes of all documents.
     #[inline]
-    pub fn nodes(&self) -> &[Node] {
+    pub(crate) fn nodes(&self) -> &[Node] {
         &self.shared.storage().nodes
     }
 
-    /// Bytes that the byte buffer holds without growing.
-    pub fn byte_capacity(&self) -> usize {
+    pub(crate) fn byte_capacity(&self) -> usize {
         self.shared.storage().bytes.capacity()
     }
 
-    /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
     #[inline]
-    pub fn raw(&self, event: &Event) -> Option<&[u8]> {
+    pub(crate) fn raw(&self, event: &Event) -> Option<&[u8]> {
         (event.kind == PayloadKind::RAW).then(|| self.slice(event.payload))
     }
 
-    /// The payload as a value; `None` where it is raw, or there is none.
     #[inline]
-    pub fn value(&self, event: &Event) -> Option<ValueRef<'_>> {
+    pub(crate) fn value(&self, event: &Event) -> Option<ValueRef<'_>> {
         match event.kind {
             PayloadKind::DOCUMENT => Some(self.document(event.payload.start)),
             PayloadKind::VALUE => self.table(event.payload.start),
@@ -162,16 +161,14 @@ impl Batch {
         }
     }
 
-    /// The bytes that the event was decoded from; empty where there were none.
     #[inline]
-    pub fn original(&self, event: &Event) -> &[u8] {
+    pub(crate) fn original(&self, event: &Event) -> &[u8] {
         let span = if event.kind == PayloadKind::RAW { event.payload } else { event.original };
         self.slice(span)
     }
 
-    /// Where the event came from in the connector's own words: a path, a peer's address.
     #[inline]
-    pub fn origin(&self, event: &Event) -> Option<&str> {
+    pub(crate) fn origin(&self, event: &Event) -> Option<&str> {
         self.table(event.origin.checked_sub(1)?)?.as_str()
     }
 

@@ -2,11 +2,11 @@
 
 use abi_stable::{StableAbi, std_types::RVec};
 
-use super::{Batch, Event, PayloadKind, Span, metadata::Kept};
+use super::{Batch, Event, EventMut, PayloadKind, Span, metadata::Kept};
 use crate::error::PluginError;
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
-/// buffers of that batch: [`Batch::original`] gives its bytes.
+/// buffers of that batch: [`HostBatch::original`] gives its bytes.
 #[repr(C)]
 #[derive(Clone, Debug, StableAbi)]
 pub struct Rejected {
@@ -92,8 +92,8 @@ impl Output {
 
     /// Sends an event that could not be handled out of `err`. It is one of the batch that the step
     /// was called with.
-    pub fn reject(&mut self, event: Event, error: PluginError) {
-        self.rejected.push(Rejected { event, error });
+    pub fn reject(&mut self, event: impl Into<Event>, error: PluginError) {
+        self.rejected.push(Rejected { event: event.into(), error });
     }
 
     /// As [`Output::reject`], for several.
@@ -118,17 +118,17 @@ impl Output {
         self.merged += events as u64;
     }
 
-    /// Asks for a verdict on every event of `batch`, which may edit the event at the position that
-    /// it is asked about, and does with all of them what was said.
+    /// Asks for a verdict on every event of `batch`, which may edit the event, and does with all of them
+    /// what was said.
     pub fn divert(
         &mut self,
         batch: &mut Batch,
-        mut verdict: impl FnMut(&mut Batch, usize) -> Verdict,
+        mut verdict: impl FnMut(&mut EventMut<'_>) -> Verdict,
     ) {
         self.verdicts.clear();
         let mut kept = 0;
         for position in 0..batch.len() {
-            let code = match verdict(batch, position) {
+            let code = match verdict(&mut EventMut::new(batch, position)) {
                 Verdict::Keep => {
                     kept += 1;
                     KEEP
@@ -298,10 +298,10 @@ mod tests {
     fn numbers(count: u64) -> Batch {
         let mut batch = Batch::new();
         for number in 0..count {
-            batch.push_value(number, &number).unwrap();
+            batch.stream(number).push(&number).unwrap();
             batch.set_metadata(batch.len() - 1, literal!({ "n": number }));
         }
-        batch.set_origin(0, "here");
+        batch.set_origin("here");
         batch
     }
 
@@ -317,11 +317,12 @@ mod tests {
     fn every_event_goes_where_its_verdict_says_with_all_that_belongs_to_it() {
         let mut batch = numbers(8);
         let mut output = Output::new();
-        output.divert(&mut batch, |batch, position| {
-            if position % 2 == 1 {
-                *batch.value_mut(position).unwrap() = literal!({ "edited": position });
+        output.divert(&mut batch, |event| {
+            let number = event.get().stream();
+            if number % 2 == 1 {
+                *event.value_mut().unwrap() = literal!({ "edited": number });
             }
-            match position {
+            match number {
                 0 | 5 => Verdict::Keep,
                 1 | 4 => Verdict::Port(0),
                 2 => Verdict::Discard,
@@ -348,7 +349,7 @@ mod tests {
         let mut batch = numbers(3);
         let before = batch.events().as_ptr();
         let mut output = Output::new();
-        output.divert(&mut batch, |_, _| Verdict::Keep);
+        output.divert(&mut batch, |_| Verdict::Keep);
         assert_eq!((batch.len(), batch.events().as_ptr()), (3, before));
         assert!(output.ports().is_empty() && output.take_rejected().is_empty());
     }

@@ -114,7 +114,7 @@ mod tests {
     fn a_light_batch_comes_back_as_it_is() {
         let mut rest = Rest::default();
         let mut batch = Batch::new();
-        batch.push_message(1, b"a");
+        batch.stream(1).push_message(b"a");
         let address = batch.bytes().as_ptr();
         rest.put(batch);
         assert_eq!(rest.streams().collect::<Vec<_>>(), [1]);
@@ -127,14 +127,15 @@ mod tests {
         let mut batch = Batch::new();
         for number in 0..100_u64 {
             batch
-                .push_value(number, &literal!({ "n": number, "text": "x".repeat(50_000) }))
+                .stream(number)
+                .push(&literal!({ "n": number, "text": "x".repeat(50_000) }))
                 .unwrap();
             batch.set_metadata(batch.len() - 1, literal!({ "n": number }));
             if number % 3 == 0 {
                 batch.value_mut(batch.len() - 1).unwrap();
             }
         }
-        batch.set_origin(0, "here");
+        batch.set_origin("here");
         let mut rest = Rest::default();
         rest.put(batch);
         let (mut numbers, mut parts) = (Vec::new(), 0);
@@ -156,8 +157,8 @@ mod tests {
     #[test]
     fn one_event_that_is_heavy_by_itself_comes_alone() {
         let mut batch = Batch::new();
-        batch.push_message(0, &vec![b'x'; 5 << 20]);
-        batch.push_message(1, b"small");
+        batch.push_message(&vec![b'x'; 5 << 20]);
+        batch.stream(1).push_message(b"small");
         let mut rest = Rest::default();
         rest.put(batch);
         assert_eq!(rest.take().unwrap().bytes().len(), 5 << 20);
@@ -184,9 +185,9 @@ mod tests {
         let mut rest = Rest::default();
         let mut batch = Batch::new();
         let input: Vec<u8> = (0..=255).cycle().take(100_000).collect();
-        batch.push_fragment(0, &input[..60_000]);
-        batch.push_fragment(0, &input[60_000..]);
-        batch.end_stream(0);
+        batch.stream(0).push_fragment(&input[..60_000]);
+        batch.stream(0).push_fragment(&input[60_000..]);
+        batch.stream(0).end();
         let (mut found, mut calls, mut ends) = (Vec::new(), 0, 0);
         loop {
             assert!(rest.cut(&mut batch, expand).is_empty());
@@ -210,11 +211,11 @@ mod tests {
     fn what_is_given_before_the_rest_is_out_waits_for_it() {
         let mut rest = Rest::default();
         let mut batch = Batch::new();
-        batch.push_fragment(0, "a".repeat(20_000).as_bytes());
+        batch.stream(0).push_fragment("a".repeat(20_000).as_bytes());
         rest.cut(&mut batch, expand);
         let mut found: Vec<u8> = messages(&batch).iter().map(|message| message[0]).collect();
         let mut next = Batch::new();
-        next.push_fragment(0, b"b");
+        next.stream(0).push_fragment(b"b");
         while !rest.is_empty() {
             rest.cut(&mut next, expand);
             found.extend(messages(&next).iter().map(|message| message[0]));
@@ -226,7 +227,7 @@ mod tests {
     #[test]
     fn a_rest_that_nobody_comes_back_for_is_rejected() {
         let mut batch = Batch::new();
-        batch.push_message(3, b"abc");
+        batch.stream(3).push_message(b"abc");
         let rejected = batch.cut(|cutter| cutter.leave(1));
         assert_eq!(batch.original(&rejected[0].event), b"bc");
         assert!(batch.is_empty());

@@ -6,6 +6,7 @@ use super::{
     Batch, Pool, Rejected,
     bounds::{no_room, span},
     event::{Event, EventFlags, PayloadKind, Span},
+    handle::EventRef,
     metadata::Kept,
 };
 use crate::{
@@ -32,12 +33,7 @@ pub enum Payload<'b> {
 }
 
 impl Batch {
-    /// Decodes every raw payload: `decode` appends a document to the buffers and returns its root.
-    /// Events that it fails on, and those that become more than [`Batch::decoded_at_most`], are
-    /// taken out and returned.
-    ///
-    /// Once the batch is heavy, what is left stays as it is: see [`Batch::take_undecoded`].
-    pub fn decode_with(
+    pub(crate) fn decode_with(
         &mut self,
         mut decode: impl FnMut(&mut ByteBuffer, &mut NodeBuffer, Span) -> Result<u32, PluginError>,
     ) -> Vec<Rejected> {
@@ -90,10 +86,7 @@ impl Batch {
         rejected
     }
 
-    /// Encodes every value into the buffer of a new batch with the same events in the same order,
-    /// metadata and origins included.
-    /// Events that `encode` fails on are taken out of both and returned.
-    pub fn encode_with(
+    pub(crate) fn encode_with(
         &mut self,
         pool: &Pool,
         encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
@@ -103,8 +96,7 @@ impl Batch {
         (encoded, rejected)
     }
 
-    /// As [`Batch::encode_with`], into a batch that is empty.
-    pub fn encode_into(
+    pub(crate) fn encode_into(
         &mut self,
         encoded: &mut Self,
         mut encode: impl FnMut(Payload<'_>, &mut ByteBuffer) -> Result<(), PluginError>,
@@ -148,10 +140,10 @@ impl Batch {
     }
 
     /// Keeps the events that `keep` wants; says how many went.
-    pub fn retain(&mut self, mut keep: impl FnMut(&Self, &Event) -> bool) -> usize {
+    pub fn retain(&mut self, mut keep: impl FnMut(EventRef<'_>) -> bool) -> usize {
         let mut events = std::mem::take(&mut self.events);
         let before = events.len();
-        events.retain(|event| keep(self, event));
+        events.retain(|event| keep(EventRef::new(self, event)));
         let gone = before - events.len();
         self.events = events;
         gone
@@ -171,13 +163,7 @@ impl Batch {
         }
     }
 
-    /// The payload of the event at `position`, to edit. The first edit turns this event, and no
-    /// other, from a part of the document into a value of its own. `None` where the payload is
-    /// raw or there is none.
-    ///
-    /// # Panics
-    /// Where there is no such event.
-    pub fn value_mut(&mut self, position: usize) -> Option<&mut Value<'static>> {
+    pub(crate) fn value_mut(&mut self, position: usize) -> Option<&mut Value<'static>> {
         let event = self.events[position];
         let index = match event.kind {
             PayloadKind::VALUE => event.payload.start,

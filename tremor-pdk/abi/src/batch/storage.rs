@@ -236,7 +236,7 @@ mod tests {
     fn a_storage_returns_when_its_last_batch_goes_and_keeps_its_capacity() {
         let pool = Pool::new(2);
         let mut batch = Batch::from_pool(&pool);
-        batch.push_message(0, b"some bytes");
+        batch.push_message(b"some bytes");
         let shared = batch.clone();
         drop(batch);
         assert_eq!(pool.waiting(), 0, "a consumer still reads");
@@ -256,7 +256,7 @@ mod tests {
         let numbers = 0..100;
         for number in numbers.clone() {
             let mut batch = Batch::from_pool(&pool);
-            batch.push_message(0, &[number]);
+            batch.push_message(&[number]);
             sender.send(batch.clone()).unwrap();
             assert_eq!(read(&batch), (1, number));
         }
@@ -272,7 +272,7 @@ mod tests {
         drop((Batch::from_pool(&pool), Batch::from_pool(&pool)));
         assert_eq!(pool.waiting(), 1);
         let mut huge = Batch::from_pool(&pool);
-        huge.push_message(0, &vec![0; super::RECYCLED_AT_MOST + 1]);
+        huge.push_message(&vec![0; super::RECYCLED_AT_MOST + 1]);
         drop(huge);
         assert_eq!(pool.waiting(), 0);
     }
@@ -283,7 +283,7 @@ mod tests {
         let batches: Vec<_> = (0..100)
             .map(|_| {
                 let mut batch = Batch::from_pool(&pool);
-                batch.push_message(0, &vec![0; 1 << 20]);
+                batch.push_message(&vec![0; 1 << 20]);
                 batch
             })
             .collect();
@@ -301,7 +301,7 @@ mod tests {
         let pool = Pool::new(1);
         let mut batch = Batch::from_pool(&pool);
         drop(pool);
-        batch.push_message(0, b"x");
+        batch.push_message(b"x");
         assert_eq!(batch.len(), 1);
     }
 }

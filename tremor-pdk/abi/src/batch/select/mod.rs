@@ -138,16 +138,8 @@ fn apart(paths: &[Path], what: &str) -> Result<(), SelectionError> {
 }
 
 impl Batch {
-    /// Keeps of the event at `position` the fields that `selection` says. The event gets nodes of
-    /// its own, and shares its text with what it was: nothing is allocated unless the buffers grow
-    /// or are shared with another batch. An event that was edited is put back into the document.
-    ///
-    /// # Errors
-    /// Bad data, where the payload is not an object. The event is as it was then.
-    ///
-    /// # Panics
-    /// Where there is no such event.
-    pub fn select(
+    /// See [`EventMut::select`](super::EventMut::select).
+    pub(super) fn select(
         &mut self,
         position: usize,
         selection: &mut Selection,

@@ -25,9 +25,9 @@ fn selection(
 /// What becomes of an event, the same in both representations.
 fn selected(selection: &mut Selection, event: &Value<'static>) -> Value<'static> {
     let mut batch = Batch::new();
-    batch.push_value(0, &[1]).unwrap();
+    batch.push(&[1]).unwrap();
     for _ in 0..2 {
-        batch.push_value(0, event).unwrap();
+        batch.push(event).unwrap();
     }
     batch.value_mut(2).unwrap();
     for position in 1..3 {
@@ -95,8 +95,8 @@ fn fields_are_kept_dropped_and_renamed() {
 fn what_is_no_object_is_an_error_and_stays() {
     let mut selection = selection(None, &["a"], &[]).unwrap();
     let mut batch = Batch::new();
-    batch.push_value(0, "text").unwrap();
-    batch.push_message(0, b"{}");
+    batch.push("text").unwrap();
+    batch.push_message(b"{}");
     let error = batch.select(0, &mut selection).unwrap_err();
     assert_eq!(error.to_string(), "expected an object to select fields of, found text");
     assert!(batch.select(1, &mut selection).unwrap_err().to_string().ends_with("no value"));
@@ -107,7 +107,7 @@ fn what_is_no_object_is_an_error_and_stays() {
 fn a_batch_that_shares_its_buffers_keeps_what_it_had() {
     let mut selection = selection(Some(&["a"]), &[], &[]).unwrap();
     let mut batch = Batch::new();
-    batch.push_value(0, &event()).unwrap();
+    batch.push(&event()).unwrap();
     let other = batch.clone();
     batch.select(0, &mut selection).unwrap();
     assert_eq!(batch.value(&batch.events()[0]).unwrap().to_string(), r#"{"a":1}"#);
