@@ -7,6 +7,8 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
 };
+use tremor_abi::batch::HostBatch;
+
 use crate::{Batch, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
 
 /// A codec that is asked for one message at a time.
@@ -38,25 +40,23 @@ impl Messages {
 
     fn decode(&mut self, message: &[u8]) -> Verdict<Result<Value<'static>>> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
-        batch.push_message(0, message);
+        batch.push_message(message);
         if let Err(error) = direct("decode", || self.0.decode(&mut batch, &mut output))? {
             return Ok(Err(error));
         }
-        Self::one("decode", &batch, &mut output, |batch| {
-            Some(batch.value(batch.events().first()?)?.to_value())
-        })
+        Self::one("decode", &batch, &mut output, |batch| Some(batch.first()?.value()?.to_value()))
     }
 
     fn encode(&mut self, value: &Value<'static>) -> Verdict<Result<Vec<u8>>> {
         let (mut batch, mut encoded, mut output) = (Batch::new(), Batch::new(), Output::new());
-        batch.push_copy(0, ValueRef::from(value));
+        if let Err(error) = batch.push(value) {
+            return Ok(Err(error));
+        }
         let done = direct("encode", || self.0.encode(&mut batch, &mut encoded, &mut output))?;
         if let Err(error) = done {
             return Ok(Err(error));
         }
-        Self::one("encode", &encoded, &mut output, |batch| {
-            Some(batch.raw(batch.events().first()?)?.to_vec())
-        })
+        Self::one("encode", &encoded, &mut output, |batch| Some(batch.first()?.raw()?.to_vec()))
     }
 
     /// The messages of all values that it can encode, with what it decodes of them.

@@ -19,7 +19,7 @@
 //! #     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
 //! #         while !batch.is_full() {
 //! #             if self.next == self.end { return Ok(Pull::Finished) }
-//! #             batch.push_value(0, &self.next)?;
+//! #             batch.push(&self.next)?;
 //! #             self.next += 1;
 //! #         }
 //! #         Ok(Pull::Events)

@@ -7,6 +7,8 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
 };
+use tremor_abi::batch::HostBatch;
+
 use crate::{Batch, Operator, Output, Result};
 
 /// How many batches an operator gets, and how often it may be told the time at one moment.
@@ -170,20 +172,21 @@ impl Accounted {
 }
 
 fn note(transcript: &mut Vec<(String, String)>, port: &str, batch: &Batch) {
-    for event in batch.events() {
-        let text = batch.value(event).map_or_else(String::new, |value| value.to_string());
+    for event in batch {
+        let text = event.value().map_or_else(String::new, |value| value.to_string());
         transcript.push((port.to_owned(), text));
     }
 }
 
 fn input(number: u64) -> Batch {
     let mut batch = Batch::new();
-    for value in &corpus::values() {
-        batch.push_copy(number % 2, value.into());
-    }
-    for (position, event) in batch.events_mut().iter_mut().enumerate() {
-        event.ingest_ns = 1_000_000_000 * number + 1_000_000 * position as u64;
-    }
+    // They are values that every document can hold.
+    corpus::values().iter().for_each(|value| drop(batch.stream(number % 2).push(value)));
+    let mut now = 1_000_000_000 * number;
+    batch.for_each_mut(|mut event| {
+        now += 1_000_000;
+        event.set_ingest_ns(now);
+    });
     batch
 }
 

@@ -8,6 +8,8 @@ use super::{
     subject::{Instance, Subject},
     transcript::Transcript,
 };
+use tremor_abi::batch::HostBatch;
+
 use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor};
 
 /// How often a preprocessor may say that it has more to put out of one batch.
@@ -52,7 +54,7 @@ impl Pre {
     fn feed(&mut self, stream: u64, bytes: &[u8], length: usize) -> Verdict {
         for part in bytes.chunks(length.max(1)) {
             let mut batch = Batch::new();
-            batch.push_fragment(stream, part);
+            batch.stream(stream).push_fragment(part);
             self.process(batch)?;
         }
         Ok(())
@@ -61,16 +63,15 @@ impl Pre {
     fn end(&mut self, stream: u64, aborts: bool) -> Verdict {
         let mut batch = Batch::new();
         if aborts {
-            batch.abort_stream(stream)
+            batch.stream(stream).abort()
         } else {
-            batch.end_stream(stream)
+            batch.stream(stream).end()
         }
         self.process(batch)
     }
 }
 
-/// Takes note of what was rejected; the kinds of errors that it is rejected with are part of the
-/// contract.
+/// Takes note of what was rejected: as bad data, or as what a lost connection has cut off.
 fn taken(
     batch: &Batch,
     output: &mut Output,
@@ -82,7 +83,9 @@ fn taken(
     let all = output.take_rejected();
     *rejected += all.len() + usize::from(failed.is_some());
     let errors = all.iter().map(|rejected| &rejected.error).chain(&failed);
-    for error in errors.filter(|error| error.kind() != ErrorKind::BAD_DATA) {
+    for error in errors
+        .filter(|error| ![ErrorKind::BAD_DATA, ErrorKind::CONNECTION_LOST].contains(&error.kind()))
+    {
         let seen =
             format!("bytes are rejected with an error of the kind {}: {error}", error.kind());
         return Err(fault(seen, "reject bytes with `Error::bad_data`"));
@@ -216,7 +219,7 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
     for (stream, bytes) in (1..).zip(corpus::hostile_bytes()) {
         pre.feed(stream, &bytes, 1 << 16)?;
         let mut batch = Batch::new();
-        batch.push_message(0, &bytes);
+        batch.push_message(&bytes);
         pre.process(batch)?;
         pre.end(stream, stream % 2 == 0)?;
     }
@@ -262,7 +265,7 @@ impl Post {
     /// was discarded on purpose.
     fn process(&mut self, messages: &[Vec<u8>]) -> Verdict<(usize, usize)> {
         let (mut batch, mut output) = (Batch::new(), Output::new());
-        messages.iter().for_each(|message| batch.push_message(0, message));
+        messages.iter().for_each(|message| batch.push_message(message));
         let result = direct("process", || self.processor.process(&mut batch, &mut output))?;
         let discarded = output.take_discarded();
         let before = self.rejected;
@@ -289,7 +292,7 @@ pub(super) fn frames(subject: &Subject) -> Verdict {
     post.process(&messages)?;
     let mut expected = Transcript::default();
     let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(0, &[message, &suffix[..]].concat()));
+    messages.iter().for_each(|message| batch.push_message(&[message, &suffix[..]].concat()));
     expected.add(&batch);
     match expected.differs(&post.transcript) {
         None => Ok(()),
@@ -308,8 +311,8 @@ pub(super) fn takes_hostile_bytes(subject: &Subject) -> Verdict {
         post.process(std::slice::from_ref(&bytes))?;
     }
     let (mut batch, mut output) = (Batch::new(), Output::new());
-    batch.end_stream(0);
-    batch.abort_stream(1);
+    batch.stream(0).end();
+    batch.stream(1).abort();
     let result = direct("process", || post.processor.process(&mut batch, &mut output))?;
     taken(&batch, &mut output, result.err(), &mut post.rejected)
 }

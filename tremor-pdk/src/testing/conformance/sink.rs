@@ -20,21 +20,22 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
                 CodecRequirement::Structured => {
                     let text = String::from_utf8_lossy(message).into_owned();
                     // Text is what every document can hold.
-                    let _ = batch.push_value(stream, &text);
+                    let _ = batch.stream(stream).push(&text);
                 }
-                _ => batch.push_message(stream, message),
+                _ => batch.stream(stream).push_message(message),
             }
         }
         batch
     };
     let mut values = Batch::new();
     if codec == CodecRequirement::Structured {
-        corpus::values().iter().for_each(|value| values.push_copy(0, value.into()));
+        // As above.
+        corpus::values().iter().for_each(|value| drop(values.push(value)));
     }
     let every_byte: Vec<u8> = (0..=255).collect();
     let mut ends = of(&[b"before"]);
-    ends.end_stream(0);
-    ends.abort_stream(1);
+    ends.stream(0).end();
+    ends.stream(1).abort();
     vec![
         ("an empty batch", Batch::new()),
         ("a batch of one event", of(&[b"one"])),

@@ -7,7 +7,7 @@ use super::{
     subject::{Connected, Subject, is_of_peer},
     transcript::Transcript,
 };
-use crate::{Batch, ErrorKind, Limit, Pull};
+use crate::{Batch, ErrorKind, EventRef, Limit, Pull};
 
 /// How often an undisturbed source is pulled, and how much of what it brings is kept, in bytes.
 const MOST: (usize, usize) = (300, 4 << 20);
@@ -133,9 +133,9 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
             let mut batch = Batch::new();
             batch.set_limit(limit);
             let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
-            let sizes = batch.events().iter().filter_map(|it| batch.raw(it)).map(<[u8]>::len);
+            let sizes = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len);
             let before_last: usize = sizes.rev().skip(1).sum();
-            let events = batch.events().iter().filter(|it| !it.is_stream_end()).count();
+            let events = batch.iter().filter(|it| !it.is_stream_end()).count();
             ensure(
                 events <= limit.events as usize + 1 && before_last <= limit.bytes as usize,
                 || {

@@ -8,6 +8,8 @@ use super::{
     call::{Calls, OF_CALLS, answer, timed},
     report::{Finding, Verdict, fault},
 };
+use tremor_abi::batch::HostBatch;
+
 use crate::{
     Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor, Pull,
     Result, Signal,

@@ -23,9 +23,9 @@ pub(super) enum Item {
 
 impl Transcript {
     pub(super) fn add(&mut self, batch: &Batch) {
-        for event in batch.events() {
-            let items = self.streams.entry(event.stream).or_default();
-            let item = match (batch.raw(event), batch.value(event)) {
+        for event in batch {
+            let items = self.streams.entry(event.stream()).or_default();
+            let item = match (event.raw(), event.value()) {
                 (Some(raw), _) if event.is_fragment() => {
                     self.bytes += raw.len();
                     if let Some(Item::Fragment(before)) = items.last_mut() {
