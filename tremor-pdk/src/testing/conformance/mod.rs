@@ -124,7 +124,9 @@ fn rests_on(check: &Check, before: &Report) -> Option<String> {
         match &checked.outcome {
             Outcome::Passed => None,
             Outcome::Failed(_) => Some(format!("`{name}` failed")),
-            Outcome::Skipped { reason } if checks::is_basic(name) => Some(reason.clone()),
+            Outcome::Skipped { .. } if checks::is_basic(name) => {
+                Some(format!("`{name}` was skipped"))
+            }
             // Of what has no source, say, the sink is checked.
             Outcome::Skipped { .. } => {
                 rests_on(checks::of(check.kind).find(|on| on.name == *name)?, before)
@@ -174,6 +176,11 @@ impl Subject {
     }
 }
 
+/// Checks a component of any kind, made without the boundary.
+pub fn linked(component: LinkedComponent, config: &str) -> Report {
+    Subject::linked(component, config).check_all()
+}
+
 macro_rules! of_kinds {
     ($($(#[$doc:meta])* $function:ident: $kinds:ident, $trait:ident;)*) => {$(
         $(#[$doc])*
@@ -181,7 +188,7 @@ macro_rules! of_kinds {
         /// `config` is a configuration that works, as JSON text. What it needs, a file or a peer, is
         /// there.
         pub fn $function<T: $trait + Component>(config: &str) -> Report {
-            Subject::linked(linked::$kinds::<T>(), config).check_all()
+            linked(linked::$kinds::<T>(), config)
         }
     )*};
 }
