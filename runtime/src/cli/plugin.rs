@@ -37,7 +37,10 @@ pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(),
     match command {
         Command::List { path } => list(path, plugins),
         Command::Inspect { path, json } => inspect(&path, json, plugins),
-        Command::Verify(arguments) => verify::execute(&arguments, plugins),
+        Command::Verify(arguments) => {
+            let (text, result) = verify::execute(&arguments, plugins)?;
+            print(&text).and(result)
+        }
     }
 }
 

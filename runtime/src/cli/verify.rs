@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tremor_runtime::plugin::{Configurations, Library, Verification, verify};
 
-use super::{Failure, PluginArguments, plugin::print};
+use super::{Failure, PluginArguments};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -17,8 +17,8 @@ pub(crate) struct Arguments {
     path: PathBuf,
     /// A configuration of a component, from a file of JSON or YAML; may be repeated, also for one
     /// component. Without it, one is made of the schema.
-    #[arg(long, value_name = "NAME=FILE", value_parser = named)]
-    config: Vec<(String, PathBuf)>,
+    #[arg(long, value_name = "NAME=FILE")]
+    config: Vec<String>,
     /// How long a check may take, in seconds.
     #[arg(long, value_name = "S", default_value = "20")]
     limit: u64,
@@ -27,25 +27,30 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-fn named(text: &str) -> Result<(String, PathBuf), String> {
-    let (name, file) = text.split_once('=').ok_or("write it as NAME=FILE")?;
-    Ok((name.to_owned(), file.into()))
-}
-
-pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
+/// What to print, and whether the plugin keeps its contract.
+pub(crate) fn execute(
+    arguments: &Arguments,
+    plugins: &PluginArguments,
+) -> Result<(String, Result<(), Failure>), Failure> {
     let configurations = configurations(&arguments.config, &arguments.path)?;
     let limit = Duration::from_secs(arguments.limit);
     let verification = verify(&arguments.path, plugins.policy(), &configurations, limit);
     let counts = Counts::of(&verification);
-    print(&if arguments.json { counts.json(&verification) } else { counts.text(&verification) })?;
-    counts.result()
+    let json = arguments.json.then(|| counts.json(&verification));
+    Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))
 }
 
-fn configurations(given: &[(String, PathBuf)], library: &Path) -> Result<Configurations, Failure> {
+fn configurations(given: &[String], library: &Path) -> Result<Configurations, Failure> {
     let mut configurations = Configurations::default();
     let mut failure = Failure::default();
-    for (name, file) in given {
-        if let Err(error) = configurations.add(name, file) {
+    for given in given {
+        let Some((name, file)) = given.split_once('=') else {
+            failure.usage(&format_args!(
+                "error: `--config {given}`: expected NAME=FILE, the name of a component and a file"
+            ));
+            continue;
+        };
+        if let Err(error) = configurations.add(name, Path::new(file)) {
             failure.usage(&format_args!("error: {error}"));
         }
     }

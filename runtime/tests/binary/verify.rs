@@ -130,20 +130,20 @@ fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
     let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "10"]);
     run.expect(1, &["checks failed"]);
     let mut found = found(&json(&run));
-    let mut wrong = String::new();
+    let mut wrong = Vec::new();
     for (kind, name, check, help) in expected {
         let faults = found.remove(&((*kind).to_owned(), (*name).to_owned()));
         let is_right = matches!(faults.as_deref(), Some([(failed, said)]) if failed == check && said.contains(help));
         if !is_right {
-            wrong += &format!("{kind} {name}: expected {check}, with `{help}`: {faults:?}\n");
+            wrong.push(format!("{kind} {name}: expected {check}, with `{help}`: {faults:?}"));
         }
     }
     // What is left has no fault.
     for ((kind, name), faults) in found.iter().filter(|(_, faults)| !faults.is_empty()) {
-        wrong += &format!("{kind} {name}: expected no fault: {faults:?}\n");
+        wrong.push(format!("{kind} {name}: expected no fault: {faults:?}"));
     }
     assert!(!found.is_empty(), "no component without a fault is left");
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

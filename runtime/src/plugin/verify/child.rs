@@ -84,8 +84,9 @@ fn prepare(folder: &Path) -> io::Result<()> {
         let path = entry?.path();
         if path.is_dir() { fs::remove_dir_all(path)? } else { fs::remove_file(path)? }
     }
-    let lines: String = (1..=LINES).map(|line| format!("{{\"line\":{line}}}\n")).collect();
-    fs::write(folder.join(FILE), lines)
+    let mut file = io::BufWriter::new(fs::File::create(folder.join(FILE))?);
+    (1..=LINES).try_for_each(|line| writeln!(file, "{{\"line\":{line}}}"))?;
+    file.flush()
 }
 
 fn make(question: &Question) -> Result<Make, Error> {

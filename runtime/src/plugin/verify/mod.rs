@@ -257,18 +257,19 @@ fn check(
                 return skipped("the process that checks it says nothing".to_owned());
             }
             Ok(checks) => question.before.checks.extend(checks),
-            Err(reason) => return skipped(reason),
+            Err(error) => return skipped(error.to_string()),
         }
     }
     question.before
 }
 
 /// The checks that one child has made, with the one that it did not survive.
-fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, String> {
+fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, Error> {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
-    let input = serde_json::to_vec(question).map_err(|error| error.to_string())?;
+    let failed = |message: String| Error::without_file(ErrorKind::Describe, message);
+    let input = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
     let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK))
-        .map_err(|error| format!("`{}` cannot be run: {error}", program.display()))?;
+        .map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
     let (stdout, stderr, end) = match ran {
         Finished::Exited { status, stdout, stderr } => {
             (stdout, stderr, format!("the plugin ended the process ({status})"))
@@ -286,7 +287,7 @@ fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, String> {
                 note_panic(&mut checked, &stderr);
                 checks.push(checked);
             }
-            Said::Refused(why) => return Err(why),
+            Said::Refused(why) => return Err(failed(why)),
         }
     }
     if let Some(name) = begun {
@@ -325,5 +326,53 @@ fn note_panic(checked: &mut Checked, stderr: &[u8]) {
                 .to_owned(),
             help: "find the place in the message, and handle the error there".to_owned(),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::testing::conformance::{Checked, Outcome};
+
+    use super::{MARK, note_panic, passed, said, words};
+
+    fn outcome(check: &str, stderr: &str) -> Outcome {
+        let mut checked = passed(check);
+        note_panic(&mut checked, stderr.as_bytes());
+        checked.outcome
+    }
+
+    #[test]
+    fn a_panic_that_no_caller_hears_of_belongs_to_the_check_in_which_it_was_printed() {
+        let stderr = format!(
+            "\n{MARK}pulls\nall is well\n\n{MARK}drains\nthread 'x' panicked at src/lib.rs:1:2:\nno\n"
+        );
+        assert_eq!(words(stderr.as_bytes(), "pulls"), "all is well");
+        assert_eq!(outcome("pulls", &stderr), Outcome::Passed);
+        assert_eq!(outcome("lives", &stderr), Outcome::Passed);
+        let Outcome::Failed(fault) = outcome("drains", &stderr) else { panic!("no fault") };
+        assert!(
+            fault.seen.ends_with("thread 'x' panicked at src/lib.rs:1:2: no"),
+            "{}",
+            fault.seen
+        );
+    }
+
+    #[test]
+    fn what_a_plugin_prints_is_not_taken_for_what_the_child_says() {
+        let stdout = format!(
+            "hello\n{{\"begins\":\"x\"}}\n{MARK}{{\"begins\":\"pulls\"}}\n{MARK}nonsense\n"
+        );
+        let said: Vec<String> =
+            said(stdout.as_bytes()).iter().map(|it| format!("{it:?}")).collect();
+        assert_eq!(said, ["Begins(\"pulls\")"]);
+    }
+
+    #[test]
+    fn a_check_that_has_failed_keeps_its_fault() {
+        let stderr = format!("{MARK}pulls\nthread panicked at x\nno\n");
+        let outcome = Outcome::Skipped { reason: "there is no source".to_owned() };
+        let mut checked = Checked { check: "pulls".to_owned(), outcome: outcome.clone() };
+        note_panic(&mut checked, stderr.as_bytes());
+        assert_eq!(checked.outcome, outcome);
     }
 }

@@ -137,18 +137,6 @@ impl Calls<'_> {
         }
     }
 
-    /// Polls a call once, and drops it.
-    pub(super) fn poll_once<T>(
-        &self,
-        call: &mut (impl Future<Output = Result<T>> + Unpin + ?Sized),
-    ) -> Verdict {
-        let mut context = Context::from_waker(Waker::noop());
-        match timed("a call", || Pin::new(call).poll(&mut context))? {
-            Poll::Ready(result) => answer("a call", result).map(drop),
-            Poll::Pending => Ok(()),
-        }
-    }
-
     fn ends(&self, what: &str, started: Instant, polled: usize) -> Verdict {
         if started.elapsed() < LIMIT.0 && polled < LIMIT.1 {
             return Ok(());
@@ -158,5 +146,16 @@ impl Calls<'_> {
             format!("`{what}` has no end: polled {polled} times, the host's clock at {clock:?}");
         let help = "a call comes to an end: an answer, or an error that says what did not come";
         Err(fault(seen, help).of(OF_CALLS))
+    }
+}
+
+/// Polls a call once, and drops it.
+pub(super) fn poll_once<T>(
+    call: &mut (impl Future<Output = Result<T>> + Unpin + ?Sized),
+) -> Verdict {
+    let mut context = Context::from_waker(Waker::noop());
+    match timed("a call", || Pin::new(call).poll(&mut context))? {
+        Poll::Ready(result) => answer("a call", result).map(drop),
+        Poll::Pending => Ok(()),
     }
 }

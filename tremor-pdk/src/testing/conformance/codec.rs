@@ -81,6 +81,10 @@ fn of_bad_data(what: &str, error: &crate::Error) -> Verdict {
     ensure(kind == ErrorKind::BAD_DATA, seen, "answer with `Error::bad_data`")
 }
 
+fn text(value: &Value<'_>) -> String {
+    ValueRef::from(value).to_string()
+}
+
 fn short(bytes: &[u8]) -> String {
     let head = &bytes[..bytes.len().min(40)];
     format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
@@ -118,7 +122,7 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
                 help,
             )
         })?;
-        let (once, twice) = (ValueRef::from(&once).to_string(), ValueRef::from(&twice).to_string());
+        let (once, twice) = (text(&once), text(&twice));
         let seen = || {
             format!(
                 "{} became {} when it was encoded and decoded",
@@ -148,9 +152,7 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
     }
     for (message, expected) in known {
         let decoded = codec.decode(&message)?;
-        let same = decoded.is_ok_and(|value| {
-            ValueRef::from(&value).to_string() == ValueRef::from(&expected).to_string()
-        });
+        let same = decoded.is_ok_and(|value| text(&value) == text(&expected));
         let seen =
             || format!("after bad messages, {} is decoded otherwise than before", short(&message));
         ensure(same, seen, "keep nothing of a message that failed")?;

@@ -1,7 +1,7 @@
 //! Checks of the life of a connector.
 
 use super::{
-    call::Calls,
+    call::{direct, poll_once},
     construct::shared,
     process::Open,
     report::{Verdict, ensure, fault},
@@ -61,18 +61,17 @@ pub(super) fn drops_at_every_stage(subject: &Subject) -> Verdict {
 fn drop_after(subject: &Subject, last: usize) -> Verdict {
     let host = subject.host();
     let mut connector = subject.connector(&host)?;
-    let calls = Calls { host: &host };
     // As the runtime drops it that is stopped in the midst of a call: its future first.
     match last {
         0 => return Ok(()),
-        1 => return calls.poll_once(&mut connector.connect(1)),
+        1 => return poll_once(&mut connector.connect(1)),
         _ => {}
     }
     let mut connected = Connected { source: None, sink: None, connector, host: host.clone() };
     connected.connect()?;
     match last {
         2 => {}
-        3 => calls.poll_once(&mut connected.connector.on_start())?,
+        3 => poll_once(&mut connected.connector.on_start())?,
         4 => {
             // The connector goes first, and its sides after it.
             let Connected { connector, source, sink, host } = connected;
@@ -132,8 +131,7 @@ pub(super) fn answers_the_circuit_breaker(subject: &Subject) -> Verdict {
     let mut connected = subject.with_source()?;
     let Some(source) = &mut connected.source else { return Ok(()) };
     for open in [true, true, false] {
-        let answered =
-            super::call::direct("on_circuit_breaker", || source.on_circuit_breaker(open))?;
+        let answered = direct("on_circuit_breaker", || source.on_circuit_breaker(open))?;
         match answered {
             Err(error) if !is_of_peer(&error) => {
                 let help = "answer `Ok`: it is only told that a sink is down";

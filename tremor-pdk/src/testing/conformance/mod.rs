@@ -44,6 +44,8 @@ mod report;
 mod sink;
 mod source;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod transcript;
 
 use std::{

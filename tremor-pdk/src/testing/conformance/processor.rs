@@ -37,7 +37,7 @@ impl Pre {
         let mut output = Output::new();
         for _ in 0..MORE {
             let result = direct("process", || self.processor.process(&mut batch, &mut output))?;
-            taken(&batch, &mut output, result.err(), &mut self.rejected)?;
+            taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
             self.transcript.add(&batch);
             if !timed("has_more", || self.processor.has_more())? {
                 return Ok(());
@@ -63,9 +63,9 @@ impl Pre {
     fn end(&mut self, stream: u64, aborts: bool) -> Verdict {
         let mut batch = Batch::new();
         if aborts {
-            batch.stream(stream).abort()
+            batch.stream(stream).abort();
         } else {
-            batch.stream(stream).end()
+            batch.stream(stream).end();
         }
         self.process(batch)
     }
@@ -75,23 +75,24 @@ impl Pre {
 fn taken(
     batch: &Batch,
     output: &mut Output,
-    failed: Option<Error>,
+    failed: Option<&Error>,
     rejected: &mut usize,
 ) -> Verdict {
     let help = "cut with `Batch::cut`, and do not edit the fields of events";
     batch.validate().map_err(|error| fault(format_args!("after `process`: {error}"), help))?;
     let all = output.take_rejected();
-    *rejected += all.len() + usize::from(failed.is_some());
-    let errors = all.iter().map(|rejected| &rejected.error).chain(&failed);
-    for error in errors
-        .filter(|error| ![ErrorKind::BAD_DATA, ErrorKind::CONNECTION_LOST].contains(&error.kind()))
-    {
-        let seen =
-            format!("bytes are rejected with an error of the kind {}: {error}", error.kind());
-        return Err(fault(seen, "reject bytes with `Error::bad_data`"));
-    }
     output.clear();
-    Ok(())
+    *rejected += all.len() + usize::from(failed.is_some());
+    let mut errors = all.iter().map(|rejected| &rejected.error).chain(failed);
+    let is_good = [ErrorKind::BAD_DATA, ErrorKind::CONNECTION_LOST];
+    match errors.find(|error| !is_good.contains(&error.kind())) {
+        None => Ok(()),
+        Some(error) => {
+            let kind = error.kind();
+            let seen = format!("bytes are rejected with an error of the kind {kind}: {error}");
+            Err(fault(seen, "reject bytes with `Error::bad_data`"))
+        }
+    }
 }
 
 pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
@@ -269,7 +270,7 @@ impl Post {
         let result = direct("process", || self.processor.process(&mut batch, &mut output))?;
         let discarded = output.take_discarded();
         let before = self.rejected;
-        taken(&batch, &mut output, result.err(), &mut self.rejected)?;
+        taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
         self.transcript.add(&batch);
         Ok((batch.len(), self.rejected - before + discarded))
     }
@@ -314,7 +315,7 @@ pub(super) fn takes_hostile_bytes(subject: &Subject) -> Verdict {
     batch.stream(0).end();
     batch.stream(1).abort();
     let result = direct("process", || post.processor.process(&mut batch, &mut output))?;
-    taken(&batch, &mut output, result.err(), &mut post.rejected)
+    taken(&batch, &mut output, result.err().as_ref(), &mut post.rejected)
 }
 
 pub(super) fn post_shares_nothing(subject: &Subject) -> Verdict {
