@@ -1,9 +1,9 @@
 //! The host, as a plugin sees it.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     path::{Path, PathBuf},
-    pin::Pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -62,8 +62,20 @@ impl Host {
 
     /// Runs a future on the host's executor; `name` is for logs. A panic in it ends the future
     /// and is logged.
-    pub fn spawn(&self, name: &str, future: impl Future<Output = ()> + Send + 'static) {
+    ///
+    /// The task ends when its handle is dropped: keep that where the task belongs to, in `self`.
+    pub fn spawn(&self, name: &str, future: impl Future<Output = ()> + Send + 'static) -> Task {
+        let (owner, mut disowned) = oneshot::channel();
+        let future = async move {
+            let mut future = pin!(future);
+            poll_fn(|context| match Pin::new(&mut disowned).poll(context) {
+                Poll::Ready(_) => Poll::Ready(()),
+                Poll::Pending => future.as_mut().poll(context),
+            })
+            .await;
+        };
         self.0.spawn(name, ffi::detached(self.clone(), name.to_owned(), future));
+        Task { _owner: owner }
     }
 
     /// Runs `work`, which may block, on a thread of the host's that is there for that. It starts
@@ -124,6 +136,19 @@ impl Host {
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Host")
+    }
+}
+
+/// A task of [`Host::spawn`]. Dropping it ends the task: its future is not polled again, and is dropped by
+/// the executor soon after.
+#[must_use = "dropping it ends the task"]
+pub struct Task {
+    _owner: oneshot::Sender<()>,
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Task")
     }
 }
 

@@ -64,6 +64,7 @@ mod sink;
 mod source;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+mod watermarks;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
@@ -81,12 +82,13 @@ pub use self::{
     config::NoConfig,
     connector::Connector,
     driver::{ConnectorDriver, SinkDriver, SourceDriver},
-    host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel},
+    host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
     sink::{Delivery, Exception, Exceptions, NoSink, Signal, Sink, Undelivered},
     source::{NoSource, Pull, Source},
+    watermarks::{Unacknowledged, Watermarks},
 };
 pub use tremor_pdk_macros::config;
 pub use {schemars, serde};
@@ -100,7 +102,7 @@ pub mod prelude {
         Batch, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context, Delivery, Error,
         ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Holds, Host, LogLevel, NoConfig,
         NoSink, NoSource, Operator, Output, Postprocessor, Preprocessor, Pull, Result, Signal,
-        Sink, Source, Value, ValueRef, Verdict, Writer,
+        Sink, Source, Task, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -46,8 +46,9 @@ pub trait Source: Send + 'static {
         false
     }
 
-    /// Every event of pull number `pull` (they count from 1 in each connection) is done with:
-    /// delivered, dead-lettered or discarded on purpose.
+    /// Every event of the pull of this number ([`Batch::pull`]) is done with: delivered, dead-lettered or
+    /// discarded on purpose. Pulls end in any order; [`Watermarks`](crate::Watermarks) tell up to where all
+    /// have.
     ///
     /// # Errors
     /// As [`pull`](Source::pull).

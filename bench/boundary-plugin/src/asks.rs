@@ -45,10 +45,13 @@ pub struct Ask {
     host: Host,
     counter: Counter,
     last: u64,
+    /// Of the last call.
+    tasks: Vec<Task>,
 }
 
 impl Operator for Ask {
     fn process(&mut self, _batch: &mut Batch, _output: &mut Output) -> Result<()> {
+        self.tasks.clear();
         let (host, counter) = (&self.host, &self.counter);
         for time in 0..self.config.times {
             match self.config.subject {
@@ -57,9 +60,9 @@ impl Operator for Ask {
                 Subject::Filtered => trace!(host, "connected for the {time}th time"),
                 Subject::Counter => counter.add(1),
                 Subject::Clock => self.last = host.now_ns(),
-                Subject::Spawn => host.spawn("nothing", async {
+                Subject::Spawn => self.tasks.push(host.spawn("nothing", async {
                     ENDED.fetch_add(1, Ordering::Release);
-                }),
+                })),
             }
             std::hint::black_box(&mut self.last);
         }
@@ -73,6 +76,6 @@ impl Component for Ask {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let counter = context.counter("asked", "how often something was counted");
-        Ok(Self { config, host: context.into(), counter, last: 0 })
+        Ok(Self { config, host: context.into(), counter, last: 0, tasks: Vec::new() })
     }
 }

@@ -95,11 +95,8 @@ fn classification(criterion: &mut Criterion) {
     let events = events();
     let pool = Pool::new(4);
     let decoded = batch(&pool, &events);
-    let values: Vec<_> = decoded
-        .events()
-        .iter()
-        .map(|event| convert(decoded.value(event).expect("a value")))
-        .collect();
+    let values: Vec<_> =
+        decoded.iter().map(|event| convert(event.value().expect("a value"))).collect();
     let compiled = vrl::compiler::compile(SOURCE, &vrl::stdlib::all()).expect("it compiles");
     let program = compiled.program;
 
@@ -116,8 +113,8 @@ fn classification(criterion: &mut Criterion) {
     });
     group.bench_function("converted", |bencher| {
         let pass = |(): &mut ()| {
-            for event in decoded.events() {
-                let mut target = target(convert(decoded.value(event).expect("a value")));
+            for event in &decoded {
+                let mut target = target(convert(event.value().expect("a value")));
                 resolve(&mut runtime, &program, &mut target);
             }
         };

@@ -1,6 +1,6 @@
 //! Writing back what a program has changed, and nothing else.
 
-use tremor_pdk::{Batch, Result, Value, Writer};
+use tremor_pdk::{EventMut, Result, Value, Writer};
 use vrl::{path::OwnedSegment, value::Value as Vrl};
 
 use crate::{
@@ -13,11 +13,7 @@ use crate::{
 ///
 /// # Errors
 /// A written value fits no document.
-pub(crate) fn apply(
-    layout: &Layout,
-    scratch: &Scratch,
-    event: &mut EventMut<'_>,
-) -> Result<()> {
+pub(crate) fn apply(layout: &Layout, scratch: &Scratch, event: &mut EventMut<'_>) -> Result<()> {
     let (mut of_event, mut of_metadata) = (false, false);
     for edit in scratch.edits() {
         let is_metadata = layout.place(edit.place).is_metadata();

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use tremor_pdk::{
-    Batch, Component, Error, ErrorKind, LogLevel, Operator, Output, Value, literal,
-    testing::TestHost,
+    Batch, Component, Error, ErrorKind, EventRef, LogLevel, Operator, Output, Value,
+    abi::batch::HostBatch, literal, testing::TestHost,
 };
 
 use super::{Config, Vrl};
@@ -169,10 +169,7 @@ fn bytes_that_are_no_text_stay_bytes() {
     assert_eq!(value.get("copy").unwrap().as_bytes(), Some(&[0xff, 0x00][..]));
     assert_eq!(value.get("text").unwrap().as_bytes(), Some(&b"ab"[..]));
     assert_eq!(value.get("word").unwrap().as_str(), Some("ab"));
-    assert_eq!(
-        event.metadata().unwrap().get("copy").unwrap().as_bytes(),
-        Some(&[0xff, 0x00][..])
-    );
+    assert_eq!(event.metadata().unwrap().get("copy").unwrap().as_bytes(), Some(&[0xff, 0x00][..]));
 }
 
 #[test]

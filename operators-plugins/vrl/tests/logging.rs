@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, Component, Operator, Output, testing::TestHost};
+use tremor_pdk::{Batch, Component, EventRef, Operator, Output, testing::TestHost};
 
 /// The plugin in Rust: its sources, since two plugins cannot be linked into one program.
 #[path = "../../logging/src"]

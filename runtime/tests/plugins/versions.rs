@@ -49,7 +49,7 @@ const FIELD: Change<'static> = (
 
 /// Where the plugin's side sets it.
 const SET: Change<'static> = (
-    "tremor-pdk/src/ffi/module.rs",
+    "tremor-pdk/src/ffi/artefact.rs",
     "\n        constructors: constructors.leak_into_prefix(),",
     "",
 );

@@ -51,13 +51,13 @@ fn sizes_and_alignments_are_fixed() {
         Str<'_> => 24, 8;
         Value<'_> => 32, 8;
         // Batches.
-        Batch => 80, 8;
+        Batch => 88, 8;
         Event => 56, 8;
         EventFlags => 1, 1;
         Limit => 8, 4;
         Output => 168, 8;
         PayloadKind => 1, 1;
-        PortBatch => 88, 8;
+        PortBatch => 96, 8;
         Rejected => 128, 8;
         Span => 8, 4;
         // Connectors.

@@ -245,7 +245,7 @@ mod tests {
         let host = test.host();
         let counter = host.counter("ticks", "how many ticks there were");
         let ticking = host.clone();
-        host.spawn("ticks", async move {
+        let task = host.spawn("ticks", async move {
             for _ in 0..3 {
                 ticking.sleep(HOUR).await;
                 counter.add(1);
@@ -253,6 +253,9 @@ mod tests {
         });
         test.block_on(host.sleep(2 * HOUR + HOUR / 2));
         assert_eq!(test.metric("ticks"), Some(2.0));
+        drop(task);
+        test.block_on(host.sleep(2 * HOUR));
+        assert_eq!(test.metric("ticks"), Some(2.0), "a task ends with its handle");
     }
 
     #[test]

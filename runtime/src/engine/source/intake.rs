@@ -100,6 +100,9 @@ impl Intake {
         if !waited && let Err(error) = self.tell_ended() {
             return Poll::Ready(Err(error));
         }
+        if !waited {
+            batch.set_pull(self.pulls + 1);
+        }
         let polled = self.source.poll_pull(context, batch);
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));
         if has_more && !waited {
@@ -122,7 +125,10 @@ impl Intake {
             return false;
         }
         let polled = match self.tell_ended() {
-            Ok(()) => self.source.poll_pull(context, batch),
+            Ok(()) => {
+                batch.set_pull(self.pulls + 1);
+                self.source.poll_pull(context, batch)
+            }
             Err(error) => Poll::Ready(Err(error)),
         };
         let has_more = batch.is_full() && matches!(polled, Poll::Ready(Ok(Pull::Events)));

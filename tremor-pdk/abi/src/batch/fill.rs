@@ -7,6 +7,19 @@ use super::{
 use crate::{ByteBuffer, NodeBuffer, document, error::PluginError, value::Value};
 
 impl Batch {
+    /// The number of the pull that fills this batch: what the source hears of it again when all that it
+    /// brought is done with. Numbers grow from 1 on in each connection. A pull that brings nothing is never
+    /// heard of, and leaves its number to the next.
+    #[inline]
+    pub fn pull(&self) -> u64 {
+        self.pull
+    }
+
+    /// Sets the number of the pull. The host has done so before it pulls.
+    pub fn set_pull(&mut self, pull: u64) {
+        self.pull = pull;
+    }
+
     /// Sets how much a pull should add. The limit counts from an empty batch. The host has done so before
     /// it pulls.
     pub fn set_limit(&mut self, limit: Limit) {
@@ -26,10 +39,11 @@ impl Batch {
     }
 
     /// Exchanges the contents with another batch: one that was filled elsewhere, on another thread say.
-    /// Each keeps its limit.
+    /// Each keeps its limit and its pull.
     pub fn exchange(&mut self, other: &mut Self) {
         std::mem::swap(self, other);
         std::mem::swap(&mut self.limit, &mut other.limit);
+        std::mem::swap(&mut self.pull, &mut other.pull);
     }
 
     /// The stream of this number, to add events of.

@@ -61,6 +61,8 @@ pub struct Batch {
     values: RVec<Value<'static>>,
     shared: storage::Shared,
     limit: Limit,
+    /// The number of the pull that fills it.
+    pull: u64,
 }
 
 /// How much a pull should add to a batch at most. A source that has one message in hand may exceed
@@ -106,7 +108,7 @@ impl Batch {
             ),
             None => (RVec::new(), RVec::new()),
         };
-        Self { events, values, shared, limit: Limit::default() }
+        Self { events, values, shared, limit: Limit::default(), pull: 0 }
     }
 
     /// How many events there are.
@@ -196,6 +198,7 @@ impl Clone for Batch {
             values: self.values.clone(),
             shared: self.shared.clone(),
             limit: self.limit,
+            pull: self.pull,
         }
     }
 }

@@ -273,7 +273,7 @@ impl Batch {
     /// An empty batch with the same buffers.
     pub(super) fn sharing_buffers(&self) -> Self {
         let (events, values) = (RVec::new(), RVec::new());
-        Self { events, values, shared: self.shared.clone(), limit: self.limit }
+        Self { events, values, shared: self.shared.clone(), limit: self.limit, pull: self.pull }
     }
 
     /// Takes an event over from a batch with the same buffers. Its payload is moved, and what is left is

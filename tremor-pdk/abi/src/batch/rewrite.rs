@@ -160,6 +160,7 @@ impl Batch {
             values: self.values.clone(),
             shared: self.shared.clone(),
             limit: self.limit,
+            pull: self.pull,
         }
     }
 

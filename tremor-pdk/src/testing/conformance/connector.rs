@@ -67,16 +67,16 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
         1 => return poll_once(&mut connector.connect(1)),
         _ => {}
     }
-    let mut connected = Connected { source: None, sink: None, connector, host: host.clone() };
+    let mut connected = Connected::new(connector, host.clone());
     connected.connect()?;
     match last {
         2 => {}
         3 => poll_once(&mut connected.connector.on_start())?,
         4 => {
             // The connector goes first, and its sides after it.
-            let Connected { connector, source, sink, host } = connected;
+            let Connected { connector, source, sink, .. } = connected;
             drop(connector);
-            drop((source, sink, host));
+            drop((source, sink));
         }
         5 => {
             let pulls = connected.source.is_some();

@@ -7,7 +7,7 @@ use super::{
     subject::{Connected, Subject, is_of_peer},
     transcript::Transcript,
 };
-use crate::{Batch, ErrorKind, EventRef, Limit, Pull};
+use crate::{Batch, ErrorKind, ErrorPolicy, EventRef, Limit, Pull};
 
 /// How often an undisturbed source is pulled, and how much of what it brings is kept, in bytes.
 const MOST: (usize, usize) = (300, 4 << 20);
@@ -53,6 +53,7 @@ impl Pulling {
         self.transcript.add(&batch);
         self.pulls += 1;
         let is_empty = batch.is_empty();
+        let goes_on = [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY];
         match pulled {
             // Given up.
             None if polls < usize::MAX => return Ok(Goes::On),
@@ -65,7 +66,7 @@ impl Pulling {
             Some(Ok(Pull::Idle(time))) if is_empty && time.is_zero() => self.empty += 1,
             Some(Ok(Pull::Idle(time))) => self.connected.host.advance(time),
             Some(Ok(Pull::Events)) => self.empty = 0,
-            Some(Err(error)) if error.kind() == ErrorKind::BAD_DATA => {}
+            Some(Err(error)) if goes_on.contains(&error.policy()) => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
                 // What the host finds in a batch.
                 let is_forged = error.message().contains("of a batch");
@@ -236,8 +237,9 @@ pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
         }
     }
     let Some(source) = &mut pulling.connected.source else { return Ok(()) };
-    let good = direct("ack", || source.ack(1))?;
-    if let Err(error) = good
+    let known = direct("ack", || source.ack(1))?;
+    if let Err(error) = known
+        && pulling.connected.pulls > 0
         && !is_of_peer(&error)
     {
         let help = "answer `Ok` to the acknowledgement of a pull that there was";

@@ -90,7 +90,7 @@ impl Subject {
     pub(super) fn connected(&self) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
-        let mut connected = Connected { source: None, sink: None, connector, host };
+        let mut connected = Connected::new(connector, host);
         connected.connect()?;
         connected.call("on_start", |connector| connector.on_start())?;
         Ok(connected)
@@ -124,9 +124,16 @@ pub(super) struct Connected {
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) host: TestHost,
+    /// How many pulls of this connection have brought something.
+    pub(super) pulls: u64,
 }
 
 impl Connected {
+    /// A connector without a connection.
+    pub(super) fn new(connector: Box<dyn DynConnector>, host: TestHost) -> Self {
+        Self { source: None, sink: None, connector, host, pulls: 0 }
+    }
+
     /// From `connect` to the two sides.
     pub(super) fn connect(&mut self) -> Verdict {
         let host = self.host.clone();
@@ -150,6 +157,7 @@ impl Connected {
             }
         }
         self.call("on_connection_established", |connector| connector.on_connection_established())?;
+        self.pulls = 0;
         self.source = side(calls.finish("create_source", self.connector.create_source())?)?;
         self.sink = side(calls.finish("create_sink", self.connector.create_sink())?)?;
         Ok(())
@@ -183,11 +191,14 @@ impl Connected {
         batch: &mut Batch,
     ) -> Verdict<Option<Result<Pull>>> {
         let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
+        // One that brings nothing leaves its number to the next.
+        batch.set_pull(self.pulls + 1);
         let calls = Calls { host: &self.host };
         let pulled = calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
         if pulled.is_none() {
             source.give_up(batch);
         }
+        self.pulls += u64::from(!batch.is_empty());
         batch.validate().map_err(|error| {
             let help = "push events with the methods of the batch, and do not edit their fields";
             fault(format_args!("the batch of a pull points to what is not there: {error}"), help)
