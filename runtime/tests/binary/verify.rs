@@ -282,11 +282,13 @@ fn a_component_that_needs_a_configuration_is_not_passed_in_silence() {
 }
 
 #[test]
-fn a_configuration_of_a_component_that_there_is_not_is_an_error() {
+fn a_configuration_of_a_component_that_there_is_not_or_without_a_name_is_an_error() {
     let scene = Scene::new("").write("config.json", b"{}");
     let library = library("connector-null");
     let run = verify(&scene, &[library.to_str().unwrap(), "--config", "zero=config.json"]);
     run.expect(2, &["the library has no component `zero`", "tremor plugin inspect"]);
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "config.json"]);
+    run.expect(2, &["`--config config.json`: expected NAME=FILE"]);
 }
 
 #[test]
