@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value as Json, json};
 use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Registry, SearchPath};
 
-use super::{Failure, PluginArguments, keys};
+use super::{Failure, PluginArguments, keys, verify};
 
 /// Those of components, in the words of metadata.
 const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "postprocessor"];
@@ -29,12 +29,18 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Checks that a library and its components keep the contract of plugins.
+    Verify(verify::Arguments),
 }
 
 pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(), Failure> {
     match command {
         Command::List { path } => list(path, plugins),
         Command::Inspect { path, json } => inspect(&path, json, plugins),
+        Command::Verify(arguments) => {
+            let (text, result) = verify::execute(&arguments, plugins)?;
+            print(&text).and(result)
+        }
     }
 }
 

@@ -38,6 +38,7 @@
 //! # Ok::<_, Error>(())
 //! ```
 
+pub mod conformance;
 mod connection;
 mod descriptors;
 mod functions;
@@ -54,6 +55,8 @@ use std::{
 
 pub use self::connection::Connection;
 use self::world::World;
+use tremor_abi::host::HostHandle;
+
 use crate::{
     Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
     only::{IsSink, IsSource, Only},
@@ -77,7 +80,12 @@ impl TestHost {
 
     /// What a component is made with. Its name is `test`.
     pub fn context(&self) -> Context {
-        Context::new("test", functions::handle(&self.0))
+        Context::new("test", self.handle())
+    }
+
+    /// The same as it crosses the boundary, for what makes components of loaded libraries.
+    pub fn handle(&self) -> HostHandle {
+        functions::handle(&self.0)
     }
 
     /// An instance of a component of any kind, with the configuration as JSON text: made as for a flow.
@@ -124,7 +132,7 @@ impl TestHost {
             {
                 return output;
             }
-            self.0.step(&waker);
+            self.0.step(&waker, None);
         }
     }
 
