@@ -29,8 +29,8 @@ pub trait Source: Send + 'static {
     const EXISTS: bool = true;
 
     /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
-    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`] and
-    /// [`Host::readable`].
+    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
+    /// [`Host::readable`](crate::Host::readable).
     ///
     /// The future may be dropped at any `await` (a pause, an acknowledgement); what is in the
     /// batch by then stays there. So put what was read into the batch, or into `self`, before
