@@ -17,9 +17,9 @@ use crate::{CodecRequirement, Component, Result, Sink, Source};
 ///
 /// A panic in any of these methods becomes an error of this instance; the process goes on.
 pub trait Connector: Component {
-    /// Its source; [`NoSource`] where it has none.
+    /// Its source; [`NoSource`](crate::NoSource) where it has none.
     type Source: Source;
-    /// Its sink; [`NoSink`] where it has none.
+    /// Its sink; [`NoSink`](crate::NoSink) where it has none.
     type Sink: Sink;
 
     /// Connects to the peer; `attempt` counts from 1 and starts again once connected. `false`

@@ -53,6 +53,10 @@ pub trait DynSource: Send {
     fn ack(&mut self, pull: u64) -> Result<()>;
     /// See [`Source::fail`](crate::Source::fail).
     fn fail(&mut self, pull: u64) -> Result<()>;
+    /// See [`Source::close`](crate::Source::close).
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
     /// See [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()>;
 }

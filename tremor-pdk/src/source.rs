@@ -29,8 +29,8 @@ pub trait Source: Send + 'static {
     const EXISTS: bool = true;
 
     /// Adds what there is to `batch`, which is empty, and returns as soon as there is something,
-    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`] and
-    /// [`Host::readable`].
+    /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
+    /// [`Host::readable`](crate::Host::readable).
     ///
     /// The future may be dropped at any `await` (a pause, an acknowledgement); what is in the
     /// batch by then stays there. So put what was read into the batch, or into `self`, before
@@ -64,6 +64,16 @@ pub trait Source: Send + 'static {
     fn fail(&mut self, pull: u64) -> Result<()> {
         let _ = pull;
         Ok(())
+    }
+
+    /// The last call: it is not pulled any more, and has heard of all pulls that it will hear of. A chance
+    /// to commit what was acknowledged. The runtime waits for five seconds at most, and not at all where
+    /// the flow is stopped and not drained.
+    ///
+    /// # Errors
+    /// Where the flow ends, the connector fails with it.
+    fn close(&mut self) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
     }
 
     /// A sink downstream is down (`true`): pulling is of no use until it is back (`false`).

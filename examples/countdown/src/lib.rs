@@ -37,7 +37,10 @@ tremor_pdk::export! { sources: [Countdown] }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{EventRef, Result, testing::TestHost};
+    use tremor_pdk::{
+        EventRef, Result,
+        testing::{TestHost, conformance},
+    };
 
     use super::Countdown;
 
@@ -49,5 +52,10 @@ mod tests {
         let numbers: Vec<_> = events.map(|value| value?.as_u64()).collect();
         assert_eq!(numbers, [Some(3), Some(2), Some(1)]);
         Ok(())
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() {
+        conformance::source::<Countdown>(r#"{ "from": 3 }"#).expect_no_faults();
     }
 }

@@ -12,11 +12,16 @@ mod prepare;
 mod run;
 mod signals;
 mod test;
+mod verify;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Parser, Subcommand};
-use tremor_runtime::{components::Components, flow::Flow, plugin::describe_main};
+use tremor_runtime::{
+    components::Components,
+    flow::Flow,
+    plugin::{describe_main, verify_main},
+};
 
 pub(crate) use self::failure::Failure;
 use self::prepare::PluginArguments;
@@ -72,6 +77,10 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
+    /// Checks a component of a plugin; `tremor` runs this itself, so that a plugin that crashes does no
+    /// harm.
+    #[command(hide = true)]
+    PluginVerify,
 }
 
 /// Runs the command.
@@ -85,6 +94,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
         Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
+        Command::PluginVerify => return Ok(verify_main()),
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }
     Ok(ExitCode::SUCCESS)

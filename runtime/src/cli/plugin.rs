@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value as Json, json};
 use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Registry, SearchPath};
 
-use super::{Failure, PluginArguments, keys};
+use super::{Failure, PluginArguments, keys, verify};
 
 /// Those of components, in the words of metadata.
 const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "postprocessor"];
@@ -33,6 +33,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Checks that a library and its components keep the contract of plugins.
+    Verify(verify::Arguments),
 }
 
 pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(), Failure> {
@@ -40,6 +42,10 @@ pub(crate) fn execute(command: Command, plugins: &PluginArguments) -> Result<(),
         Command::New(arguments) => new::execute(&arguments, plugins),
         Command::List { path } => list(path, plugins),
         Command::Inspect { path, json } => inspect(&path, json, plugins),
+        Command::Verify(arguments) => {
+            let (text, result) = verify::execute(&arguments, plugins)?;
+            print(&text).and(result)
+        }
     }
 }
 

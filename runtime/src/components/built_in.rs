@@ -163,7 +163,7 @@ fn unknown(kind: Kind, name: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use tremor_pdk::{ErrorKind, abi::module::ArtefactKind};
+    use tremor_pdk::{ErrorKind, abi::module::ArtefactKind, testing::conformance};
 
     use super::{ALL, BuiltIn, Kind, codec, operator};
     use crate::codec::{Codec, json};
@@ -288,6 +288,29 @@ mod tests {
         ] {
             let ports = check(Kind::Operator, name, &config).unwrap();
             assert_eq!(ports, expected, "{name} {config}");
+        }
+    }
+
+    #[test]
+    fn what_is_built_in_keeps_the_contract_of_plugins() {
+        let configurations = [
+            ("batch", json!({ "max_events": 10 })),
+            ("dedupe", json!({ "by": ["message"], "within": "1s" })),
+            ("filter", json!({ "field": "level", "exists": true })),
+            (
+                "route",
+                json!({ "rules": [{ "when": { "field": "level", "exists": true }, "port": "a" }] }),
+            ),
+            ("select", json!({ "keep": ["level"] })),
+            ("window", json!({ "events": 3, "aggregates": { "all": { "function": "count" } } })),
+        ];
+        for component in ALL.iter().filter_map(BuiltIn::component) {
+            let given = configurations.iter().find(|(name, _)| *name == component.name);
+            let config = given.map_or_else(|| "{}".to_owned(), |(_, config)| config.to_string());
+            let report = conformance::linked(*component, &config);
+            let is_made = report.skipped().all(|(check, _)| check != "makes");
+            let is_good = is_made && report.faults().next().is_none();
+            assert!(is_good, "{} {}:\n{report}", component.kind, component.name);
         }
     }
 }

@@ -17,7 +17,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    Error, ErrorKind, HostContext, Library, Policy,
+    Error, ErrorKind, HostContext, InstanceHost, Library, Policy,
     connector::{other_kind, to_value},
     load::load_found,
 };
@@ -67,17 +67,17 @@ impl ComponentFactory {
     pub fn operator(
         &self,
         config: &serde_json::Value,
-        host: &Arc<HostContext>,
+        host: &impl InstanceHost,
     ) -> Result<Box<dyn Operator>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let (make, id) = (constructors.operator(), host.component().into());
-                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let (make, id) = (constructors.operator(), host.name().into());
+                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
                 let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
                 Ok(Box::new(LoadedOperator { raw, ports, mark: Mark::default() }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Operator(make), .. }) => {
-                make(host.component(), config, host.clone().handle())
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -90,16 +90,16 @@ impl ComponentFactory {
     pub fn codec(
         &self,
         config: &serde_json::Value,
-        host: &Arc<HostContext>,
+        host: &impl InstanceHost,
     ) -> Result<Box<dyn DynCodec>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let (make, id) = (constructors.codec(), host.component().into());
-                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let (make, id) = (constructors.codec(), host.name().into());
+                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
                 Ok(Box::new(LoadedCodec { raw }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Codec(make), .. }) => {
-                make(host.component(), config, host.clone().handle())
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -112,16 +112,16 @@ impl ComponentFactory {
     pub fn preprocessor(
         &self,
         config: &serde_json::Value,
-        host: &Arc<HostContext>,
+        host: &impl InstanceHost,
     ) -> Result<Box<dyn Preprocessor>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let (make, id) = (constructors.preprocessor(), host.component().into());
-                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let (make, id) = (constructors.preprocessor(), host.name().into());
+                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
                 Ok(Box::new(LoadedPreprocessor { raw }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Preprocessor(make), .. }) => {
-                make(host.component(), config, host.clone().handle())
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }
@@ -134,17 +134,17 @@ impl ComponentFactory {
     pub fn postprocessor(
         &self,
         config: &serde_json::Value,
-        host: &Arc<HostContext>,
+        host: &impl InstanceHost,
     ) -> Result<Box<dyn Postprocessor>> {
         match &self.make {
             Make::Loaded(constructors) => {
-                let (make, id) = (constructors.postprocessor(), host.component().into());
-                let raw = make(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let (make, id) = (constructors.postprocessor(), host.name().into());
+                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
                 let suffix = raw.suffix().into_option().map(Into::into);
                 Ok(Box::new(LoadedPostprocessor { raw, suffix }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Postprocessor(make), .. }) => {
-                make(host.component(), config, host.clone().handle())
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }

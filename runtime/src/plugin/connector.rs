@@ -1,6 +1,6 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
-use std::{future::Future, sync::Arc};
+use std::future::Future;
 
 use tremor_pdk::{
     CodecRequirement, Error as PluginError, Result, Value,
@@ -14,7 +14,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    ComponentFactory, Error, HostContext, Library, Plugin, Policy,
+    ComponentFactory, Error, HostContext, InstanceHost, Library, Plugin, Policy,
     contain::Contained,
     load::load_found,
     stream::{LoadedSink, LoadedSource},
@@ -60,17 +60,17 @@ impl ConnectorFactory {
     pub fn create(
         &self,
         config: &serde_json::Value,
-        host: &Arc<HostContext>,
+        host: &impl InstanceHost,
     ) -> Result<Box<dyn DynConnector>> {
         match &self.0 {
             Make::Loaded { artefact, .. } => {
-                let (create, id) = (artefact.create_connector(), host.component().into());
-                let raw = create(id, &to_value(config)?, host.clone().handle()).into_result()?;
+                let (create, id) = (artefact.create_connector(), host.name().into());
+                let raw = create(id, &to_value(config)?, host.handle()).into_result()?;
                 let codec = codec_requirement(raw.codec_requirement())?;
                 Ok(Box::new(LoadedConnector { raw, codec }))
             }
             Make::Linked(LinkedComponent { make: linked::Make::Connector(make), .. }) => {
-                make(host.component(), config, host.clone().handle())
+                make(host.name(), config, host.handle())
             }
             Make::Linked(other) => Err(other_kind(other)),
         }

@@ -20,6 +20,7 @@ use tremor_pdk::{
     Error,
     abi::host::{self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job},
     dynamic::BoxFuture,
+    testing::TestHost,
 };
 
 use super::{
@@ -121,6 +122,35 @@ impl HostContext {
         // SAFETY: the context is an `Arc` with one count for this handle, `retain` and `release`
         // count it up and down, and `HostContext` is `Sync`.
         unsafe { HostHandle::new(functions(), Arc::into_raw(self).cast()) }
+    }
+}
+
+/// What an instance is made with: the name of its component in the flow, and a handle to its host.
+pub trait InstanceHost {
+    /// The name.
+    fn name(&self) -> &str;
+    /// The handle.
+    fn handle(&self) -> HostHandle;
+}
+
+impl InstanceHost for Arc<HostContext> {
+    fn name(&self) -> &str {
+        self.component()
+    }
+
+    fn handle(&self) -> HostHandle {
+        HostContext::handle(self.clone())
+    }
+}
+
+/// A host that lets no time pass by itself, for the checks of a plugin.
+impl InstanceHost for TestHost {
+    fn name(&self) -> &'static str {
+        "verify"
+    }
+
+    fn handle(&self) -> HostHandle {
+        Self::handle(self)
     }
 }
 

@@ -43,6 +43,7 @@ mod metrics;
 mod open;
 mod registry;
 mod stream;
+mod verify;
 
 pub use self::{
     access::Objection,
@@ -51,10 +52,11 @@ pub use self::{
     connector::ConnectorFactory,
     describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
     error::{Error, ErrorKind},
-    host::{HostContext, HostServices},
+    host::{HostContext, HostServices, InstanceHost},
     library::{ContentHash, Library},
     load::{Plugin, load},
     metrics::{Metric, MetricKind, Metrics},
     registry::{Problem, Registry, SearchPath},
+    verify::{Configurations, Verification, Verified, verify, verify_main},
 };
 pub use tremor_pdk::abi::metadata::{ArtefactMetadata, Metadata};

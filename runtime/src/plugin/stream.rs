@@ -62,6 +62,11 @@ impl DynSource for LoadedSource {
         self.raw.fail(pull).into_result()
     }
 
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        let call = self.raw.close();
+        Box::pin(async { Contained::new("close", call).await?.into_result() })
+    }
+
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         self.raw.on_circuit_breaker(open).into_result()
     }

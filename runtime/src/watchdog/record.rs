@@ -65,6 +65,7 @@ calls! {
     Pull => "pull",
     Acknowledge => "ack",
     Fail => "fail",
+    Close => "close",
     CircuitBreaker => "on_circuit_breaker",
     Deliver => "deliver",
     Signal => "on_signal",

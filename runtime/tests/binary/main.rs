@@ -24,3 +24,4 @@ mod plugin_files;
 mod running;
 mod signals;
 mod tremor;
+mod verify;

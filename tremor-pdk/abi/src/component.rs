@@ -55,7 +55,7 @@ pub trait RawOperator: Send + 'static {
 #[sabi_trait]
 pub trait RawCodec: Send + 'static {
     /// Decodes the raw events of a batch in place; what it fails on it rejects. Once the batch is
-    /// heavy ([`HostBatch::is_heavy`]), it may leave the last events as they are: they come again.
+    /// heavy ([`HostBatch::is_heavy`](crate::batch::HostBatch::is_heavy)), it may leave the last events as they are: they come again.
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
     /// Encodes the events of `batch` into `encoded`, which is empty: as many events, in the same

@@ -176,6 +176,9 @@ pub trait RawSource: Send + 'static {
     /// An event of this pull could not be delivered.
     fn fail(&mut self, pull: u64) -> CallResult<()>;
 
+    /// The last call: it is not pulled any more, and has heard of all pulls that it will hear of.
+    fn close(&mut self) -> CallFuture<'_, ()>;
+
     /// A sink downstream is down (`true`): it is no use to pull; or it is back.
     #[sabi(last_prefix_field)]
     fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()>;

@@ -47,6 +47,10 @@ impl<S: Source> DynSource for SourceDriver<S> {
         self.0.component().fail(pull)
     }
 
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.component().close())
+    }
+
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         self.0.component().on_circuit_breaker(open)
     }

@@ -116,6 +116,16 @@ impl RawSource for FfiSource {
         self.call("fail", |source| source.fail(pull))
     }
 
+    fn close(&mut self) -> CallFuture<'_, ()> {
+        let source = self.0.get_mut();
+        into_call("close", async move {
+            match source {
+                Some(source) => source.close().await,
+                None => Err(gone("close")),
+            }
+        })
+    }
+
     fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()> {
         self.call("on_circuit_breaker", |source| source.on_circuit_breaker(open))
     }
@@ -165,7 +175,7 @@ impl RawSink for FfiSink {
         into_call("on_signal", async move {
             match sink {
                 Some(sink) => sink.on_signal(signal).await,
-                None => Err(Error::panicked("on_signal after an earlier panic")),
+                None => Err(gone("on_signal")),
             }
         })
     }

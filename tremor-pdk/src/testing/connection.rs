@@ -123,11 +123,14 @@ impl Connection {
     /// Drains and stops, as the runtime does at the end of a run.
     ///
     /// # Errors
-    /// Those of the connector and of its sink.
+    /// Those of the connector, its source and its sink.
     pub fn stop(mut self) -> Result<()> {
         self.host.block_on(self.connector.on_drain())?;
         if self.sink.is_some() {
             self.signal(Signal::Drain)?;
+        }
+        if let Some(source) = &mut self.source {
+            self.host.block_on(source.close())?;
         }
         self.source = None;
         self.sink = None;

@@ -39,6 +39,7 @@
 //! ```
 
 mod codec;
+pub mod conformance;
 mod connection;
 mod descriptors;
 mod functions;
@@ -52,6 +53,8 @@ use std::{
     task::{self, Poll, Waker},
     time::Duration,
 };
+
+use tremor_abi::host::HostHandle;
 
 use self::world::World;
 pub use self::{
@@ -81,7 +84,12 @@ impl TestHost {
 
     /// What a component is made with. Its name is `test`.
     pub fn context(&self) -> Context {
-        Context::new("test", functions::handle(&self.0))
+        Context::new("test", self.handle())
+    }
+
+    /// The same as it crosses the boundary, for what makes components of loaded libraries.
+    pub fn handle(&self) -> HostHandle {
+        functions::handle(&self.0)
     }
 
     /// An instance of a component of any kind, with the configuration as JSON text: made as for a flow.
@@ -128,7 +136,7 @@ impl TestHost {
             {
                 return output;
             }
-            self.0.step(&waker);
+            self.0.step(&waker, None);
         }
     }
 

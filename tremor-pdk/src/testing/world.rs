@@ -60,6 +60,13 @@ pub(super) struct Metric {
     pub(super) value: f64,
 }
 
+impl State {
+    /// Whether anything waits for time or for a file descriptor.
+    pub(super) fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+}
+
 /// What a future may wait for.
 #[derive(Clone, Copy)]
 pub(super) enum Cause {
@@ -83,18 +90,20 @@ impl World {
 
     /// Does the next of what there is to do, in this order: what has been woken already; a
     /// blocking job; tasks; a file descriptor that is ready; the next timer. Returns when there
-    /// may be something new for the future that `wakeup` belongs to.
-    pub(super) fn step(&self, wakeup: &Arc<Wakeup>) {
+    /// may be something new for the future that `wakeup` belongs to, or after `patience` with nothing
+    /// to do.
+    pub(super) fn step(&self, wakeup: &Arc<Wakeup>, patience: Option<Duration>) -> Step {
         if wakeup.take() {
-            return;
+            return Step::Woken;
         }
         let job = self.lock().jobs.pop_front();
         if let Some(job) = job {
-            return job.run();
+            job.run();
+            return Step::Worked;
         }
         self.poll_tasks(wakeup);
         if wakeup.take() {
-            return;
+            return Step::Woken;
         }
         let next_timer = self.next_timer();
         let descriptors = self.descriptors();
@@ -105,16 +114,46 @@ impl World {
                 let ready = |descriptor| {
                     descriptors.iter().zip(&ready).any(|(&(d, _), &ready)| d == descriptor && ready)
                 };
-                return self.end_waits(
+                self.end_waits(
                     |cause| matches!(cause, Cause::Descriptor(descriptor, _) if ready(descriptor)),
                 );
+                return Step::Worked;
             }
         }
         match next_timer {
-            Some(deadline) => self.advance_to(deadline),
-            None if descriptors.is_empty() => wakeup.wait(),
-            None => {}
+            Some(deadline) => {
+                self.advance_to(deadline);
+                Step::Worked
+            }
+            None if descriptors.is_empty() && wakeup.wait(patience) => Step::Woken,
+            None => Step::Waited,
         }
+    }
+
+    /// What a component has left with the host: tasks and work that have not ended. Those that can end
+    /// without further ado are run to their end first.
+    pub(super) fn left_over(&self) -> (usize, usize) {
+        let wakeup = Wakeup::new();
+        // So often, since one may start another, and none may do so for ever.
+        for _ in 0..1_000 {
+            if !matches!(self.step_without_time(&wakeup), Step::Woken | Step::Worked) {
+                break;
+            }
+        }
+        let state = self.lock();
+        (state.tasks.len(), state.jobs.len())
+    }
+
+    fn step_without_time(&self, wakeup: &Arc<Wakeup>) -> Step {
+        let job = self.lock().jobs.pop_front();
+        if let Some(job) = job {
+            job.run();
+            return Step::Worked;
+        }
+        let before = self.lock().tasks.len();
+        self.poll_tasks(wakeup);
+        let is_woken = wakeup.take();
+        if is_woken || self.lock().tasks.len() < before { Step::Worked } else { Step::Waited }
     }
 
     /// Polls every task once. They share the waker of the future that is run.
@@ -163,6 +202,17 @@ impl World {
         }
         wakers.into_iter().for_each(Waker::wake);
     }
+}
+
+/// What came of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The future was woken.
+    Woken,
+    /// Something else was done.
+    Worked,
+    /// There was nothing to do.
+    Waited,
 }
 
 /// Waits for one cause, until dropped.
@@ -221,11 +271,25 @@ impl Wakeup {
         self.woken.swap(false, Ordering::AcqRel)
     }
 
-    /// Only a thread of the plugin's own can help now.
-    fn wait(&self) {
-        while !self.take() {
-            thread::park();
+    /// Only a thread of the plugin's own can help now. Whether one did.
+    fn wait(&self, patience: Option<Duration>) -> bool {
+        loop {
+            if self.take() {
+                return true;
+            }
+            match patience {
+                None => thread::park(),
+                Some(patience) => {
+                    thread::park_timeout(patience);
+                    return self.take();
+                }
+            }
         }
+    }
+
+    /// Whether it can be woken: it has been, or something keeps its waker.
+    pub(super) fn is_expected(self: &Arc<Self>) -> bool {
+        self.woken.load(Ordering::Acquire) || Arc::strong_count(self) > 1
     }
 }
 

@@ -4,10 +4,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
-    time::Duration,
 };
-
-use tremor_pdk::{Error, dynamic::BoxFuture};
 
 use crate::engine::{
     life::control::{Control, Phase, Reached},
@@ -15,9 +12,6 @@ use crate::engine::{
     source::SourceSide,
 };
 use crate::executor;
-
-/// How long a connector may take for what the end of its flow waits for.
-const LAST_CALL: Duration = Duration::from_secs(5);
 
 /// What decides it, while neither side of the connector runs.
 pub(crate) struct Ending<'t> {
@@ -69,24 +63,4 @@ pub(crate) async fn retire(mut source: SourceSide, control: Arc<Control>) {
     if !control.has_reached(Phase::Stopped) {
         source.worker.router.close().await;
     }
-}
-
-/// Gives a connector a bounded time to do what the end of a flow waits for. A flow that is in
-/// `phase` waits for it no more.
-pub(crate) async fn in_time(
-    what: &str,
-    call: BoxFuture<'_, Result<(), Error>>,
-    control: &Control,
-    phase: Phase,
-) -> Result<(), Error> {
-    let limit = async {
-        executor::sleep(LAST_CALL).await;
-        let seconds = LAST_CALL.as_secs();
-        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
-    };
-    let over = async {
-        control.reached(phase).await;
-        Ok(())
-    };
-    executor::first(executor::first(call, limit), over).await
 }

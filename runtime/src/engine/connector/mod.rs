@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use crate::engine::{
     connector::{
-        ending::{Ending, in_time, retire},
+        ending::{Ending, retire},
         fault::{Fault, may_connect_later, within},
         sides::{Step, next_end, sides},
     },
@@ -24,6 +24,7 @@ use crate::engine::{
         backoff::{Attempts, RestartBudget},
         connection::{Connection, End},
         control::{Control, Phase},
+        last_call::in_time,
         notices::Notices,
         standing::Standing,
         wait::Interrupt,

@@ -3,6 +3,7 @@
 pub(crate) mod backoff;
 pub(crate) mod connection;
 pub(crate) mod control;
+pub(crate) mod last_call;
 pub(crate) mod notices;
 pub(crate) mod standing;
 pub(crate) mod wait;

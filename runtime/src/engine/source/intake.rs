@@ -277,6 +277,11 @@ impl Intake {
         told
     }
 
+    /// The source, to be closed: nothing else is called any more.
+    pub(crate) fn take_source(&mut self) -> Box<dyn DynSource> {
+        std::mem::replace(&mut self.source, Box::new(Taken))
+    }
+
     /// One clock read a batch.
     fn stamp<'e>(&self, events: impl IntoIterator<Item = &'e mut Event>) {
         let now = time::now_ns();
@@ -287,5 +292,32 @@ impl Intake {
                 event.ingest_ns = now;
             }
         }
+    }
+}
+
+/// In the place of a source that is being closed.
+struct Taken;
+
+impl DynSource for Taken {
+    fn poll_pull(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Pull>> {
+        Poll::Ready(Ok(Pull::Finished))
+    }
+
+    fn give_up(&mut self, _: &mut Batch) {}
+
+    fn is_transactional(&self) -> bool {
+        false
+    }
+
+    fn ack(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn fail(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
+        Ok(())
     }
 }

@@ -22,6 +22,7 @@ use crate::engine::{
         backoff::{Attempts, Policy},
         connection::{Connection, End},
         control::{Control, Phase},
+        last_call::in_time,
         wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
@@ -362,9 +363,14 @@ impl Session<'_> {
     /// next one. The source hears of what it can be told.
     async fn breaks_off(&mut self, end: End) -> End {
         let ended = self.end_streams(StreamEnd::Aborted).await;
-        let mut intake = self.shared.intake.lock().await;
-        let told =
-            ended.and_then(|()| intake.tell_ended()).and_then(|()| intake.fail_outstanding());
+        let (mut told, mut source) = {
+            let mut intake = self.shared.intake.lock().await;
+            let told = ended.and_then(|()| intake.tell_ended());
+            (told.and_then(|()| intake.fail_outstanding()), intake.take_source())
+        };
+        if told.is_ok() {
+            told = in_time("close", source.close(), self.shared.control, Phase::Stopped).await;
+        }
         match (end, told) {
             // What the source has to say of that is said of a connection that is lost as it is.
             (End::Interrupted, Err(error)) => End::of(error),

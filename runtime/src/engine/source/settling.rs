@@ -11,6 +11,7 @@ use crate::engine::{
     account::token::Ledger,
     life::{
         control::{Control, Phase},
+        last_call::in_time,
         wait::Interrupt,
     },
     source::shared_intake::SharedIntake,
@@ -25,14 +26,26 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Tells the source how each pull ended, until it knows of all, or the flow is stopped.
+    /// Tells the source how each pull ended, until it knows of all, or the flow is stopped. Then the source
+    /// is closed.
     ///
     /// # Errors
     /// The source's.
     pub(crate) async fn run(self) -> Result<(), Error> {
         let Self { intake, ledger, control } = self;
-        let Some(ledger) = ledger else { return Ok(()) };
-        let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
+        if let Some(ledger) = ledger {
+            Self::acknowledge_all(&intake, &ledger, &control).await?;
+        }
+        let mut source = intake.lock().await.take_source();
+        in_time("close", source.close(), &control, Phase::Stopped).await
+    }
+
+    async fn acknowledge_all(
+        intake: &SharedIntake,
+        ledger: &Ledger,
+        control: &Control,
+    ) -> Result<(), Error> {
+        let mut stopped = Interrupt::new(control, Phase::Stopped, None);
         while intake.lock().await.has_outstanding() {
             let ended = stopped.or(poll_fn(|context| ledger.poll_ended(context)));
             let Ok(ended) = ended.await else { break };

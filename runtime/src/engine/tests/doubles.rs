@@ -41,6 +41,8 @@ pub(super) struct Pulls {
     pub(super) ended: Arc<AtomicBool>,
     /// What its first pulls fail with.
     pub(super) errors: VecDeque<Error>,
+    /// How many pulls it had heard of when it was closed, each time.
+    pub(super) closed: Shared<Vec<usize>>,
 }
 
 impl Pulls {
@@ -54,6 +56,7 @@ impl Pulls {
             deaf: false,
             ended: Arc::default(),
             errors: VecDeque::new(),
+            closed: Shared::default(),
         }
     }
 
@@ -109,6 +112,15 @@ impl DynSource for Pulls {
     fn fail(&mut self, pull: u64) -> Result<()> {
         self.heard.lock().map_err(Error::internal)?.push((pull, false));
         Ok(())
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        let heard = self.heard.lock().map(|heard| heard.len()).map_err(Error::internal);
+        let closed = self.closed.clone();
+        Box::pin(async move {
+            closed.lock().map_err(Error::internal)?.push(heard?);
+            Ok(())
+        })
     }
 
     fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {

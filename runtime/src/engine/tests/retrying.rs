@@ -128,6 +128,14 @@ fn without_attempts_what_is_not_taken_at_once_goes_to_err() {
 }
 
 #[test]
+fn a_source_is_closed_once_it_has_heard_of_all_its_pulls() {
+    let source = Pulls::numbers(5);
+    let closed = source.closed.clone();
+    harness(attempts(0)).run(source, &Takes::of([]));
+    assert_eq!(*closed.lock().unwrap(), [5]);
+}
+
+#[test]
 fn a_source_that_time_may_mend_is_pulled_again_and_what_was_bad_is_counted() {
     let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
     let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };

@@ -9,7 +9,7 @@
 
 mod cache;
 mod child;
-mod process;
+pub(super) mod process;
 
 use std::{
     collections::BTreeMap,
@@ -187,12 +187,12 @@ impl Describer {
 
     fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> io::Result<bool> {
         let input = serde_json::to_vec(configurations)?;
-        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT)? {
+        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT, None)? {
             Finished::Exited { stdout, status, .. } => match answer(&stdout) {
                 Some(Answer::Fit(fit)) => Ok(fit),
                 _ => Err(io::Error::other(format!("no answer, {status}"))),
             },
-            Finished::TimedOut => Err(io::ErrorKind::TimedOut.into()),
+            Finished::TimedOut { .. } => Err(io::ErrorKind::TimedOut.into()),
         }
     }
 
@@ -215,7 +215,7 @@ impl Describer {
             Error::new(ErrorKind::Describe, library.path(), message)
                 .help("the plugin is at fault: tell its author")
         };
-        let output = run(&self.program, &all, input, self.timeout).map_err(|error| {
+        let output = run(&self.program, &all, input, self.timeout, None).map_err(|error| {
             let program = self.program.display();
             Error::new(
                 ErrorKind::Describe,
@@ -225,7 +225,7 @@ impl Describer {
         })?;
         let (status, stdout, stderr) = match output {
             Finished::Exited { status, stdout, stderr } => (status, stdout, stderr),
-            Finished::TimedOut => {
+            Finished::TimedOut { .. } => {
                 return Err(failed(format!(
                     "gave no answer about its configuration within {:?}",
                     self.timeout

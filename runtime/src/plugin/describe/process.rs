@@ -22,27 +22,30 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from
 
 /// How a child ended.
 #[derive(Debug)]
-pub(super) enum Finished {
+pub(in crate::plugin) enum Finished {
     /// By itself.
     Exited { status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8> },
     /// It was killed when its time was over.
-    TimedOut,
+    TimedOut { stdout: Vec<u8>, stderr: Vec<u8> },
 }
 
-/// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`.
+/// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`. That
+/// begins anew with each line of its output that starts with `heartbeat`.
 ///
 /// What counts is the child: processes that it has started and left behind may keep its output open
 /// for as long as they like.
 ///
 /// # Errors
 /// Where the program cannot be started, or not be waited for.
-pub(super) fn run(
+pub(in crate::plugin) fn run(
     program: &Path,
     arguments: &[OsString],
     input: Vec<u8>,
     timeout: Duration,
+    heartbeat: Option<&str>,
 ) -> io::Result<Finished> {
-    let started = Instant::now();
+    let mut started = Instant::now();
+    let mut beats = 0;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -64,11 +67,20 @@ pub(super) fn run(
             let (stdout, stderr) = (pipes.stdout.bytes, pipes.stderr.bytes);
             return Ok(Finished::Exited { status, stdout, stderr });
         }
+        if let (true, Some(heartbeat)) = (has_moved, heartbeat) {
+            let stdout = String::from_utf8_lossy(&pipes.stdout.bytes);
+            let heard = stdout.lines().filter(|line| line.starts_with(heartbeat)).count();
+            if heard > beats {
+                (beats, started) = (heard, Instant::now());
+            }
+        }
         let left = timeout.saturating_sub(started.elapsed());
         if left.is_zero() {
             child.kill()?;
             child.wait()?;
-            return Ok(Finished::TimedOut);
+            pipes.transfer();
+            let (stdout, stderr) = (pipes.stdout.bytes, pipes.stderr.bytes);
+            return Ok(Finished::TimedOut { stdout, stderr });
         }
         // A child whose output has ended is as good as gone.
         pause = if has_moved { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
@@ -176,7 +188,8 @@ mod tests {
     use super::{Finished, run};
 
     fn shell(script: &str, input: &str, timeout: Duration) -> Finished {
-        run(Path::new("/bin/sh"), &["-c".into(), script.into()], input.into(), timeout).unwrap()
+        run(Path::new("/bin/sh"), &["-c".into(), script.into()], input.into(), timeout, None)
+            .unwrap()
     }
 
     impl Finished {
@@ -219,7 +232,7 @@ mod tests {
     fn a_child_that_hangs_is_killed_whether_or_not_it_has_closed_its_output() {
         for script in ["exec sleep 600", "exec >&- 2>&-; exec sleep 600"] {
             let finished = shell(script, "", Duration::from_millis(100));
-            assert!(matches!(finished, Finished::TimedOut), "{script}: {finished:?}");
+            assert!(matches!(finished, Finished::TimedOut { .. }), "{script}: {finished:?}");
         }
     }
 }

@@ -109,6 +109,10 @@ impl DynSource for Source {
         self.record.call(Call::Fail, || self.inner.inner.fail(pull))
     }
 
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Close, || self.inner.inner.close()))
+    }
+
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         self.record.call(Call::CircuitBreaker, || self.inner.inner.on_circuit_breaker(open))
     }

@@ -12,7 +12,7 @@
 use super::{Batch, Event, PayloadKind};
 use crate::{document::Validator, error::PluginError};
 
-/// What a batch had before a plugin got it to edit: what [`HostBatch::validate_changes`] need not look
+/// What a batch had before a plugin got it to edit: what [`HostBatch::validate_changes`](super::HostBatch::validate_changes) need not look
 /// at again. Kept from batch to batch for its capacity.
 #[derive(Debug, Default)]
 pub struct Mark {

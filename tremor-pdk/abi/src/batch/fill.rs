@@ -115,8 +115,6 @@ impl Batch {
     }
 }
 
-/// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
-/// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
 /// A stream within a source: a connection, a file, a partition. What is added by this handle is of that
 /// stream.
 pub struct Stream<'b> {
@@ -199,6 +197,8 @@ impl Stream<'_> {
     }
 }
 
+/// Batches are bounded far below 4 GiB. A plugin whose batch exceeds that has a bug, and its panic
+/// becomes an error; what the host does with bytes asks [`span`](super::bounds::span) instead.
 pub(super) fn narrow(offset: usize) -> u32 {
     u32::try_from(offset).expect("a batch holds less than 4 GiB")
 }

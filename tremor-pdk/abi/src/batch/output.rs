@@ -6,7 +6,7 @@ use super::{Batch, Event, EventMut, PayloadKind, Span, metadata::Kept};
 use crate::error::PluginError;
 
 /// An event that a step could not handle, taken out of its batch. It still points into the
-/// buffers of that batch: [`HostBatch::original`] gives its bytes.
+/// buffers of that batch: [`HostBatch::original`](super::HostBatch::original) gives its bytes.
 #[repr(C)]
 #[derive(Clone, Debug, StableAbi)]
 pub struct Rejected {

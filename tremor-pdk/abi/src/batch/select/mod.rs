@@ -17,7 +17,7 @@ use crate::{
 /// is renamed is taken from the event as it came, whether or not it was kept; it takes the place of
 /// a field of its new name, and stands last in its object.
 ///
-/// Applied to a document, it copies 16-byte nodes and no text: see [`Batch::select`].
+/// Applied to a document, it copies 16-byte nodes and no text: see [`EventMut::select`](super::EventMut::select).
 #[derive(Clone, Debug)]
 pub struct Selection {
     root: Branch,

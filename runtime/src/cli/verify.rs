@@ -1,0 +1,131 @@
+//! `tremor plugin verify`: whether a plugin keeps its contract.
+
+use std::{
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde_json::json;
+use tremor_runtime::plugin::{Configurations, Library, Verification, verify};
+
+use super::{Failure, PluginArguments};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The library.
+    path: PathBuf,
+    /// A configuration of a component, from a file of JSON or YAML; may be repeated, also for one
+    /// component. Without it, one is made of the schema.
+    #[arg(long, value_name = "NAME=FILE")]
+    config: Vec<String>,
+    /// How long a check may take, in seconds.
+    #[arg(long, value_name = "S", default_value = "20")]
+    limit: u64,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to print, and whether the plugin keeps its contract.
+pub(crate) fn execute(
+    arguments: &Arguments,
+    plugins: &PluginArguments,
+) -> Result<(String, Result<(), Failure>), Failure> {
+    let configurations = configurations(&arguments.config, &arguments.path)?;
+    let limit = Duration::from_secs(arguments.limit);
+    let verification = verify(&arguments.path, plugins.policy(), &configurations, limit);
+    let counts = Counts::of(&verification);
+    let json = arguments.json.then(|| counts.json(&verification));
+    Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))
+}
+
+fn configurations(given: &[String], library: &Path) -> Result<Configurations, Failure> {
+    let mut configurations = Configurations::default();
+    let mut failure = Failure::default();
+    for given in given {
+        let Some((name, file)) = given.split_once('=') else {
+            failure.usage(&format_args!(
+                "error: `--config {given}`: expected NAME=FILE, the name of a component and a file"
+            ));
+            continue;
+        };
+        if let Err(error) = configurations.add(name, Path::new(file)) {
+            failure.usage(&format_args!("error: {error}"));
+        }
+    }
+    // What else is wrong with the library is the first stage.
+    if let Ok(library) = Library::inspect(library)
+        && let Some(name) = configurations.unknown(&library.metadata().artefacts)
+    {
+        failure.usage(&format_args!(
+            "error: `--config {name}=…`: the library has no component `{name}`\n  help: `tremor \
+             plugin inspect` lists its components"
+        ));
+    }
+    failure.or(configurations)
+}
+
+/// How many checks came to what.
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// Components of which no instance could be made.
+    unchecked: usize,
+}
+
+impl Counts {
+    fn of(verification: &Verification) -> Self {
+        let reports = || verification.components.iter().map(|component| &component.report);
+        let all = std::iter::once(&verification.stages).chain(reports());
+        let failed = all.clone().map(|report| report.faults().count()).sum();
+        let skipped = all.map(|report| report.skipped().count()).sum();
+        let passed = verification.checks().count() - failed - skipped;
+        let unchecked =
+            reports().filter(|report| report.skipped().any(|(check, _)| check == "makes")).count();
+        Self { passed, failed, skipped, unchecked }
+    }
+
+    fn text(&self, verification: &Verification) -> String {
+        let mut text =
+            format!("library {}\n{}", verification.library.display(), verification.stages);
+        for component in &verification.components {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                text,
+                "{} `{}`, with the configuration {}\n{}",
+                component.kind, component.name, component.config, component.report
+            );
+        }
+        let Self { passed, failed, skipped, .. } = self;
+        let _ = writeln!(text, "{passed} checks passed, {failed} failed, {skipped} skipped");
+        text
+    }
+
+    fn json(&self, verification: &Verification) -> String {
+        let all = json!({
+            "library": verification.library,
+            "checks": verification.stages.checks,
+            "components": verification.components,
+            "passed": self.passed, "failed": self.failed, "skipped": self.skipped,
+        });
+        format!("{all:#}\n")
+    }
+
+    fn result(&self) -> Result<(), Failure> {
+        let mut failure = Failure::default();
+        if self.unchecked > 0 {
+            failure.usage(&format_args!(
+                "error: {} components need a configuration\n  help: give each one that works, with \
+                 `--config NAME=FILE`",
+                self.unchecked
+            ));
+        }
+        // The exit status of a fault comes before that of a missing configuration.
+        if self.failed > 0 {
+            return Err(Failure::of_flow(format_args!("error: {} checks failed", self.failed)));
+        }
+        failure.or(())
+    }
+}

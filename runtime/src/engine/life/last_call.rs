@@ -1,0 +1,31 @@
+//! Calls of a plugin that the end of a connection or a flow waits for, and for how long.
+
+use std::time::Duration;
+
+use tremor_pdk::{Error, dynamic::BoxFuture};
+
+use super::control::{Control, Phase};
+use crate::executor;
+
+/// How long a plugin may take for what the end of its flow waits for.
+const LAST_CALL: Duration = Duration::from_secs(5);
+
+/// Gives a plugin a bounded time to do what the end of a flow waits for. A flow that is in
+/// `phase` waits for it no more.
+pub(crate) async fn in_time(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    control: &Control,
+    phase: Phase,
+) -> Result<(), Error> {
+    let limit = async {
+        executor::sleep(LAST_CALL).await;
+        let seconds = LAST_CALL.as_secs();
+        Err(Error::timeout(format_args!("`{what}` was not done after {seconds} s")))
+    };
+    let over = async {
+        control.reached(phase).await;
+        Ok(())
+    };
+    executor::first(executor::first(call, limit), over).await
+}

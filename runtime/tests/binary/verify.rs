@@ -1,0 +1,306 @@
+//! `tremor plugin verify`: it finds what breaks the contract of plugins, and nothing else.
+
+use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
+
+use serde_json::Value as Json;
+
+use crate::{
+    support::library,
+    tremor::{Run, Scene},
+};
+
+/// The faults of connectors: the component, the check that fails, and a part of what to do.
+const CONNECTORS: &[(&str, &str, &str)] = &[
+    ("new_panics", "makes", "return an error"),
+    ("new_opens_a_file", "stays_inside", "to `Connector::connect`"),
+    ("new_starts_a_thread", "stays_inside", "to `Connector::connect`"),
+    ("new_starts_a_task", "stays_inside", "to `Connector::connect`"),
+    ("new_blocks", "makes", "`Host::blocking`"),
+    ("new_fails", "makes", "`Error::configuration`"),
+    ("lenient", "refuses_unknown_keys", "`#[tremor_pdk::config]`"),
+    ("bad_configuration_panics", "refuses_bad_configurations", "`Error::configuration`"),
+    ("bad_configuration_is_internal", "refuses_bad_configurations", "`Error::configuration`"),
+    ("one_instance_only", "makes_many", "a static is shared"),
+    ("connect_exits", "connects", "never with the end of the process"),
+    ("connect_aborts", "connects", "never with the end of the process"),
+    ("connect_hangs", "connects", "waiting on the thread of the caller"),
+    ("connect_is_never_woken", "connects", "poll what it waits for with the context"),
+    ("pause_panics", "lives", "return an error"),
+    ("drain_fails", "lives", "answer `Ok` to a call in its legal order"),
+    ("one_source_only", "reconnects", "keep in the connector"),
+    ("connection_lost_panics", "reconnects", "return an error"),
+    ("drop_panics", "drops_at_every_stage", "handle the error there"),
+    ("leaves_a_task", "leaves_nothing", "end in `Connector::on_stop`"),
+    ("leaves_a_thread", "leaves_nothing", "end in `Connector::on_stop`"),
+    ("leaves_a_descriptor", "leaves_nothing", "close what was opened"),
+    ("pull_panics", "pulls", "return an error"),
+    ("pull_is_busy", "pulls", "answer `Pull::Idle`"),
+    ("pull_blocks", "pulls", "`Host::blocking`"),
+    ("pull_is_never_woken", "pulls", "poll what it waits for with the context"),
+    ("pull_forges", "pulls", "with the methods of the batch"),
+    ("pull_ignores_the_limit", "heeds_the_limit", "ask `Batch::is_full`"),
+    ("pull_starts_again", "stays_finished", "keep in `self` that it has finished"),
+    ("pull_loses", "survives_dropped_pulls", "before the next `await`"),
+    ("pull_doubles", "survives_dropped_pulls", "before the next `await`"),
+    ("pull_loses_work", "survives_dropped_pulls", "keep the future of `Host::blocking`"),
+    ("shared_source", "sources_share_nothing", "not in a static"),
+    ("ack_panics", "hears_acknowledgements", "return an error"),
+    ("ack_fails", "hears_acknowledgements", "answer `Ok` to the acknowledgement"),
+    ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
+    ("empty_batch_panics", "delivers", "return an error"),
+    ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
+    ("delivery_out_of_range", "delivers", "by their positions in the batch"),
+    ("binary_fails_for_good", "delivers", "answer with kind bad data"),
+    ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
+    ("tick_panics", "answers_signals", "return an error"),
+    ("drain_leaves_work", "drains", "await in `Sink::deliver`"),
+    ("drain_leaves_a_buffer", "drains", "flush buffers"),
+    ("shared_sink", "sinks_share_nothing", "not in a static"),
+    ("stop_panics_undrained", "stops_without_a_drain", "return an error"),
+];
+
+/// As [`CONNECTORS`], with the kind first.
+const OTHERS: &[(&str, &str, &str, &str)] = &[
+    ("operator", "vanishes", "accounts_for_events", "say what became of each event"),
+    ("operator", "invents", "accounts_for_events", "say what became of each event"),
+    ("operator", "holds_unsaid", "accounts_for_events", "call `Output::hold`"),
+    ("operator", "never_releases", "accounts_for_events", "call `Output::release`"),
+    ("operator", "unknown_port", "accounts_for_events", "name every port in `Operator::ports`"),
+    ("operator", "process_panics", "accounts_for_events", "return an error"),
+    ("operator", "keeps_after_drain", "drains", "put out in `on_drain`"),
+    ("operator", "due_for_ever", "knows_the_time", "answer `due` with a later time"),
+    ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
+    ("operator", "port_called_out", "names_ports", "a name of its own"),
+    ("operator", "shared", "shares_nothing", "not in a static"),
+    ("codec", "loses_a_byte", "round_trips", "decode what `encode` writes"),
+    ("codec", "two_values", "round_trips", "decode what `encode` writes"),
+    ("codec", "bad_text_panics", "refuses_bad_messages", "return an error"),
+    ("codec", "bad_text_is_internal", "refuses_bad_messages", "`Error::bad_data`"),
+    ("codec", "poisoned", "refuses_bad_messages", "keep nothing of a message that failed"),
+    ("codec", "shared", "shares_nothing", "not in a static"),
+    (
+        "preprocessor",
+        "forgets_between_batches",
+        "splits_do_not_matter",
+        "until the rest of them comes",
+    ),
+    ("preprocessor", "mixes_streams", "keeps_streams_apart", "a state for each stream"),
+    ("preprocessor", "lists_no_streams", "ends_streams", "name in `streams`"),
+    ("preprocessor", "lists_ended_streams", "ends_streams", "forget the state"),
+    ("preprocessor", "keeps_aborted_streams", "aborts_streams", "forget all of a stream"),
+    ("preprocessor", "has_more_for_ever", "takes_any_bytes", "answer `has_more` with `false`"),
+    ("preprocessor", "empty_input_panics", "takes_any_bytes", "return an error"),
+    ("postprocessor", "swallows_empty_messages", "frames", "leave every message"),
+    ("postprocessor", "suffix_differs", "frames", "let `process` do what `suffix` says"),
+    ("postprocessor", "binary_panics", "takes_any_bytes", "return an error"),
+    ("postprocessor", "shared", "shares_nothing", "not in a static"),
+];
+
+/// What is found in the components of a library: by kind and name, the failed checks with what to do.
+type Found = BTreeMap<(String, String), Vec<(String, String)>>;
+
+fn verify(scene: &Scene, arguments: &[&str]) -> Run {
+    let arguments = [&["plugin", "verify", "--json"], arguments].concat();
+    scene.tremor(&arguments)
+}
+
+fn json(run: &Run) -> Json {
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}", run.stderr))
+}
+
+fn text(json: &Json) -> String {
+    json.as_str().unwrap_or_default().to_owned()
+}
+
+fn faults(checks: &Json) -> Vec<(String, String)> {
+    let checks = checks.as_array().unwrap().iter().filter(|check| check["result"] == "failed");
+    checks.map(|check| (text(&check["check"]), text(&check["help"]))).collect()
+}
+
+fn found(json: &Json) -> Found {
+    let components = json["components"].as_array().unwrap().iter();
+    let found =
+        components.map(|it| ((text(&it["kind"]), text(&it["name"])), faults(&it["checks"])));
+    found.collect()
+}
+
+/// Every component has its fault and no other, and what to do about it is said.
+fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
+    let scene = Scene::new("");
+    let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "10"]);
+    run.expect(1, &["checks failed"]);
+    let mut found = found(&json(&run));
+    let mut wrong = Vec::new();
+    for (kind, name, check, help) in expected {
+        let faults = found.remove(&((*kind).to_owned(), (*name).to_owned()));
+        let is_right = matches!(faults.as_deref(), Some([(failed, said)]) if failed == check && said.contains(help));
+        if !is_right {
+            wrong.push(format!("{kind} {name}: expected {check}, with `{help}`: {faults:?}"));
+        }
+    }
+    // What is left has no fault.
+    for ((kind, name), faults) in found.iter().filter(|(_, faults)| !faults.is_empty()) {
+        wrong.push(format!("{kind} {name}: expected no fault: {faults:?}"));
+    }
+    assert!(!found.is_empty(), "no component without a fault is left");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn verify_finds_each_fault_of_a_connector_and_no_other() {
+    let connector = |&(name, check, help)| ("connector", name, check, help);
+    expect("fixture-faults", &CONNECTORS.iter().map(connector).collect::<Vec<_>>());
+}
+
+#[test]
+fn verify_finds_each_fault_of_what_works_on_events_and_no_other() {
+    expect("fixture-step-faults", OTHERS);
+}
+
+/// A plugin keeps the contract, with these configurations.
+fn expect_good(package: &str, configurations: &[(&str, &str)]) {
+    let mut scene = Scene::new("").write("input", b"{\"a\":1}\n{\"a\":2}\n");
+    let mut arguments = vec![library(package).to_str().unwrap().to_owned()];
+    for (number, (name, config)) in configurations.iter().enumerate() {
+        let file = format!("config_{number}.json");
+        scene = scene.write(&file, config.as_bytes());
+        arguments.extend(["--config".to_owned(), format!("{name}={file}")]);
+    }
+    let run = verify(&scene, &arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(run.status, Some(0), "{package}: {}\n{}", run.stdout, run.stderr);
+}
+
+#[test]
+fn our_plugins_keep_the_contract() {
+    let file = [
+        ("file", r#"{ "path": "input", "mode": "read", "chunk_bytes": 3 }"#),
+        ("file", r#"{ "path": "output", "mode": "truncate" }"#),
+        ("file", r#"{ "path": "appended", "mode": "append" }"#),
+        ("file", r#"{ "path": "output.gz", "mode": "truncate", "compression": "gzip" }"#),
+    ];
+    expect_good("connector-file", &file);
+    expect_good("connector-metronome", &[("metronome", r#"{ "interval_ms": 10, "count": 5 }"#)]);
+    let bench = [
+        ("bench", r#"{ "file": "input", "iterations": 3 }"#),
+        (
+            "bench",
+            r#"{ "file": "input", "iterations": 3, "rate": 1000.0, "report": "report.json" }"#,
+        ),
+    ];
+    expect_good("connector-bench", &bench);
+    let exit = [
+        ("exit", r#"{ "after_events": 3 }"#),
+        ("exit", r#"{ "when": { "field": "a", "equals": 1 } }"#),
+    ];
+    expect_good("connector-exit", &exit);
+    for package in ["connector-stdio", "connector-null", "operator-logging"] {
+        expect_good(package, &[]);
+    }
+}
+
+#[test]
+fn the_plugins_of_the_book_keep_the_contract() {
+    for package in ["plugin-logfmt", "plugin-pieces", "connector-countdown"] {
+        expect_good(package, &[]);
+    }
+}
+
+/// A copy of a good library in the scene.
+fn copied(scene: &Scene) -> std::path::PathBuf {
+    let path = scene.path().join("libnull.so");
+    fs::copy(library("connector-null"), &path).unwrap();
+    path
+}
+
+/// The stage that fails, of a library that no code of is run.
+fn expect_stage(scene: &Scene, path: &Path, stage: &str, help: &str) {
+    let run = verify(scene, &[path.to_str().unwrap()]);
+    run.expect(1, &["1 checks failed"]);
+    let json = json(&run);
+    let faults = faults(&json["checks"]);
+    assert!(
+        matches!(&faults[..], [(check, said)] if check == stage && said.contains(help)),
+        "{json:#}"
+    );
+    assert_eq!(json["components"].as_array().unwrap().len(), 0, "{json:#}");
+}
+
+#[test]
+fn a_file_that_is_no_plugin_fails_the_stage_that_tells() {
+    let scene = Scene::new("").write("text.so", b"no library").write("empty.so", b"");
+    expect_stage(&scene, &scene.path().join("missing.so"), "file", "name the library");
+    expect_stage(&scene, &scene.path().join("text.so"), "file", "name the library");
+    expect_stage(&scene, &scene.path().join("empty.so"), "file", "name the library");
+    let path = copied(&scene);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    expect_stage(&scene, &path, "file", "name the library");
+}
+
+#[test]
+fn a_library_that_others_may_write_to_fails_the_stage_of_access() {
+    let scene = Scene::new("");
+    let path = copied(&scene);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    expect_stage(&scene, &path, "access", "chmod");
+}
+
+/// A copy of a good library, with this in place of that.
+fn changed(scene: &Scene, from: &str, to: &str) -> std::path::PathBuf {
+    let path = copied(scene);
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(from.len()).position(|window| window == from.as_bytes()).unwrap();
+    bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn metadata_that_this_tremor_does_not_load_fails_the_stage_of_metadata() {
+    let scene = Scene::new("");
+    let path = changed(&scene, "\"abi\":\"2", "\"abi\":\"9");
+    expect_stage(&scene, &path, "metadata", "rebuild it");
+    let path = changed(&scene, "\"panic\":\"unwind\"", "\"panic\":\"abort!\"");
+    expect_stage(&scene, &path, "metadata", "rebuild it");
+}
+
+#[test]
+fn a_library_that_is_not_what_its_metadata_says_fails_the_stage_of_layout() {
+    let scene = Scene::new("");
+    let path = changed(&scene, "\"name\":\"null\"", "\"name\":\"zero\"");
+    expect_stage(&scene, &path, "layout", "rebuild it");
+}
+
+#[test]
+fn a_component_that_needs_a_configuration_is_not_passed_in_silence() {
+    let scene = Scene::new("");
+    let run = verify(&scene, &[library("connector-exit").to_str().unwrap()]);
+    run.expect(2, &["1 components need a configuration", "--config NAME=FILE"]);
+    let skipped = &json(&run)["components"][0]["checks"][0];
+    assert_eq!((&skipped["check"], &skipped["result"]), (&"makes".into(), &"skipped".into()));
+    assert!(text(&skipped["reason"]).starts_with("needs a configuration"), "{skipped}");
+}
+
+#[test]
+fn a_configuration_of_a_component_that_there_is_not_or_without_a_name_is_an_error() {
+    let scene = Scene::new("").write("config.json", b"{}");
+    let library = library("connector-null");
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "zero=config.json"]);
+    run.expect(2, &["the library has no component `zero`", "tremor plugin inspect"]);
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "config.json"]);
+    run.expect(2, &["`--config config.json`: expected NAME=FILE"]);
+}
+
+#[test]
+fn people_get_a_line_for_each_check_and_a_summary() {
+    let scene = Scene::new("");
+    let library = library("connector-null");
+    let run = scene.tremor(&["plugin", "verify", library.to_str().unwrap()]);
+    run.expect(0, &[]);
+    for line in
+        ["  passed   layout", "connector `null`", "  passed   leaves_nothing", "  SKIPPED  pulls: "]
+    {
+        assert!(run.stdout.contains(line), "{line}: {}", run.stdout);
+    }
+    assert!(run.stdout.ends_with("19 checks passed, 0 failed, 7 skipped\n"), "{}", run.stdout);
+}

@@ -1,0 +1,161 @@
+//! Calls of a component, watched: whether they panic, hold the thread, or wait for what never comes.
+
+use std::{
+    future::Future,
+    pin::{Pin, pin},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        TestHost,
+        world::{Step, Wakeup},
+    },
+    report::{Finding, Verdict, fault},
+};
+use crate::{ErrorKind, Result};
+
+/// How long a call may hold its thread, and how long `Component::new` may take.
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long something outside of the test host may take: a peer, a thread of the plugin's own.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// How long a call may go on by itself, and how often it may be polled. What takes longer has no end.
+const LIMIT: (Duration, usize) = (Duration::from_secs(4), 100_000);
+
+/// How long the suite waits for something outside before it looks again.
+const SLICE: Duration = Duration::from_millis(10);
+
+const PANICKED: &str = "no method panics: return an error of a fitting kind";
+
+/// What the contract says of every call.
+pub(super) const OF_CALLS: &str = "`tremor_pdk::Connector` and the other traits: no method panics, none \
+    holds its thread, and what waits is woken";
+
+/// Takes the answer to a call; a panic is a fault.
+pub(super) fn answer<T>(what: &str, result: Result<T>) -> Verdict<Result<T>> {
+    match result {
+        Err(error) if error.kind() == ErrorKind::PANICKED => {
+            Err(fault(format_args!("`{what}` panicked: {error}"), PANICKED).of(OF_CALLS))
+        }
+        result => Ok(result),
+    }
+}
+
+/// Runs a call that does not wait.
+pub(super) fn timed<T>(what: &str, call: impl FnOnce() -> T) -> Verdict<T> {
+    let started = Instant::now();
+    let result = call();
+    let took = started.elapsed();
+    if took > CALL_LIMIT {
+        let seen = format!("`{what}` held its thread for {} ms", took.as_millis());
+        let help = "move what blocks into `Host::blocking`, and wait with `Host::sleep`, \
+            `Host::readable` or `Host::writable`";
+        return Err(fault(seen, help).of(OF_CALLS));
+    }
+    Ok(result)
+}
+
+/// A synchronous call that answers.
+pub(super) fn direct<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Verdict<Result<T>> {
+    answer(what, timed(what, call)?)
+}
+
+/// A call under way on a test host. It is polled when it has been woken, and not otherwise.
+pub(super) struct Calls<'h> {
+    pub(super) host: &'h TestHost,
+}
+
+impl Calls<'_> {
+    /// Runs a call to its end; `None` where it waits for something outside that does not come.
+    pub(super) fn run<T>(
+        &self,
+        what: &str,
+        future: impl Future<Output = Result<T>>,
+    ) -> Verdict<Option<Result<T>>> {
+        let mut future = pin!(future);
+        self.poll(what, usize::MAX, |context| future.as_mut().poll(context))
+    }
+
+    /// As [`Calls::run`], where waiting for something outside is at fault as well.
+    pub(super) fn finish<T>(
+        &self,
+        what: &str,
+        future: impl Future<Output = Result<T>>,
+    ) -> Verdict<Result<T>> {
+        self.run(what, future)?.ok_or_else(|| {
+            Finding::skip(format_args!("`{what}` waits for a peer that does not answer here"))
+        })
+    }
+
+    /// Polls a call as often as it is woken, but no more than `polls` times; `None` where it is still
+    /// pending then, or waits for something outside that does not come.
+    pub(super) fn poll<T>(
+        &self,
+        what: &str,
+        polls: usize,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
+    ) -> Verdict<Option<Result<T>>> {
+        let started = Instant::now();
+        let mut polled = 0;
+        loop {
+            let wakeup = Wakeup::new();
+            let waker = Waker::from(wakeup.clone());
+            let poll = timed(what, || poll(&mut Context::from_waker(&waker)))?;
+            drop(waker);
+            if let Poll::Ready(result) = poll {
+                return answer(what, result).map(Some);
+            }
+            polled += 1;
+            if polled == polls {
+                return Ok(None);
+            }
+            if !wakeup.is_expected() {
+                let seen = format!("`{what}` waits, and nothing has its waker: it waits for ever");
+                let help = "poll what it waits for with the context that `poll` was given; await \
+                    futures of `Host` and do not poll them by hand";
+                return Err(fault(seen, help).of(OF_CALLS));
+            }
+            let mut idle = Instant::now();
+            loop {
+                match self.host.0.step(&wakeup, Some(SLICE)) {
+                    Step::Woken => break,
+                    Step::Worked => idle = Instant::now(),
+                    Step::Waited if idle.elapsed() > PATIENCE => return Ok(None),
+                    Step::Waited => {}
+                }
+                if !wakeup.is_expected() {
+                    let seen = format!("`{what}` was not woken when what it waited for was there");
+                    let help = "keep the waker of the last poll, and wake it";
+                    return Err(fault(seen, help).of(OF_CALLS));
+                }
+                self.ends(what, started, polled)?;
+            }
+            self.ends(what, started, polled)?;
+        }
+    }
+
+    fn ends(&self, what: &str, started: Instant, polled: usize) -> Verdict {
+        if started.elapsed() < LIMIT.0 && polled < LIMIT.1 {
+            return Ok(());
+        }
+        let clock = Duration::from_nanos(self.host.now_ns());
+        let seen =
+            format!("`{what}` has no end: polled {polled} times, the host's clock at {clock:?}");
+        let help = "a call comes to an end: an answer, or an error that says what did not come";
+        Err(fault(seen, help).of(OF_CALLS))
+    }
+}
+
+/// Polls a call once, and drops it.
+pub(super) fn poll_once<T>(
+    call: &mut (impl Future<Output = Result<T>> + Unpin + ?Sized),
+) -> Verdict {
+    let mut context = Context::from_waker(Waker::noop());
+    match timed("a call", || Pin::new(call).poll(&mut context))? {
+        Poll::Ready(result) => answer("a call", result).map(drop),
+        Poll::Pending => Ok(()),
+    }
+}

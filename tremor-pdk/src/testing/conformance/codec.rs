@@ -1,0 +1,183 @@
+//! Checks of codecs.
+
+use super::{
+    call::direct,
+    construct::MANY,
+    corpus,
+    report::{Finding, Verdict, ensure, fault},
+    subject::{Instance, Subject},
+};
+use tremor_abi::batch::HostBatch;
+
+use crate::{Batch, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
+
+/// A codec that is asked for one message at a time.
+struct Messages(Box<dyn DynCodec>);
+
+impl Messages {
+    fn new(subject: &Subject) -> Verdict<Self> {
+        match subject.instance(&subject.host())? {
+            Instance::Codec(codec) => Ok(Self(codec)),
+            _ => Err(Finding::skip("this is no codec")),
+        }
+    }
+
+    /// What becomes of one event: what `take` takes of it, or the error that it is rejected with.
+    fn one<T>(
+        what: &str,
+        batch: &Batch,
+        output: &mut Output,
+        take: impl FnOnce(&Batch) -> Option<T>,
+    ) -> Verdict<Result<T>> {
+        batch.validate().map_err(|error| fault(format_args!("after `{what}`: {error}"), ONE))?;
+        let rejected = output.take_rejected();
+        match (take(batch), rejected.into_iter().next()) {
+            (Some(taken), None) if batch.len() == 1 => Ok(Ok(taken)),
+            (None, Some(rejected)) => super::call::answer(what, Err(rejected.error)),
+            _ => Err(fault(format_args!("`{what}` made no event of one, or several"), ONE)),
+        }
+    }
+
+    fn decode(&mut self, message: &[u8]) -> Verdict<Result<Value<'static>>> {
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        batch.push_message(message);
+        if let Err(error) = direct("decode", || self.0.decode(&mut batch, &mut output))? {
+            return Ok(Err(error));
+        }
+        Self::one("decode", &batch, &mut output, |batch| Some(batch.first()?.value()?.to_value()))
+    }
+
+    fn encode(&mut self, value: &Value<'static>) -> Verdict<Result<Vec<u8>>> {
+        let (mut batch, mut encoded, mut output) = (Batch::new(), Batch::new(), Output::new());
+        if let Err(error) = batch.push(value) {
+            return Ok(Err(error));
+        }
+        let done = direct("encode", || self.0.encode(&mut batch, &mut encoded, &mut output))?;
+        if let Err(error) = done {
+            return Ok(Err(error));
+        }
+        Self::one("encode", &encoded, &mut output, |batch| Some(batch.first()?.raw()?.to_vec()))
+    }
+
+    /// The messages of all values that it can encode, with what it decodes of them.
+    fn known(&mut self) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
+        let mut known = Vec::new();
+        for value in corpus::values() {
+            let Ok(message) = self.encode(&value)? else { continue };
+            if let Ok(decoded) = self.decode(&message)? {
+                known.push((message, decoded));
+            }
+        }
+        Ok(known)
+    }
+}
+
+const ONE: &str = "write one value for a message, append one message for a value, or answer with \
+    `Error::bad_data`";
+
+fn of_bad_data(what: &str, error: &crate::Error) -> Verdict {
+    let kind = error.kind();
+    let seen = || format!("{what} is an error of the kind {kind}: {error}");
+    ensure(kind == ErrorKind::BAD_DATA, seen, "answer with `Error::bad_data`")
+}
+
+fn text(value: &Value<'_>) -> String {
+    ValueRef::from(value).to_string()
+}
+
+fn short(bytes: &[u8]) -> String {
+    let head = &bytes[..bytes.len().min(40)];
+    format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
+}
+
+pub(super) fn round_trips(subject: &Subject) -> Verdict {
+    let mut codec = Messages::new(subject)?;
+    let mut encoded = 0;
+    for value in corpus::values() {
+        let message = match codec.encode(&value)? {
+            Ok(message) => message,
+            Err(error) => {
+                of_bad_data("a value that cannot be encoded", &error)?;
+                continue;
+            }
+        };
+        encoded += 1;
+        let help =
+            "decode what `encode` writes; a format that cannot hold a value refuses it in `encode`";
+        let once = codec.decode(&message)?.map_err(|error| {
+            fault(
+                format_args!("its own message {} cannot be decoded: {error}", short(&message)),
+                help,
+            )
+        })?;
+        let again = codec.encode(&once)?.map_err(|error| {
+            fault(
+                format_args!("what it decodes of {} cannot be encoded: {error}", short(&message)),
+                help,
+            )
+        })?;
+        let twice = codec.decode(&again)?.map_err(|error| {
+            fault(
+                format_args!("its own message {} cannot be decoded: {error}", short(&again)),
+                help,
+            )
+        })?;
+        let (once, twice) = (text(&once), text(&twice));
+        let seen = || {
+            format!(
+                "{} became {} when it was encoded and decoded",
+                short(once.as_bytes()),
+                short(twice.as_bytes())
+            )
+        };
+        ensure(once == twice, seen, help)?;
+    }
+    let help = "encode a type of value at least, or answer with kind bad data";
+    ensure(encoded > 0, || "no value at all can be encoded".to_owned(), help).map_err(|_| {
+        Finding::skip("none of the values of the suite can be encoded: it only decodes")
+    })
+}
+
+pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
+    let mut codec = Messages::new(subject)?;
+    let known = codec.known()?;
+    let cut = known
+        .iter()
+        .flat_map(|(message, _)| (0..message.len().min(64)).map(|end| message[..end].to_vec()));
+    for bytes in corpus::hostile_bytes().into_iter().chain(cut) {
+        let what = format!("the message {}", short(&bytes));
+        if let Err(error) = codec.decode(&bytes)? {
+            of_bad_data(&what, &error)?;
+        }
+    }
+    for (message, expected) in known {
+        let decoded = codec.decode(&message)?;
+        let same = decoded.is_ok_and(|value| text(&value) == text(&expected));
+        let seen =
+            || format!("after bad messages, {} is decoded otherwise than before", short(&message));
+        ensure(same, seen, "keep nothing of a message that failed")?;
+    }
+    Ok(())
+}
+
+pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
+    let expected = Messages::new(subject)?.known()?;
+    let mut all = (0..MANY).map(|_| Messages::new(subject)).collect::<Verdict<Vec<_>>>()?;
+    for value in 0..corpus::values().len() {
+        for codec in &mut all {
+            let _ = codec.encode(&corpus::values()[value])?;
+        }
+    }
+    for (position, codec) in all.iter_mut().enumerate() {
+        for (message, _) in &expected {
+            let _ = codec.decode(message)?;
+        }
+        let known = codec.known()?;
+        let same = known.len() == expected.len()
+            && known.iter().zip(&expected).all(|(found, expected)| found.0 == expected.0);
+        let seen =
+            || format!("instance {} of {MANY} encodes otherwise than the first", position + 2);
+        ensure(same, seen, "keep state in `self` and not in a static; best, keep none")?;
+    }
+    Ok(())
+}

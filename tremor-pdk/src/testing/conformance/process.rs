@@ -1,0 +1,74 @@
+//! What a process has open: file descriptors and threads.
+
+use std::{
+    collections::BTreeMap,
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use super::report::{Finding, Verdict, fault};
+
+/// How long a thread may take from its last action to its end.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Descriptors with what they refer to, and threads with their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Open {
+    descriptors: BTreeMap<String, String>,
+    threads: BTreeMap<String, String>,
+}
+
+impl Open {
+    /// What is open now; none where the system does not tell.
+    pub(super) fn now() -> Option<Self> {
+        let list = |folder: &str, text: fn(&fs::DirEntry) -> Option<String>| {
+            let entries = fs::read_dir(folder).ok()?.flatten();
+            Some(
+                entries
+                    // What was there for the listing alone is gone by now.
+                    .filter_map(|it| Some((it.file_name().into_string().ok()?, text(&it)?)))
+                    .collect(),
+            )
+        };
+        Some(Self {
+            descriptors: list("/proc/self/fd", |it| {
+                Some(fs::read_link(it.path()).ok()?.to_string_lossy().into_owned())
+                    .filter(|target| !target.starts_with("/proc/"))
+            })?,
+            threads: list("/proc/self/task", |it| fs::read_to_string(it.path().join("comm")).ok())?,
+        })
+    }
+
+    /// Compares with what is open now, once what ends has ended.
+    pub(super) fn is_as_before(&self, what: &str, help: &'static str) -> Verdict {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let Some(now) = Self::now() else { return Err(cannot_tell()) };
+            let further = |now: &BTreeMap<String, String>, before: &BTreeMap<String, String>| {
+                let new = now.iter().filter(|(key, _)| !before.contains_key(*key));
+                new.map(|(_, text)| text.trim().to_owned()).collect::<Vec<_>>()
+            };
+            let descriptors = further(&now.descriptors, &self.descriptors);
+            let threads = further(&now.threads, &self.threads);
+            if descriptors.is_empty() && threads.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                let list = |what: &str, names: Vec<String>| match names.len() {
+                    0 => String::new(),
+                    _ => format!(" further {what}: {}.", names.join(", ")),
+                };
+                let (descriptors, threads) =
+                    (list("file descriptors", descriptors), list("threads", threads));
+                let seen = format!("{what}, the process has{descriptors}{threads}");
+                return Err(fault(seen, help));
+            }
+            // The end of a thread that nobody joins cannot be awaited.
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+pub(super) fn cannot_tell() -> Finding {
+    Finding::skip("this system does not tell which descriptors and threads a process has")
+}

@@ -1,0 +1,334 @@
+//! Checks of preprocessors and postprocessors.
+
+use super::{
+    call::{direct, timed},
+    construct::MANY,
+    corpus,
+    report::{Finding, Verdict, ensure, fault},
+    subject::{Instance, Subject},
+    transcript::Transcript,
+};
+use tremor_abi::batch::HostBatch;
+
+use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor};
+
+/// How often a preprocessor may say that it has more to put out of one batch.
+const MORE: usize = 10_000;
+
+/// A preprocessor with what it put out.
+struct Pre {
+    processor: Box<dyn Preprocessor>,
+    transcript: Transcript,
+    rejected: usize,
+}
+
+impl Pre {
+    fn new(subject: &Subject) -> Verdict<Self> {
+        match subject.instance(&subject.host())? {
+            Instance::Preprocessor(processor) => {
+                Ok(Self { processor, transcript: Transcript::default(), rejected: 0 })
+            }
+            _ => Err(Finding::skip("this is no preprocessor")),
+        }
+    }
+
+    /// Takes a batch through, with all that comes of it.
+    fn process(&mut self, mut batch: Batch) -> Verdict {
+        let mut output = Output::new();
+        for _ in 0..MORE {
+            let result = direct("process", || self.processor.process(&mut batch, &mut output))?;
+            taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
+            self.transcript.add(&batch);
+            if !timed("has_more", || self.processor.has_more())? {
+                return Ok(());
+            }
+            batch = Batch::new();
+        }
+        let help = "answer `has_more` with `false` once all of the input is out";
+        let seen = format!("after {MORE} calls with empty batches it still has more");
+        Err(fault(seen, help)
+            .of("`Preprocessor::has_more`: it keeps the rest of its input for one more call"))
+    }
+
+    /// Gives a stream its bytes, in fragments of this length, and does not end it.
+    fn feed(&mut self, stream: u64, bytes: &[u8], length: usize) -> Verdict {
+        for part in bytes.chunks(length.max(1)) {
+            let mut batch = Batch::new();
+            batch.stream(stream).push_fragment(part);
+            self.process(batch)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, stream: u64, aborts: bool) -> Verdict {
+        let mut batch = Batch::new();
+        if aborts {
+            batch.stream(stream).abort();
+        } else {
+            batch.stream(stream).end();
+        }
+        self.process(batch)
+    }
+}
+
+/// Takes note of what was rejected: as bad data, or as what a lost connection has cut off.
+fn taken(
+    batch: &Batch,
+    output: &mut Output,
+    failed: Option<&Error>,
+    rejected: &mut usize,
+) -> Verdict {
+    let help = "cut with `Batch::cut`, and do not edit the fields of events";
+    batch.validate().map_err(|error| fault(format_args!("after `process`: {error}"), help))?;
+    let all = output.take_rejected();
+    output.clear();
+    *rejected += all.len() + usize::from(failed.is_some());
+    let mut errors = all.iter().map(|rejected| &rejected.error).chain(failed);
+    let is_good = [ErrorKind::BAD_DATA, ErrorKind::CONNECTION_LOST];
+    match errors.find(|error| !is_good.contains(&error.kind())) {
+        None => Ok(()),
+        Some(error) => {
+            let kind = error.kind();
+            let seen = format!("bytes are rejected with an error of the kind {kind}: {error}");
+            Err(fault(seen, "reject bytes with `Error::bad_data`"))
+        }
+    }
+}
+
+pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
+    for bytes in corpus::streams() {
+        let whole = run(subject, &bytes, bytes.len())?;
+        for length in [1, 2, 3, 7, 64] {
+            let split = run(subject, &bytes, length)?;
+            if let Some(difference) = whole.transcript.differs(&split.transcript) {
+                let seen = format!("with bytes that come {length} at a time, {difference}");
+                let help = "keep the bytes of a message that has not ended, for each stream, until the \
+                    rest of them comes";
+                return Err(fault(seen, help));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A stream from its begin to its end.
+fn run(subject: &Subject, bytes: &[u8], length: usize) -> Verdict<Pre> {
+    let mut pre = Pre::new(subject)?;
+    pre.feed(1, bytes, length)?;
+    pre.end(1, false)?;
+    Ok(pre)
+}
+
+pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
+    let streams = corpus::streams();
+    let mut expected = Transcript::default();
+    for (stream, bytes) in (1..).zip(&streams) {
+        let mut alone = Pre::new(subject)?;
+        alone.feed(stream, bytes, 5)?;
+        alone.end(stream, false)?;
+        expected.streams.append(&mut alone.transcript.streams);
+    }
+    let mut together = Pre::new(subject)?;
+    let longest = streams.iter().map(Vec::len).max().unwrap_or(0);
+    for start in (0..longest).step_by(5) {
+        for (stream, bytes) in (1..).zip(&streams) {
+            let part = bytes.get(start..bytes.len().min(start + 5)).unwrap_or_default();
+            together.feed(stream, part, 5)?;
+        }
+    }
+    for (stream, _) in (1..).zip(&streams) {
+        together.end(stream, false)?;
+    }
+    match expected.differs(&together.transcript) {
+        None => Ok(()),
+        Some(difference) => {
+            let seen = format!("with streams that come by turns, {difference}");
+            Err(fault(
+                seen,
+                "keep a state for each stream: `Event::stream` says which one an event is of",
+            ))
+        }
+    }
+}
+
+pub(super) fn ends_streams(subject: &Subject) -> Verdict {
+    for bytes in corpus::streams() {
+        let ended = run(subject, &bytes, 5)?;
+        let left = ended.processor.streams();
+        let help = "forget the state of a stream that ended or was aborted";
+        ensure(
+            left.is_empty(),
+            || format!("after the end of the only stream, `streams` has {left:?}"),
+            help,
+        )?;
+        ensure(
+            !ended.processor.holds(1),
+            || "after the end of a stream it still holds bytes".to_owned(),
+            help,
+        )?;
+        // As a connection ends: the runtime ends what is in `streams`, and nothing else.
+        let mut listed = Pre::new(subject)?;
+        listed.feed(1, &bytes, 5)?;
+        let streams = listed.processor.streams();
+        let seen = || format!("it holds bytes of stream 1, and `streams` has {streams:?}");
+        let help =
+            "name in `streams` every stream that has begun and not ended: the runtime ends those";
+        ensure(!listed.processor.holds(1) || streams.contains(&1), seen, help)?;
+        for stream in listed.processor.streams() {
+            listed.end(stream, false)?;
+        }
+        let mut explicit = ended.transcript.clone();
+        let mut by_list = listed.transcript.clone();
+        explicit.forget_ends();
+        by_list.forget_ends();
+        if let Some(difference) = explicit.differs(&by_list) {
+            let seen = format!("where only the streams in `streams` are ended, {difference}");
+            return Err(fault(seen, help));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
+    let help = "forget all of a stream that is aborted; reject what is held of it";
+    for bytes in corpus::streams() {
+        let mut aborted = Pre::new(subject)?;
+        aborted.feed(1, &bytes, 5)?;
+        aborted.end(1, true)?;
+        let left = aborted.processor.streams();
+        ensure(
+            left.is_empty(),
+            || format!("after a stream was aborted, `streams` has {left:?}"),
+            help,
+        )?;
+        // One of the same number that follows knows nothing of it.
+        aborted.transcript = Transcript::default();
+        aborted.feed(1, &bytes, 5)?;
+        aborted.end(1, false)?;
+        let expected = run(subject, &bytes, 5)?;
+        if let Some(difference) = expected.transcript.differs(&aborted.transcript) {
+            let seen =
+                format!("after a stream was aborted, in one of the same number {difference}");
+            return Err(fault(seen, help));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
+    let mut pre = Pre::new(subject)?;
+    for (stream, bytes) in (1..).zip(corpus::hostile_bytes()) {
+        pre.feed(stream, &bytes, 1 << 16)?;
+        let mut batch = Batch::new();
+        batch.push_message(&bytes);
+        pre.process(batch)?;
+        pre.end(stream, stream % 2 == 0)?;
+    }
+    pre.process(Batch::new())
+}
+
+pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
+    for bytes in corpus::streams() {
+        let expected = run(subject, &bytes, 5)?;
+        let mut all = (0..MANY).map(|_| Pre::new(subject)).collect::<Verdict<Vec<_>>>()?;
+        for part in bytes.chunks(5) {
+            all.iter_mut().try_for_each(|pre| pre.feed(1, part, 5))?;
+        }
+        for (position, pre) in all.iter_mut().enumerate() {
+            pre.end(1, false)?;
+            if let Some(difference) = expected.transcript.differs(&pre.transcript) {
+                let seen = format!("in instance {} of {MANY}, {difference}", position + 2);
+                return Err(fault(seen, "keep state in `self` and not in a static"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A postprocessor with what it put out.
+struct Post {
+    processor: Box<dyn Postprocessor>,
+    transcript: Transcript,
+    rejected: usize,
+}
+
+impl Post {
+    fn new(subject: &Subject) -> Verdict<Self> {
+        match subject.instance(&subject.host())? {
+            Instance::Postprocessor(processor) => {
+                Ok(Self { processor, transcript: Transcript::default(), rejected: 0 })
+            }
+            _ => Err(Finding::skip("this is no postprocessor")),
+        }
+    }
+
+    /// Takes messages through, each a batch or all of them one. How many came of them, and whether any
+    /// was discarded on purpose.
+    fn process(&mut self, messages: &[Vec<u8>]) -> Verdict<(usize, usize)> {
+        let (mut batch, mut output) = (Batch::new(), Output::new());
+        messages.iter().for_each(|message| batch.push_message(message));
+        let result = direct("process", || self.processor.process(&mut batch, &mut output))?;
+        let discarded = output.take_discarded();
+        let before = self.rejected;
+        taken(&batch, &mut output, result.err().as_ref(), &mut self.rejected)?;
+        self.transcript.add(&batch);
+        Ok((batch.len(), self.rejected - before + discarded))
+    }
+}
+
+pub(super) fn frames(subject: &Subject) -> Verdict {
+    let mut post = Post::new(subject)?;
+    let messages = corpus::streams();
+    post.process(&[])?;
+    for message in &messages {
+        let (left, gone) = post.process(std::slice::from_ref(message))?;
+        let seen = || format!("a message of {} bytes is neither left nor rejected", message.len());
+        let help = "leave every message, `Output::reject_all` it, or say `Output::discard`";
+        ensure(left + gone > 0, seen, help)?;
+    }
+    let Some(suffix) = timed("suffix", || post.processor.suffix().map(<[u8]>::to_vec))? else {
+        return Ok(());
+    };
+    let mut post = Post::new(subject)?;
+    post.process(&messages)?;
+    let mut expected = Transcript::default();
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(&[message, &suffix[..]].concat()));
+    expected.add(&batch);
+    match expected.differs(&post.transcript) {
+        None => Ok(()),
+        Some(difference) => {
+            let seen = format!("`process` does not put `suffix` after every message: {difference}");
+            let help = "let `process` do what `suffix` says, or answer `None` there";
+            Err(fault(seen, help)
+                .of("`Postprocessor::suffix`: what it does, if that is no more than a suffix"))
+        }
+    }
+}
+
+pub(super) fn takes_hostile_bytes(subject: &Subject) -> Verdict {
+    let mut post = Post::new(subject)?;
+    for bytes in corpus::hostile_bytes() {
+        post.process(std::slice::from_ref(&bytes))?;
+    }
+    let (mut batch, mut output) = (Batch::new(), Output::new());
+    batch.stream(0).end();
+    batch.stream(1).abort();
+    let result = direct("process", || post.processor.process(&mut batch, &mut output))?;
+    taken(&batch, &mut output, result.err().as_ref(), &mut post.rejected)
+}
+
+pub(super) fn post_shares_nothing(subject: &Subject) -> Verdict {
+    let messages = corpus::streams();
+    let mut first = Post::new(subject)?;
+    first.process(&messages)?;
+    let mut all = (0..MANY).map(|_| Post::new(subject)).collect::<Verdict<Vec<_>>>()?;
+    for (position, post) in all.iter_mut().enumerate() {
+        post.process(&messages)?;
+        if let Some(difference) = first.transcript.differs(&post.transcript) {
+            let seen = format!("in instance {} of {MANY}, {difference}", position + 2);
+            return Err(fault(seen, "keep state in `self` and not in a static"));
+        }
+    }
+    Ok(())
+}

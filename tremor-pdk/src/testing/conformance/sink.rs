@@ -1,0 +1,171 @@
+//! Checks of sinks.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::{
+    construct::MANY,
+    corpus,
+    report::{Finding, Verdict, ensure, fault},
+    subject::{Connected, Subject, is_of_peer},
+};
+use crate::{Batch, CodecRequirement, ErrorPolicy, Exceptions, Result, Signal};
+
+/// Batches of the kind that a sink asked for.
+fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
+    let of = |messages: &[&[u8]]| {
+        let mut batch = Batch::new();
+        for (position, message) in messages.iter().enumerate() {
+            let stream = position as u64 % 3;
+            match codec {
+                CodecRequirement::Structured => {
+                    let text = String::from_utf8_lossy(message).into_owned();
+                    // Text is what every document can hold.
+                    let _ = batch.stream(stream).push(&text);
+                }
+                _ => batch.stream(stream).push_message(message),
+            }
+        }
+        batch
+    };
+    let mut values = Batch::new();
+    if codec == CodecRequirement::Structured {
+        // As above.
+        corpus::values().iter().for_each(|value| drop(values.push(value)));
+    }
+    let every_byte: Vec<u8> = (0..=255).collect();
+    let mut ends = of(&[b"before"]);
+    ends.stream(0).end();
+    ends.stream(1).abort();
+    vec![
+        ("an empty batch", Batch::new()),
+        ("a batch of one event", of(&[b"one"])),
+        ("a batch of 300 events", of(&vec![&b"many"[..]; 300])),
+        ("a batch of values of every type", values),
+        (
+            "a batch of messages that are empty, binary and large",
+            of(&[b"", &every_byte, &[b'x'; 70_000]]),
+        ),
+        ("a batch in which streams end", ends),
+    ]
+}
+
+fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict {
+    match answer {
+        Ok(exceptions) => {
+            let help = "name events by their positions in the batch, in order, each once";
+            let about = exceptions.clone().about(batch.len());
+            about.map(drop).map_err(|error| fault(format_args!("to {what}: {error}"), help))
+        }
+        // What the driver says of ranges that cannot be.
+        Err(error) if error.message().contains("answered a delivery of") => {
+            let help = "name events by their positions in the batch, in order, each once";
+            Err(fault(format_args!("to {what}: {error}"), help))
+        }
+        Err(error) if is_of_peer(error) => Ok(()),
+        Err(error) if batch.is_empty() => {
+            let help = "answer `Ok` where there is nothing to deliver";
+            Err(fault(format_args!("{what} is an error: {error}"), help))
+        }
+        Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => Ok(()),
+        Err(error) => {
+            let kind = error.kind();
+            let help = "say of which events it is with `Exceptions::push`, or answer with kind bad data: \
+                other kinds fail the connector";
+            Err(fault(format_args!("{what} is an error of the kind {kind}: {error}"), help))
+        }
+    }
+}
+
+fn waits(what: &str) -> Finding {
+    Finding::skip(format_args!("delivering {what} waits for a peer that does not answer here"))
+}
+
+pub(super) fn delivers(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink()?;
+    for (what, batch) in batches(connected.connector.codec_requirement()) {
+        let answer = connected.deliver(&batch)?.ok_or_else(|| waits(what))?;
+        delivered(what, &batch, &answer)?;
+    }
+    Ok(())
+}
+
+pub(super) fn answers_signals(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink()?;
+    for signal in [Signal::Tick, Signal::Tick, Signal::Drain] {
+        accepted(&mut connected, signal)?;
+    }
+    Ok(())
+}
+
+fn accepted(connected: &mut Connected, signal: Signal) -> Verdict {
+    match connected.signal(signal)? {
+        Err(error) if !is_of_peer(&error) => {
+            let help = "answer `Ok` where there is nothing to do";
+            Err(fault(format_args!("`on_signal` of {signal:?} failed: {error}"), help))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn drains(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink()?;
+    for (what, batch) in batches(connected.connector.codec_requirement()).iter().skip(1).take(2) {
+        let _ = connected.deliver(batch)?.ok_or_else(|| waits(what))?;
+    }
+    connected.call("on_drain", |connector| connector.on_drain())?;
+    accepted(&mut connected, Signal::Drain)?;
+    let help = "await in `Sink::deliver` what delivers, and in `on_signal` of `Signal::Drain` what is \
+        held back: flush buffers, await the future of `Host::blocking`";
+    let jobs = connected.host.0.lock().jobs.len();
+    ensure(jobs == 0, || format!("after a drain, {jobs} pieces of work are not done"), help)?;
+    let drained = files(&subject.folder);
+    connected.stop(false)?;
+    let stopped = files(&subject.folder);
+    let late = stopped.iter().find(|(name, contents)| drained.get(*name) != Some(contents));
+    let seen =
+        || format!("after a drain, the sink still wrote to `{}`", late.map_or("", |it| it.0));
+    ensure(late.is_none(), seen, help)
+}
+
+/// The files of a folder, with their contents. None of them is large, or it is not looked at.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let small =
+        entries.filter(|it| it.metadata().is_ok_and(|it| it.is_file() && it.len() < 1 << 20));
+    small
+        .take(100)
+        .filter_map(|it| Some((it.file_name().into_string().ok()?, fs::read(it.path()).ok()?)))
+        .collect()
+}
+
+pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
+    let answers = |connected: &mut Connected| {
+        let mut answers = Vec::new();
+        for (what, batch) in batches(connected.connector.codec_requirement()) {
+            let answer = connected.deliver(&batch)?.ok_or_else(|| waits(what))?;
+            answers.push((what, answer));
+        }
+        Ok::<_, Finding>(answers)
+    };
+    let mut all = Vec::new();
+    for _ in 0..MANY {
+        all.push(subject.with_sink()?);
+    }
+    let first = answers(&mut all[0])?;
+    for (position, connected) in all.iter_mut().enumerate().skip(1) {
+        for ((what, expected), (_, found)) in first.iter().zip(answers(connected)?) {
+            ensure(
+                *expected == found,
+                || {
+                    let position = position + 1;
+                    format!(
+                        "instance {position} of {MANY} answers {what} with {found:?}, the first with \
+                         {expected:?}"
+                    )
+                },
+                "keep state in `self` and not in a static",
+            )?;
+        }
+    }
+    Ok(())
+}

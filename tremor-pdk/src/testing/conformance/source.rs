@@ -1,0 +1,254 @@
+//! Checks of sources.
+
+use super::{
+    call::direct,
+    construct::MANY,
+    report::{Finding, Verdict, ensure, fault},
+    subject::{Connected, Subject, is_of_peer},
+    transcript::Transcript,
+};
+use crate::{Batch, ErrorKind, ErrorPolicy, EventRef, Limit, Pull};
+
+/// How often an undisturbed source is pulled, and how much of what it brings is kept, in bytes.
+const MOST: (usize, usize) = (300, 4 << 20);
+
+/// How often in a row a pull may bring nothing and ask for the next one at once.
+const EMPTY_PULLS: usize = 50;
+
+const FORGED: &str = "push events with the methods of the batch, and do not edit their fields";
+
+const UNKIND: &str =
+    "answer with the kind of error that says what happened: `?` on an error of I/O does";
+
+/// How many polls a pull gets at most that is given up.
+const DROPPED_AFTER: usize = 4;
+
+/// A source that is pulled.
+struct Pulling {
+    connected: Connected,
+    transcript: Transcript,
+    empty: usize,
+    pulls: usize,
+}
+
+/// Whether a source is to be pulled again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goes {
+    On,
+    /// It waits for something outside.
+    Waits,
+    Finished,
+}
+
+impl Pulling {
+    fn new(subject: &Subject) -> Verdict<Self> {
+        let connected = subject.with_source()?;
+        Ok(Self { connected, transcript: Transcript::default(), empty: 0, pulls: 0 })
+    }
+
+    /// Pulls once; where that is still pending after so many polls, it is given up.
+    fn pull(&mut self, polls: usize) -> Verdict<Goes> {
+        let mut batch = Batch::new();
+        let pulled = self.connected.pull(polls, &mut batch)?;
+        self.transcript.add(&batch);
+        self.pulls += 1;
+        let is_empty = batch.is_empty();
+        let goes_on = [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY];
+        match pulled {
+            // Given up.
+            None if polls < usize::MAX => return Ok(Goes::On),
+            None => return Ok(Goes::Waits),
+            Some(Ok(Pull::Finished)) => {
+                self.transcript.finished = true;
+                return Ok(Goes::Finished);
+            }
+            Some(Ok(Pull::Events)) if is_empty => self.empty += 1,
+            Some(Ok(Pull::Idle(time))) if is_empty && time.is_zero() => self.empty += 1,
+            Some(Ok(Pull::Idle(time))) => self.connected.host.advance(time),
+            Some(Ok(Pull::Events)) => self.empty = 0,
+            Some(Err(error)) if goes_on.contains(&error.policy()) => {}
+            Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
+                // What the host finds in a batch.
+                let is_forged = error.message().contains("of a batch");
+                let help = if is_forged { FORGED } else { UNKIND };
+                return Err(fault(format_args!("`pull` failed: {error}"), help));
+            }
+            Some(Err(error)) => {
+                return Err(Finding::skip(format_args!(
+                    "it cannot be pulled with this configuration: {error}"
+                )));
+            }
+        }
+        ensure(
+            self.empty < EMPTY_PULLS,
+            || {
+                format!(
+                    "{EMPTY_PULLS} pulls in a row brought nothing and asked for the next at once"
+                )
+            },
+            "wait in `pull` until there is an event, or answer `Pull::Idle` with a time",
+        )?;
+        Ok(Goes::On)
+    }
+
+    /// Pulls to the end, or as often as is of use.
+    fn pull_all(&mut self) -> Verdict<Goes> {
+        while self.pulls < MOST.0 && self.transcript.bytes < MOST.1 {
+            match self.pull(usize::MAX)? {
+                Goes::On => {}
+                goes => return Ok(goes),
+            }
+        }
+        Ok(Goes::On)
+    }
+}
+
+/// What an undisturbed source brings.
+fn undisturbed(subject: &Subject) -> Verdict<Transcript> {
+    let mut pulling = Pulling::new(subject)?;
+    pulling.pull_all()?;
+    Ok(pulling.transcript)
+}
+
+/// The same, of a source that comes to an end.
+fn finite(subject: &Subject) -> Verdict<Transcript> {
+    let transcript = undisturbed(subject)?;
+    if transcript.finished {
+        return Ok(transcript);
+    }
+    Err(Finding::skip(format_args!(
+        "the source does not finish within {} pulls: give a configuration with which it does",
+        MOST.0
+    )))
+}
+
+pub(super) fn pulls(subject: &Subject) -> Verdict {
+    undisturbed(subject).map(drop)
+}
+
+pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
+    let help = "ask `Batch::is_full` before each event, and return once it says so";
+    for limit in [Limit { events: 3, bytes: 1 << 20 }, Limit { events: 10_000, bytes: 256 }] {
+        let mut pulling = Pulling::new(subject)?;
+        for _ in 0..20 {
+            let mut batch = Batch::new();
+            batch.set_limit(limit);
+            let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
+            let sizes = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len);
+            let before_last: usize = sizes.rev().skip(1).sum();
+            let events = batch.iter().filter(|it| !it.is_stream_end()).count();
+            ensure(
+                events <= limit.events as usize + 1 && before_last <= limit.bytes as usize,
+                || {
+                    let Limit { events: most, bytes } = limit;
+                    let found = batch.bytes().len();
+                    format!(
+                        "a pull of {most} events or {bytes} bytes brought {events} events, {found} bytes"
+                    )
+                },
+                help,
+            )?;
+            match pulled {
+                Some(Ok(Pull::Idle(time))) => pulling.connected.host.advance(time),
+                Some(Ok(Pull::Events)) => {}
+                _ => break,
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn stays_finished(subject: &Subject) -> Verdict {
+    let mut pulling = Pulling::new(subject)?;
+    if pulling.pull_all()? != Goes::Finished {
+        return finite(subject).map(drop);
+    }
+    let help = "keep in `self` that it has finished, and answer `Pull::Finished` from then on";
+    for _ in 0..3 {
+        let mut batch = Batch::new();
+        let pulled = pulling.connected.pull(usize::MAX, &mut batch)?;
+        let is_finished = matches!(pulled, Some(Ok(Pull::Finished))) && batch.is_empty();
+        let seen = || {
+            format!(
+                "after `Pull::Finished`, a pull answered {pulled:?} with {} events",
+                batch.len()
+            )
+        };
+        ensure(is_finished, seen, help)?;
+    }
+    Ok(())
+}
+
+pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
+    let expected = finite(subject)?;
+    let help = "put what was read into the batch, or into `self`, before the next `await`; keep the \
+        future of `Host::blocking` in `self`";
+    for polls in 1..=DROPPED_AFTER {
+        let mut pulling = Pulling::new(subject)?;
+        // Each pull that is dropped is followed by one that is not: so it gets on.
+        for round in 0..2 * MOST.0 {
+            let polls = if round % 2 == 0 { polls } else { usize::MAX };
+            if pulling.pull(polls)? != Goes::On {
+                break;
+            }
+        }
+        if let Some(difference) = expected.differs(&pulling.transcript) {
+            let seen = format!("with pulls that are dropped after {polls} polls, {difference}");
+            return Err(fault(seen, help));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
+    let expected = undisturbed(subject)?;
+    let mut all = Vec::new();
+    for _ in 0..MANY {
+        all.push((Pulling::new(subject)?, Goes::On));
+    }
+    // By turns.
+    for _ in 0..MOST.0 {
+        for (pulling, goes) in &mut all {
+            if *goes == Goes::On && pulling.transcript.bytes < MOST.1 {
+                *goes = pulling.pull(usize::MAX)?;
+            }
+        }
+    }
+    for (position, (pulling, _)) in all.iter().enumerate() {
+        if let Some(difference) = expected.differs(&pulling.transcript) {
+            let seen = format!(
+                "instance {} of {MANY} with one configuration brings other events than the first: \
+                 {difference}",
+                position + 2
+            );
+            let help = "keep state in `self` and not in a static; what a source brings follows from \
+                its configuration, its peer and `Host::now_ns`";
+            return Err(fault(seen, help));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
+    let mut pulling = Pulling::new(subject)?;
+    for _ in 0..3 {
+        if pulling.pull(usize::MAX)? != Goes::On {
+            break;
+        }
+    }
+    let Some(source) = &mut pulling.connected.source else { return Ok(()) };
+    let known = direct("ack", || source.ack(1))?;
+    if let Err(error) = known
+        && pulling.connected.pulls > 0
+        && !is_of_peer(&error)
+    {
+        let help = "answer `Ok` to the acknowledgement of a pull that there was";
+        return Err(fault(format_args!("`ack` of the first pull failed: {error}"), help));
+    }
+    // Whatever it says to these, it goes on.
+    for pull in [1, 2, 0, u64::MAX] {
+        let _ = direct("ack", || source.ack(pull))?;
+        let _ = direct("fail", || source.fail(pull))?;
+    }
+    pulling.pull(usize::MAX).map(drop)
+}

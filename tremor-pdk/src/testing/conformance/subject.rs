@@ -1,0 +1,250 @@
+//! What is checked: a component that can be made again and again.
+
+use std::{future::poll_fn, path::PathBuf};
+
+use serde_json::Value as Json;
+
+use super::{
+    call::{Calls, OF_CALLS, answer, timed},
+    report::{Finding, Verdict, fault},
+};
+use tremor_abi::batch::HostBatch;
+
+use crate::{
+    Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor, Pull,
+    Result, Signal,
+    dynamic::{DynCodec, DynConnector, DynSink, DynSource},
+    testing::TestHost,
+};
+
+/// An instance of a component of any kind.
+#[allow(missing_debug_implementations)]
+pub enum Instance {
+    /// A connector.
+    Connector(Box<dyn DynConnector>),
+    /// An operator.
+    Operator(Box<dyn Operator>),
+    /// A codec.
+    Codec(Box<dyn DynCodec>),
+    /// A preprocessor.
+    Preprocessor(Box<dyn Preprocessor>),
+    /// A postprocessor.
+    Postprocessor(Box<dyn Postprocessor>),
+}
+
+/// Makes an instance from a configuration.
+pub type Make = Box<dyn Fn(&Json, &TestHost) -> Result<Instance>>;
+
+/// A component to check.
+#[allow(missing_debug_implementations)]
+pub struct Subject {
+    /// Its kind, in the words of metadata.
+    pub kind: String,
+    /// The JSON Schema of its configuration.
+    pub schema: Option<Json>,
+    /// A configuration that works.
+    pub config: Json,
+    /// The folder that relative paths of it start from.
+    pub folder: PathBuf,
+    /// Whether nothing else runs in this process, so that its descriptors and threads are those of the
+    /// component.
+    pub is_alone: bool,
+    /// Makes an instance.
+    pub make: Make,
+}
+
+/// Errors that say that a peer is missing.
+pub(super) fn is_of_peer(error: &Error) -> bool {
+    [ErrorPolicy::RECONNECT, ErrorPolicy::RETRY].contains(&error.policy())
+        || error.kind() == ErrorKind::AUTHENTICATION
+}
+
+impl Subject {
+    /// A host for an instance.
+    pub(super) fn host(&self) -> TestHost {
+        let host = TestHost::new();
+        host.set_folder(&self.folder);
+        host
+    }
+
+    /// Makes an instance from this configuration.
+    pub(super) fn make_from(&self, config: &Json, host: &TestHost) -> Verdict<Result<Instance>> {
+        answer("new", timed("new", || (self.make)(config, host))?)
+    }
+
+    /// An instance from the configuration that works.
+    pub(super) fn instance(&self, host: &TestHost) -> Verdict<Instance> {
+        self.make_from(&self.config, host)?
+            .map_err(|error| Finding::skip(format_args!("needs a configuration: {error}")))
+    }
+
+    /// An instance of a connector.
+    pub(super) fn connector(&self, host: &TestHost) -> Verdict<Box<dyn DynConnector>> {
+        match self.instance(host)? {
+            Instance::Connector(connector) => Ok(connector),
+            _ => Err(Finding::skip("this is no connector")),
+        }
+    }
+
+    /// A connector that is connected and started, with both sides.
+    pub(super) fn connected(&self) -> Verdict<Connected> {
+        let host = self.host();
+        let connector = self.connector(&host)?;
+        let mut connected = Connected::new(connector, host);
+        connected.connect()?;
+        connected.call("on_start", |connector| connector.on_start())?;
+        Ok(connected)
+    }
+
+    /// A connector with a source.
+    pub(super) fn with_source(&self) -> Verdict<Connected> {
+        let connected = self.connected()?;
+        if connected.source.is_none() {
+            return Err(Finding::skip("it has no source in this configuration"));
+        }
+        Ok(connected)
+    }
+
+    /// A connector with a sink.
+    pub(super) fn with_sink(&self) -> Verdict<Connected> {
+        let connected = self.connected()?;
+        if connected.sink.is_none() {
+            return Err(Finding::skip("it has no sink in this configuration"));
+        }
+        Ok(connected)
+    }
+}
+
+/// How often a connector may say "not yet".
+const ATTEMPTS: u64 = 20;
+
+/// A connector with its sides. They are dropped before it.
+pub(super) struct Connected {
+    pub(super) source: Option<Box<dyn DynSource>>,
+    pub(super) sink: Option<Box<dyn DynSink>>,
+    pub(super) connector: Box<dyn DynConnector>,
+    pub(super) host: TestHost,
+    /// How many pulls of this connection have brought something.
+    pub(super) pulls: u64,
+}
+
+impl Connected {
+    /// A connector without a connection.
+    pub(super) fn new(connector: Box<dyn DynConnector>, host: TestHost) -> Self {
+        Self { source: None, sink: None, connector, host, pulls: 0 }
+    }
+
+    /// From `connect` to the two sides.
+    pub(super) fn connect(&mut self) -> Verdict {
+        let host = self.host.clone();
+        let calls = Calls { host: &host };
+        let mut attempt = 1;
+        loop {
+            match calls.finish("connect", self.connector.connect(attempt))? {
+                Ok(true) => break,
+                Ok(false) if attempt < ATTEMPTS => attempt += 1,
+                Ok(false) => {
+                    return Err(Finding::skip(format_args!(
+                        "`connect` answered `false` {ATTEMPTS} times: give a configuration with a \
+                         peer that answers"
+                    )));
+                }
+                Err(error) => {
+                    return Err(Finding::skip(format_args!(
+                        "it does not connect with this configuration: {error}"
+                    )));
+                }
+            }
+        }
+        self.call("on_connection_established", |connector| connector.on_connection_established())?;
+        self.pulls = 0;
+        self.source = side(calls.finish("create_source", self.connector.create_source())?)?;
+        self.sink = side(calls.finish("create_sink", self.connector.create_sink())?)?;
+        Ok(())
+    }
+
+    /// One of the calls that answer with nothing.
+    pub(super) fn call(
+        &mut self,
+        what: &'static str,
+        call: impl FnOnce(&mut dyn DynConnector) -> crate::dynamic::BoxFuture<'_, Result<()>>,
+    ) -> Verdict {
+        let host = self.host.clone();
+        let answered = Calls { host: &host }.finish(what, call(&mut *self.connector))?;
+        match answered {
+            Ok(()) => Ok(()),
+            Err(error) if is_of_peer(&error) => {
+                Err(Finding::skip(format_args!("`{what}`: {error}")))
+            }
+            Err(error) => {
+                let help = "answer `Ok` to a call in its legal order, whatever there is left to do";
+                Err(fault(format_args!("`{what}` answered with an error: {error}"), help))
+            }
+        }
+    }
+
+    /// Pulls once, polling no more than `polls` times; `None` where the pull is still pending then. It
+    /// has been given up in that case, and `batch` has what it had.
+    pub(super) fn pull(
+        &mut self,
+        polls: usize,
+        batch: &mut Batch,
+    ) -> Verdict<Option<Result<Pull>>> {
+        let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
+        // One that brings nothing leaves its number to the next.
+        batch.set_pull(self.pulls + 1);
+        let calls = Calls { host: &self.host };
+        let pulled = calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
+        if pulled.is_none() {
+            source.give_up(batch);
+        }
+        self.pulls += u64::from(!batch.is_empty());
+        batch.validate().map_err(|error| {
+            let help = "push events with the methods of the batch, and do not edit their fields";
+            fault(format_args!("the batch of a pull points to what is not there: {error}"), help)
+        })?;
+        Ok(pulled)
+    }
+
+    /// Delivers a batch.
+    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let mut batch = batch.clone();
+        let calls = Calls { host: &self.host };
+        calls.run("deliver", poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+    }
+
+    /// Tells the sink something.
+    pub(super) fn signal(&mut self, signal: Signal) -> Verdict<Result<()>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let calls = Calls { host: &self.host };
+        calls.finish("on_signal", sink.on_signal(signal)).map_err(|finding| finding.of(OF_CALLS))
+    }
+
+    /// To the end, with or without a drain, and what is left then.
+    pub(super) fn stop(mut self, drains: bool) -> Verdict<TestHost> {
+        if drains {
+            self.call("on_drain", |connector| connector.on_drain())?;
+            if self.sink.is_some() {
+                // What a sink says to that has a check of its own.
+                let _ = self.signal(Signal::Drain)?;
+            }
+        }
+        self.source = None;
+        self.sink = None;
+        self.call("on_stop", |connector| connector.on_stop())?;
+        Ok(self.host)
+    }
+}
+
+/// A side that cannot be made, as of a file that can only be read, is none.
+fn side<T>(made: Result<Option<T>>) -> Verdict<Option<T>> {
+    match made {
+        Ok(side) => Ok(side),
+        Err(error) if error.kind() == ErrorKind::INTERNAL => {
+            let help = "answer `Ok(None)` where the connector has no such side";
+            Err(fault(format_args!("a side cannot be made: {error}"), help))
+        }
+        Err(_) => Ok(None),
+    }
+}

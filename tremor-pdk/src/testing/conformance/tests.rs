@@ -1,0 +1,133 @@
+//! The suite as authors use it: without the boundary.
+
+use serde_json::json;
+
+use super::{Outcome, Report, checks, connector, cut_short, source};
+use crate::prelude::*;
+
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// How many events there are.
+    count: u64,
+    #[serde(default)]
+    panics: bool,
+}
+
+/// A source that may panic in its third pull.
+struct Numbers {
+    config: Config,
+    next: u64,
+}
+
+impl Component for Numbers {
+    const NAME: &str = "numbers";
+    type Config = Config;
+
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        Ok(Self { config, next: 0 })
+    }
+}
+
+impl Source for Numbers {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        assert!(!self.config.panics, "told to");
+        while !batch.is_full() {
+            if self.next == self.config.count {
+                return Ok(Pull::Finished);
+            }
+            batch.push(&self.next)?;
+            self.next += 1;
+        }
+        Ok(Pull::Events)
+    }
+}
+
+fn outcome<'r>(report: &'r Report, check: &str) -> &'r Outcome {
+    &report.checks.iter().find(|checked| checked.check == check).unwrap().outcome
+}
+
+#[test]
+fn a_component_without_a_fault_passes_every_check_that_can_be_made_of_it() {
+    let report = source::<Numbers>(r#"{ "count": 1000 }"#);
+    report.expect_no_faults();
+    for check in ["makes", "pulls", "survives_dropped_pulls", "sources_share_nothing"] {
+        assert_eq!(*outcome(&report, check), Outcome::Passed, "{report}");
+    }
+    for (check, _) in report.skipped() {
+        let is_of_sinks =
+            check.contains("sink") || ["delivers", "answers_signals", "drains"].contains(&check);
+        assert!(is_of_sinks || ["stays_inside", "leaves_nothing"].contains(&check), "{report}");
+    }
+}
+
+#[test]
+fn a_panic_without_the_boundary_is_one_fault_and_the_checks_that_rest_on_it_are_skipped() {
+    let report = source::<Numbers>(r#"{ "count": 1, "panics": true }"#);
+    let faults: Vec<&str> = report.faults().map(|(check, _)| check).collect();
+    assert_eq!(faults, ["pulls"], "{report}");
+    let Outcome::Skipped { reason } = outcome(&report, "heeds_the_limit") else {
+        panic!("{report}")
+    };
+    assert_eq!(reason, "`pulls` failed");
+}
+
+#[test]
+fn without_a_configuration_that_works_there_is_nothing_to_check() {
+    let report = source::<Numbers>("{}");
+    assert!(report.checks.iter().all(|checked| matches!(checked.outcome, Outcome::Skipped { .. })));
+    let Outcome::Skipped { reason } = outcome(&report, "makes") else { panic!("{report}") };
+    assert!(reason.starts_with("needs a configuration: {} is refused: "), "{reason}");
+}
+
+/// A connector whose peer is not there.
+struct Alone;
+
+impl Component for Alone {
+    const NAME: &str = "alone";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Connector for Alone {
+    type Source = Numbers;
+    type Sink = NoSink;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        Err(Error::connection_refused("there is no peer"))
+    }
+}
+
+#[test]
+fn a_peer_that_is_not_there_is_no_fault_and_is_said() {
+    let report = connector::<Alone>("{}");
+    report.expect_no_faults();
+    let Outcome::Skipped { reason } = outcome(&report, "connects") else { panic!("{report}") };
+    assert!(
+        reason.contains("does not connect with this configuration: there is no peer"),
+        "{reason}"
+    );
+    let reason = Outcome::Skipped { reason: "`connects` was skipped".to_owned() };
+    assert_eq!(*outcome(&report, "pulls"), reason);
+}
+
+#[test]
+fn a_check_that_the_process_did_not_survive_has_failed_with_what_it_is_about() {
+    let checked = cut_short("connector", "pulls", "signal 11");
+    let Outcome::Failed(fault) = checked.outcome else { panic!("no fault") };
+    assert_eq!(fault.seen, "signal 11");
+    assert!(fault.contract.contains("`Source::pull`"), "{}", fault.contract);
+}
+
+#[test]
+fn a_report_is_a_line_for_each_check_and_the_same_as_json() {
+    let report = source::<Numbers>(r#"{ "count": 1, "panics": true }"#);
+    let text = report.to_string();
+    let lines = checks("connector").len() + 2 * report.faults().count();
+    assert_eq!(text.lines().count(), lines, "{text}");
+    let read: Report = serde_json::from_value(json!(report)).unwrap();
+    assert_eq!(read, report);
+}
