@@ -68,8 +68,11 @@ mod watermarks;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
-    batch::{Batch, Event, EventMut, EventRef, Holds, Limit, Output, Stream, Verdict},
-    document::{Document, ValueRef, Writer},
+    ByteBuffer,
+    batch::{
+        Batch, Cutter, Event, EventMut, EventRef, Holds, Limit, Output, Rest, Stream, Verdict,
+    },
+    document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
     value::{Object, Path, PathError, Value},
@@ -99,10 +102,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Batch, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context, Delivery, Error,
-        ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Holds, Host, LogLevel, NoConfig,
-        NoSink, NoSource, Operator, Output, Postprocessor, Preprocessor, Pull, Result, Signal,
-        Sink, Source, Task, Value, ValueRef, Verdict, Writer,
+        Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context,
+        Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Holds,
+        Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, Postprocessor, Preprocessor,
+        Pull, Rest, Result, Signal, Sink, Source, Task, Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use tremor_pdk::{
-    abi::batch::{Cutter, Rest},
-    prelude::*,
-};
+use tremor_pdk::prelude::*;
 
 /// What ends a record.
 #[tremor_pdk::config]

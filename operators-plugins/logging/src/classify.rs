@@ -1,6 +1,6 @@
 //! The rules: those of Tremor's throughput benchmark for log events.
 
-use tremor_pdk::{ValueRef, abi::document::Key};
+use tremor_pdk::{Key, ValueRef};
 
 const APPLICATION: Key<'_> = Key::new("application");
 const INDEX_TYPE: Key<'_> = Key::new("index_type");

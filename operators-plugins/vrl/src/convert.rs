@@ -7,7 +7,7 @@
 
 use bytes::BytesMut;
 use bytestring::ByteString;
-use tremor_pdk::{Value, ValueRef, Writer, abi::document::Shape};
+use tremor_pdk::{Shape, Value, ValueRef, Writer};
 use vrl::value::{ObjectMap, Value as Vrl};
 
 /// Where the text of converted values lies: handed out in pieces, and used again once VRL has let
