@@ -61,8 +61,8 @@ pub struct Exceptions {
 pub struct Exception {
     /// The positions of the events in the batch.
     pub events: std::ops::Range<usize>,
-    /// Why. Where its policy is to retry, they are delivered again; otherwise they go to
-    /// the dead letters.
+    /// Why. Where its policy is to retry or to reconnect, they are delivered again;
+    /// otherwise they go to the dead letters.
     pub error: Error,
 }
 
@@ -74,7 +74,8 @@ impl Exceptions {
 
     /// The events at these positions were not delivered. Where the error's policy is to retry, they are
     /// delivered again: at once where others of the batch were delivered, after a while where none was.
-    /// With any other policy they go to the dead letters. Ranges come in order and do not overlap.
+    /// Where it is to reconnect, they are delivered on the next connection. With any other policy they go
+    /// to the dead letters. Ranges come in order and do not overlap.
     pub fn push(&mut self, events: std::ops::Range<usize>, error: Error) {
         self.exceptions.push(Exception { events, error });
     }

@@ -131,7 +131,7 @@ fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
 }
 
 fn output(mut command: Command, folder: &Path) -> Result<String> {
-    // Without settings of whoever runs this that a new author does not have.
+    // A new author has none of the settings of the machine that this runs on.
     command.current_dir(folder).env_remove("CARGO_TARGET_DIR").env_remove("TREMOR_PLUGIN_PATH");
     let output = command.output().with_context(|| format!("cannot start {}", shown(&command)))?;
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));

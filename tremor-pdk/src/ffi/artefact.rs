@@ -55,7 +55,7 @@ fn artefact<T: Component>(
     .leak_into_prefix()
 }
 
-/// Makes an instance, and puts it behind the boundary.
+/// Makes an instance, and wraps it for the boundary.
 fn create<T: Component, R>(
     id: RStr<'_>,
     config: &Value<'static>,

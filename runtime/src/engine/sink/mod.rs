@@ -211,6 +211,13 @@ impl SinkSide {
                 }
                 match self.account(item, exceptions).await {
                     None => self.progress(),
+                    Some((rest, error)) if error.policy() == ErrorPolicy::RECONNECT => {
+                        if rest.batch.len() < all {
+                            self.progress();
+                        }
+                        self.pending.push_front(rest.into());
+                        return Err(End::of(error));
+                    }
                     // It takes the rest in its own time, for as long as it takes any.
                     Some((rest, _)) if rest.batch.len() < all => {
                         self.progress();
@@ -283,10 +290,14 @@ impl SinkSide {
         let mut first = None;
         for exception in exceptions.into_exceptions() {
             undelivered += exception.events.len();
-            if exception.error.policy() == ErrorPolicy::RETRY {
+            let policy = exception.error.policy();
+            if matches!(policy, ErrorPolicy::RETRY | ErrorPolicy::RECONNECT) {
                 again.resize(batch.len(), false);
                 again[exception.events].fill(true);
-                first.get_or_insert(exception.error);
+                // Where another connection is needed for some, there is no use in trying on this one.
+                if first.is_none() || policy == ErrorPolicy::RECONNECT {
+                    first = Some(exception.error);
+                }
             } else {
                 let events = &batch.events()[exception.events];
                 let reject = |event| Rejected { event, error: exception.error.clone() };

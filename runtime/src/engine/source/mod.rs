@@ -188,6 +188,7 @@ impl Session<'_> {
                     self.let_others_work().await;
                 }
                 Step::Pulled(Ok(Pull::Idle(wait))) => {
+                    self.attempts.restart();
                     if let Some(end) = self.idle(wait).await? {
                         return Ok(end);
                     }

@@ -41,6 +41,19 @@ fn what_is_to_be_delivered_again_is_encoded_again() {
 }
 
 #[test]
+fn the_part_that_a_lost_connection_kept_from_the_peer_is_delivered_on_the_next_and_in_order() {
+    let mut exceptions = Exceptions::none();
+    exceptions.push(0..1, Error::bad_data("never"));
+    exceptions.push(1..2, Error::timeout("not now"));
+    exceptions.push(2..3, Error::connection_lost("gone"));
+    let takes = Takes::of([Ok(exceptions)]);
+    let outcome = Setup::default().harness().run(Pulls::numbers(2), &takes);
+    assert_eq!(outcome.messages(), ["1", "2", "3", "4", "5"]);
+    assert_eq!(outcome.letters.len(), 1);
+    assert_eq!(outcome.heard, pulls(2, true));
+}
+
+#[test]
 fn a_sink_that_is_abandoned_fails_the_pulls_whose_batches_it_has() {
     for helpers in [0, 3] {
         let Harness { mut source, sink, books, .. } =
@@ -74,11 +87,14 @@ fn a_source_whose_own_sink_is_lost_ends_though_it_waits_for_room() {
             }
             connection.break_off();
         };
+        let double = Pulls::numbers(10_000);
+        let (heard, closed) = (double.heard.clone(), double.closed.clone());
         let source_runs = async {
-            let end = source.run(Box::new(Pulls::numbers(10_000)), &connection).await;
+            let end = source.run(Box::new(double), &connection).await;
             assert!(matches!(end, End::Interrupted), "{end:?}");
         };
         block_on(both(sink_runs, source_runs));
+        assert_eq!(*closed.lock().unwrap(), [heard.lock().unwrap().len()], "closed, and last");
         connection.restore();
         let sink_runs = async {
             let end = sink.run(Box::new(Taking(takes.clone())), &connection).await;

@@ -4,8 +4,8 @@ use super::{Batch, Event, PayloadKind, event::Span, metadata::Kept, storage::Sha
 use crate::{document::Node, error::PluginError, value::Value};
 
 impl Batch {
-    /// How much a batch of several events should weigh at most ([`HostBatch::weight`](super::HostBatch::weight)), in bytes. A step
-    /// that makes much of little stops when a batch weighs more, and goes on in another one.
+    /// How much a batch of several events should weigh at most
+    /// ([`HostBatch::weight`](super::HostBatch::weight)), in bytes. A step that makes much of little stops when a batch weighs more, and goes on in another one.
     ///
     /// It is a few times what a pull brings, so that ordinary batches never meet it; half of what a
     /// pool keeps of a batch, whose buffers have up to twice the capacity that they need; and half

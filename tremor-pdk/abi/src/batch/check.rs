@@ -12,8 +12,8 @@
 use super::{Batch, Event, PayloadKind};
 use crate::{document::Validator, error::PluginError};
 
-/// What a batch had before a plugin got it to edit: what [`HostBatch::validate_changes`](super::HostBatch::validate_changes) need not look
-/// at again. Kept from batch to batch for its capacity.
+/// What a batch had before a plugin got it to edit: what
+/// [`HostBatch::validate_changes`](super::HostBatch::validate_changes) need not look at again. Kept from batch to batch for its capacity.
 #[derive(Debug, Default)]
 pub struct Mark {
     /// The address of the nodes.

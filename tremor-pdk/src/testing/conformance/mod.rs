@@ -98,7 +98,7 @@ impl Subject {
     }
 
     fn run(&self, check: &Check) -> Outcome {
-        // A panic of a component that is not behind the boundary comes up to here.
+        // A panic of a component that was not loaded comes up to here.
         let verdict =
             catch_unwind(AssertUnwindSafe(|| (check.run)(self))).unwrap_or_else(|panic| {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
