@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use crate::{Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
+use crate::{Acks, Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -47,28 +47,45 @@ pub trait DynSource: Send {
     /// Gives a pending pull up; `batch` gets back what it had put into its batch by then. Does
     /// nothing where none is pending.
     fn give_up(&mut self, batch: &mut Batch);
-    /// See [`Source::is_transactional`](crate::Source::is_transactional).
-    fn is_transactional(&self) -> bool;
-    /// See [`Source::ack`](crate::Source::ack).
-    fn ack(&mut self, pull: u64) -> Result<()>;
-    /// See [`Source::fail`](crate::Source::fail).
-    fn fail(&mut self, pull: u64) -> Result<()>;
+    /// See [`Source::acks`](crate::Source::acks).
+    ///
+    /// # Errors
+    /// It panicked.
+    fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
+        Ok(None)
+    }
     /// See [`Source::close`](crate::Source::close).
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
     /// See [`Source::on_circuit_breaker`](crate::Source::on_circuit_breaker).
-    fn on_circuit_breaker(&mut self, open: bool) -> Result<()>;
+    ///
+    /// # Errors
+    /// Those of the source.
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
+        let _ = open;
+        Ok(())
+    }
 }
 
 /// A [`Sink`](crate::Sink) as a trait object.
 pub trait DynSink: Send {
-    /// Polls a delivery; `batch` is as for [`DynSource::poll_pull`].
+    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
+    /// Asked once, before the first delivery. One at least.
+    fn in_flight(&mut self, wanted: usize) -> usize {
+        wanted.min(1)
+    }
+    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`].
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
+        slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Exceptions>>;
+    /// Gives up the delivery that is pending in a slot, if there is one. Its batch does not come back.
+    fn give_up(&mut self, slot: usize) {
+        let _ = slot;
+    }
     /// See [`Sink::on_signal`](crate::Sink::on_signal).
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>>;
 }

@@ -84,14 +84,14 @@ pub use self::{
     component::{Component, Context},
     config::NoConfig,
     connector::Connector,
-    driver::{ConnectorDriver, SinkDriver, SourceDriver},
+    driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
-    sink::{Delivery, Exception, Exceptions, NoSink, Signal, Sink, Undelivered},
-    source::{NoSource, Pull, Source},
-    watermarks::{Unacknowledged, Watermarks},
+    sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
+    source::{Acks, NoSource, Pull, Source},
+    watermarks::{Progress, Unacknowledged, Watermarks},
 };
 pub use tremor_pdk_macros::config;
 pub use {schemars, serde};
@@ -102,10 +102,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector, Context,
-        Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions, Holds,
-        Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, Postprocessor, Preprocessor,
-        Pull, Rest, Result, Signal, Sink, Source, Task, Value, ValueRef, Verdict, Writer,
+        Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
+        Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
+        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
+        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
+        ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -2,7 +2,9 @@
 
 use std::future::Future;
 
-use crate::{Batch, CodecRequirement, Error, Result};
+use crate::{
+    Batch, CodecRequirement, Error, ParallelSinkDriver, Result, SinkDriver, dynamic::DynSink,
+};
 
 /// What a delivery came to: `Ok(())` says that the peer has every event.
 pub type Delivery = Result<(), Undelivered>;
@@ -160,6 +162,61 @@ pub trait Sink: Send + 'static {
     fn on_signal(&mut self, signal: Signal) -> impl Future<Output = Result<()>> + Send {
         let _ = signal;
         async { Ok(()) }
+    }
+
+    /// The sink as the runtime drives it.
+    #[doc(hidden)]
+    fn into_driver(self) -> Box<dyn DynSink>
+    where
+        Self: Sized,
+    {
+        Box::new(SinkDriver::new(self))
+    }
+}
+
+/// Takes events out, several batches at a time.
+///
+/// It is a [`Sink`], wherever one is asked for: a flow says with `in_flight: N` how many deliveries it may
+/// have under way, and gets as many as the sink allows. Their order is the runtime's affair.
+pub trait ParallelSink: Send + Sync + 'static {
+    /// As [`Sink::CODEC`].
+    const CODEC: CodecRequirement = CodecRequirement::Structured;
+
+    /// How many deliveries it can have under way at a time, where the flow wants so many. Asked once.
+    fn most_in_flight(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Delivers the events of `batch`, as [`Sink::deliver`] does, while other deliveries may be under way.
+    ///
+    /// # Errors
+    /// As [`Sink::deliver`].
+    fn deliver(&self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
+
+    /// Something other than events, while deliveries may be under way. [`Signal::Drain`] comes after the
+    /// last of them.
+    ///
+    /// # Errors
+    /// As [`Sink::on_signal`].
+    fn on_signal(&self, signal: Signal) -> impl Future<Output = Result<()>> + Send {
+        let _ = signal;
+        async { Ok(()) }
+    }
+}
+
+impl<S: ParallelSink> Sink for S {
+    const CODEC: CodecRequirement = S::CODEC;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+        ParallelSink::deliver(self, batch).await
+    }
+
+    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+        ParallelSink::on_signal(self, signal).await
+    }
+
+    fn into_driver(self) -> Box<dyn DynSink> {
+        Box::new(ParallelSinkDriver::new(self))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What authors implement to bring events in: sources.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, ops::Range, time::Duration};
 
 use crate::{Batch, CodecRequirement, Result};
 
@@ -32,8 +32,8 @@ pub trait Source: Send + 'static {
     /// or once [`Batch::is_full`]. Waits without blocking the thread: see [`Host::blocking`](crate::Host::blocking) and
     /// [`Host::readable`](crate::Host::readable).
     ///
-    /// The future may be dropped at any `await` (a pause, an acknowledgement); what is in the
-    /// batch by then stays there. So put what was read into the batch, or into `self`, before
+    /// The future may be dropped at any `await` (a pause, the end of the flow, a sink that is down); what
+    /// is in the batch by then stays there. So put what was read into the batch, or into `self`, before
     /// the next `await`.
     ///
     /// # Errors
@@ -41,34 +41,15 @@ pub trait Source: Send + 'static {
     /// pull follows. Others: the connector fails, and is restarted where that may help.
     fn pull(&mut self, batch: &mut Batch) -> impl Future<Output = Result<Pull>> + Send;
 
-    /// Whether [`ack`](Source::ack) and [`fail`](Source::fail) mean anything to it.
-    fn is_transactional(&self) -> bool {
-        false
+    /// What hears how the pulls of this source end: [`Watermarks`](crate::Watermarks), or a type of your
+    /// own. None, unless the source has to know. Asked once, before the first pull.
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        None
     }
 
-    /// Every event of the pull of this number ([`Batch::pull`]) is done with: delivered, dead-lettered or
-    /// discarded on purpose. Pulls end in any order; [`Watermarks`](crate::Watermarks) tell up to where all
-    /// have.
-    ///
-    /// # Errors
-    /// As [`pull`](Source::pull).
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        let _ = pull;
-        Ok(())
-    }
-
-    /// An event of pull number `pull` could not be delivered.
-    ///
-    /// # Errors
-    /// As [`pull`](Source::pull).
-    fn fail(&mut self, pull: u64) -> Result<()> {
-        let _ = pull;
-        Ok(())
-    }
-
-    /// The last call: it is not pulled any more, and has heard of all pulls that it will hear of. A chance
-    /// to commit what was acknowledged. The runtime waits for five seconds at most, and not at all where
-    /// the flow is stopped and not drained.
+    /// The last call: it is not pulled any more, and its [`Acks`] have heard all that they will hear. A
+    /// chance to commit what was acknowledged. The runtime waits for five seconds at most, and not at all
+    /// where the flow is stopped and not drained.
     ///
     /// # Errors
     /// Where the flow ends, the connector fails with it.
@@ -84,6 +65,33 @@ pub trait Source: Send + 'static {
         let _ = open;
         Ok(())
     }
+}
+
+/// Hears how the pulls of a source end.
+///
+/// It is an object of its own, so that it hears promptly whatever the source does: a pull that waits goes
+/// on waiting. It shares with the source what both need to know.
+pub trait Acks: Send + 'static {
+    /// How many pulls may be without an end at a time: the runtime pulls no further before one of them has
+    /// ended, unless a message is half read. Asked once.
+    fn most_in_flight(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Every event of the pull of this number ([`Batch::pull`]) is done with: delivered, dead-lettered or
+    /// discarded on purpose. Pulls end in any order.
+    ///
+    /// # Errors
+    /// As [`Source::pull`].
+    fn ack(&mut self, pull: u64) -> Result<()>;
+
+    /// These events of the pull of this number could not be delivered, and its others are done with. They
+    /// are named by their positions in the batch that the pull filled, in order. Where that is not known to
+    /// the event, they are all events of the pull.
+    ///
+    /// # Errors
+    /// As [`Source::pull`].
+    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()>;
 }
 
 /// The source of a connector that is only a sink. There is no value of this type.

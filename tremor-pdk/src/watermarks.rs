@@ -1,28 +1,54 @@
 //! Up to where a stream is acknowledged: what a transactional source commits.
 
-use std::collections::{HashMap, VecDeque, hash_map::Entry};
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    fmt,
+    future::poll_fn,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+use crate::{Acks, Result};
 
 /// Turns pulls, which end in any order, into the position of each stream up to which everything is
 /// acknowledged: an offset of a partition, a place in a file.
 ///
+/// Cheap to clone: the source has one to say what it has brought, the runtime has one to tell how that
+/// ended ([`Source::acks`](crate::Source::acks)), and a task may have one to commit.
+///
 /// ```
-/// # use tremor_pdk::Watermarks;
-/// let mut watermarks = Watermarks::new();
+/// # use tremor_pdk::{Acks, Result, Watermarks};
+/// # fn main() -> Result<()> {
+/// let watermarks = Watermarks::new();
 /// // In `pull`, for each stream: the position after the last event that it brought.
 /// watermarks.brought(1, 7, 100);
 /// watermarks.brought(2, 7, 200);
-/// // In `ack`: where to commit now.
-/// assert_eq!(watermarks.ack(2), []);
-/// assert_eq!(watermarks.ack(1), [(7, 200)]);
+/// // In `acks`, for the runtime.
+/// let mut acks: Box<dyn Acks> = Box::new(watermarks.clone());
+/// // What to commit then.
+/// acks.ack(2)?;
+/// assert_eq!(watermarks.take().acknowledged, []);
+/// acks.ack(1)?;
+/// assert_eq!(watermarks.take().acknowledged, [(7, 200)]);
+/// # Ok(())
+/// # }
 /// ```
-#[derive(Clone, Debug)]
 pub struct Watermarks<P> {
-    streams: HashMap<u64, Stream<P>>,
-    /// The streams of each pull that has not ended.
-    pulls: HashMap<u64, Vec<u64>>,
+    shared: Arc<Mutex<Shared<P>>>,
+    most_in_flight: usize,
 }
 
-/// A stream of which something has not been acknowledged.
+/// What has become of streams since it was last asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress<P> {
+    /// The streams of which more is acknowledged than before, each with the position up to where it is.
+    pub acknowledged: Vec<(u64, P)>,
+    /// The streams of which a pull has failed: they are to be read again.
+    pub again: Vec<Unacknowledged<P>>,
+}
+
+/// A stream of which something has failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unacknowledged<P> {
     /// The stream.
@@ -31,7 +57,150 @@ pub struct Unacknowledged<P> {
     pub from: Option<P>,
 }
 
-#[derive(Clone, Debug)]
+struct Shared<P> {
+    marks: Marks<P>,
+    progress: Progress<P>,
+    /// Of the task that waits for progress.
+    waiting: Option<Waker>,
+}
+
+impl<P: Clone> Watermarks<P> {
+    /// Of no stream yet.
+    pub fn new() -> Self {
+        let marks = Marks { streams: HashMap::new(), pulls: HashMap::new() };
+        let shared = Shared { marks, progress: Progress::default(), waiting: None };
+        Self { shared: Arc::new(Mutex::new(shared)), most_in_flight: usize::MAX }
+    }
+
+    /// The same with at most so many pulls that have not ended: see [`Acks::most_in_flight`].
+    #[must_use]
+    pub fn at_most(self, most_in_flight: usize) -> Self {
+        Self { most_in_flight, ..self }
+    }
+
+    /// Says that this pull has brought events of this stream, up to this position. Of several positions of
+    /// one pull the last counts.
+    pub fn brought(&self, pull: u64, stream: u64, position: P) {
+        self.lock().marks.brought(pull, stream, position);
+    }
+
+    /// What has become of streams since this was last asked; of several changes of one stream, the last.
+    pub fn take(&self) -> Progress<P> {
+        std::mem::take(&mut self.lock().progress)
+    }
+
+    /// As [`Watermarks::take`], once there is something. One task may wait.
+    pub async fn progress(&self) -> Progress<P> {
+        poll_fn(|context| {
+            let mut shared = self.lock();
+            if shared.progress.is_empty() {
+                shared.waiting = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut shared.progress))
+        })
+        .await
+    }
+
+    /// Up to where a stream is acknowledged.
+    pub fn of(&self, stream: u64) -> Option<P> {
+        self.lock().marks.streams.get(&stream)?.mark.clone()
+    }
+
+    /// Whether all that was brought of a stream is acknowledged.
+    pub fn is_settled(&self, stream: u64) -> bool {
+        self.lock().marks.streams.get(&stream).is_none_or(|stream| stream.open.is_empty())
+    }
+
+    /// Forgets a stream, as of a partition that another process has got. Gives up to where it was
+    /// acknowledged. What is heard of its pulls from now on changes nothing.
+    pub fn forget(&self, stream: u64) -> Option<P> {
+        let mut shared = self.lock();
+        shared.progress.acknowledged.retain(|(id, _)| *id != stream);
+        shared.progress.again.retain(|again| again.stream != stream);
+        match shared.marks.streams.entry(stream) {
+            Entry::Occupied(stream) => stream.remove().mark,
+            Entry::Vacant(_) => None,
+        }
+    }
+
+    /// Changes the marks, and wakes the task that waits for progress.
+    fn update(&self, change: impl FnOnce(&mut Marks<P>, &mut Progress<P>)) {
+        let waiting = {
+            let Shared { marks, progress, waiting } = &mut *self.lock();
+            change(marks, progress);
+            if progress.is_empty() { None } else { waiting.take() }
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared<P>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Clone + Send + 'static> Acks for Watermarks<P> {
+    fn most_in_flight(&self) -> usize {
+        self.most_in_flight
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.update(|marks, progress| {
+            let moved = marks.ack(pull);
+            progress.acknowledged.retain(|(id, _)| moved.iter().all(|(moved, _)| moved != id));
+            progress.acknowledged.extend(moved);
+        });
+        Ok(())
+    }
+
+    fn fail(&mut self, pull: u64, _events: &[Range<usize>]) -> Result<()> {
+        self.update(|marks, progress| {
+            let again = marks.fail(pull);
+            progress.again.retain(|old| again.iter().all(|new| new.stream != old.stream));
+            progress.again.extend(again);
+        });
+        Ok(())
+    }
+}
+
+impl<P> Progress<P> {
+    /// Whether nothing has become of any stream.
+    pub fn is_empty(&self) -> bool {
+        self.acknowledged.is_empty() && self.again.is_empty()
+    }
+}
+
+impl<P> Default for Progress<P> {
+    fn default() -> Self {
+        Self { acknowledged: Vec::new(), again: Vec::new() }
+    }
+}
+
+impl<P> Clone for Watermarks<P> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), most_in_flight: self.most_in_flight }
+    }
+}
+
+impl<P: Clone> Default for Watermarks<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P> fmt::Debug for Watermarks<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watermarks")
+    }
+}
+
+/// What was brought, and up to where it is acknowledged.
+struct Marks<P> {
+    streams: HashMap<u64, Stream<P>>,
+    /// The streams of each pull that has not ended.
+    pulls: HashMap<u64, Vec<u64>>,
+}
+
 struct Stream<P> {
     /// Up to where it is acknowledged.
     mark: Option<P>,
@@ -39,22 +208,14 @@ struct Stream<P> {
     open: VecDeque<Open<P>>,
 }
 
-#[derive(Clone, Debug)]
 struct Open<P> {
     pull: u64,
     position: P,
     ended: bool,
 }
 
-impl<P: Clone> Watermarks<P> {
-    /// Of no stream yet.
-    pub fn new() -> Self {
-        Self { streams: HashMap::new(), pulls: HashMap::new() }
-    }
-
-    /// Says that this pull has brought events of this stream, up to this position. Of several positions of
-    /// one pull the last counts.
-    pub fn brought(&mut self, pull: u64, stream: u64, position: P) {
+impl<P: Clone> Marks<P> {
+    fn brought(&mut self, pull: u64, stream: u64, position: P) {
         let Stream { open, .. } = self
             .streams
             .entry(stream)
@@ -70,7 +231,7 @@ impl<P: Clone> Watermarks<P> {
 
     /// A pull was acknowledged. Gives the streams of which more is acknowledged now than before, and up to
     /// where.
-    pub fn ack(&mut self, pull: u64) -> Vec<(u64, P)> {
+    fn ack(&mut self, pull: u64) -> Vec<(u64, P)> {
         let mut moved = Vec::new();
         for id in self.pulls.remove(&pull).unwrap_or_default() {
             let Some(stream) = self.streams.get_mut(&id) else { continue };
@@ -92,7 +253,7 @@ impl<P: Clone> Watermarks<P> {
     /// A pull has failed. Gives its streams, each with the place from where it is to be read again. What
     /// else was brought of them after that place is forgotten: it comes again as well, and what is heard of
     /// it from now on changes nothing.
-    pub fn fail(&mut self, pull: u64) -> Vec<Unacknowledged<P>> {
+    fn fail(&mut self, pull: u64) -> Vec<Unacknowledged<P>> {
         let streams = self.pulls.remove(&pull).unwrap_or_default();
         let again = |id| {
             let stream = self.streams.get_mut(&id)?;
@@ -102,40 +263,15 @@ impl<P: Clone> Watermarks<P> {
         };
         streams.into_iter().filter_map(again).collect()
     }
-
-    /// Up to where a stream is acknowledged.
-    pub fn of(&self, stream: u64) -> Option<&P> {
-        self.streams.get(&stream)?.mark.as_ref()
-    }
-
-    /// Whether all that was brought of a stream is acknowledged.
-    pub fn is_settled(&self, stream: u64) -> bool {
-        self.streams.get(&stream).is_none_or(|stream| stream.open.is_empty())
-    }
-
-    /// Forgets a stream, as of a partition that another process has got. Gives up to where it was
-    /// acknowledged. What is heard of its pulls from now on changes nothing.
-    pub fn forget(&mut self, stream: u64) -> Option<P> {
-        match self.streams.entry(stream) {
-            Entry::Occupied(stream) => stream.remove().mark,
-            Entry::Vacant(_) => None,
-        }
-    }
-}
-
-impl<P: Clone> Default for Watermarks<P> {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Unacknowledged, Watermarks};
+    use super::{Acks, Progress, Unacknowledged, Watermarks};
 
     /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
     fn three() -> Watermarks<u64> {
-        let mut watermarks = Watermarks::new();
+        let watermarks = Watermarks::new();
         for pull in 1..=3 {
             for stream in [0, 1] {
                 watermarks.brought(pull, stream, pull);
@@ -145,17 +281,27 @@ mod tests {
         watermarks
     }
 
+    fn acked(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<(u64, u64)> {
+        watermarks.ack(pull).unwrap();
+        watermarks.take().acknowledged
+    }
+
+    fn failed(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<Unacknowledged<u64>> {
+        watermarks.fail(pull, &[]).unwrap();
+        watermarks.take().again
+    }
+
     #[test]
     fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
         for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
             let mut watermarks = three();
             let mut ended = Vec::new();
             for pull in order {
-                let moved = watermarks.ack(pull);
+                let moved = acked(&mut watermarks, pull);
                 ended.push(pull);
                 let whole = (1..=3).take_while(|pull| ended.contains(pull)).last();
-                assert_eq!(watermarks.of(1).copied(), whole.map(|pull| pull * 10), "{order:?}");
-                let mark = watermarks.of(0).copied();
+                assert_eq!(watermarks.of(1), whole.map(|pull| pull * 10), "{order:?}");
+                let mark = watermarks.of(0);
                 assert!(moved.iter().all(|&(_, position)| Some(position) == mark));
                 assert_eq!(moved.is_empty(), whole.is_none_or(|whole| whole < pull));
             }
@@ -166,24 +312,25 @@ mod tests {
     #[test]
     fn a_stream_is_read_again_from_its_mark_and_late_acknowledgements_of_it_change_nothing() {
         let mut watermarks = three();
-        watermarks.ack(1);
+        acked(&mut watermarks, 1);
         let from_ten = |stream| Unacknowledged { stream, from: Some(10) };
-        assert_eq!(watermarks.fail(2), [from_ten(0), from_ten(1)]);
-        assert_eq!(watermarks.ack(3), []);
-        assert_eq!(watermarks.fail(2), []);
+        assert_eq!(failed(&mut watermarks, 2), [from_ten(0), from_ten(1)]);
+        assert_eq!(acked(&mut watermarks, 3), []);
+        assert_eq!(failed(&mut watermarks, 2), []);
         watermarks.brought(4, 0, 20);
-        assert_eq!(watermarks.ack(4), [(0, 20)]);
-        assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(&20), Some(&10)));
+        assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
+        assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
     }
 
     #[test]
     fn a_stream_that_is_forgotten_is_not_heard_of_again() {
         let mut watermarks = three();
-        watermarks.ack(1);
+        watermarks.ack(1).unwrap();
         assert_eq!(watermarks.forget(0), Some(10));
         assert_eq!(watermarks.forget(0), None);
-        assert_eq!(watermarks.ack(2), [(1, 20)]);
-        assert_eq!(watermarks.fail(3), [Unacknowledged { stream: 1, from: Some(20) }]);
+        assert_eq!(watermarks.take().acknowledged, [(1, 10)]);
+        assert_eq!(acked(&mut watermarks, 2), [(1, 20)]);
+        assert_eq!(failed(&mut watermarks, 3), [Unacknowledged { stream: 1, from: Some(20) }]);
         assert_eq!(watermarks.of(0), None);
     }
 
@@ -191,6 +338,29 @@ mod tests {
     fn a_stream_of_which_nothing_was_acknowledged_is_read_from_its_start() {
         let mut watermarks = Watermarks::<u64>::new();
         watermarks.brought(1, 5, 3);
-        assert_eq!(watermarks.fail(1), [Unacknowledged { stream: 5, from: None }]);
+        assert_eq!(failed(&mut watermarks, 1), [Unacknowledged { stream: 5, from: None }]);
+    }
+
+    #[test]
+    fn a_task_that_waits_for_progress_gets_the_last_of_each_stream() {
+        let host = crate::testing::TestHost::new();
+        let mut watermarks = three();
+        for pull in [1, 2] {
+            watermarks.ack(pull).unwrap();
+        }
+        let progress = host.block_on(watermarks.progress());
+        assert_eq!(progress.acknowledged, [(0, 20), (1, 20)]);
+        assert_eq!(watermarks.take(), Progress::default());
+        let (acks, other) = (watermarks.clone(), watermarks.clone());
+        let task = host.block_on(async move {
+            let mut acks = acks;
+            let mut progress = Box::pin(other.progress());
+            let waker = std::task::Waker::noop();
+            let mut context = std::task::Context::from_waker(waker);
+            assert!(progress.as_mut().poll(&mut context).is_pending());
+            acks.ack(3).unwrap();
+            progress.await
+        });
+        assert_eq!(task.acknowledged, [(0, 30), (1, 30)]);
     }
 }

@@ -2,17 +2,18 @@
 //! all goes well.
 
 use std::{
+    ops::Range,
     task::{Context, Poll},
     time::Duration,
 };
 
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
-    Batch, Error, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Error, Exceptions, Pull, Result, Signal,
     abi::batch::HostBatch,
     abi::connector::{
-        self as abi, CallResult, DeliverReply, ExceptionRange, PullKind, PullReply, RawSinkBox,
-        RawSourceBox,
+        self as abi, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
+        RawAcksBox, RawSinkBox, RawSourceBox,
     },
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -22,15 +23,13 @@ use super::contain::{Contained, panicked};
 /// A source of a loaded connector.
 pub(super) struct LoadedSource {
     raw: RawSourceBox,
-    transactional: bool,
     /// What was wrong with a batch that came back from a pull that was given up.
     forged: Option<Error>,
 }
 
 impl LoadedSource {
     pub(super) fn new(raw: RawSourceBox) -> Self {
-        let transactional = raw.is_transactional();
-        Self { raw, transactional, forged: None }
+        Self { raw, forged: None }
     }
 }
 
@@ -50,16 +49,9 @@ impl DynSource for LoadedSource {
         self.forged = check(batch).err();
     }
 
-    fn is_transactional(&self) -> bool {
-        self.transactional
-    }
-
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        self.raw.ack(pull).into_result()
-    }
-
-    fn fail(&mut self, pull: u64) -> Result<()> {
-        self.raw.fail(pull).into_result()
+    fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
+        let acks = self.raw.acks().into_result()?.into_option();
+        Ok(acks.map(|raw| Box::new(LoadedAcks(raw)) as Box<dyn Acks>))
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
@@ -69,6 +61,27 @@ impl DynSource for LoadedSource {
 
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
         self.raw.on_circuit_breaker(open).into_result()
+    }
+}
+
+/// What hears of the acknowledgements of a loaded source.
+struct LoadedAcks(RawAcksBox);
+
+impl Acks for LoadedAcks {
+    fn most_in_flight(&self) -> usize {
+        usize::try_from(self.0.most_in_flight()).unwrap_or(usize::MAX)
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.0.ack(pull).into_result()
+    }
+
+    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
+        let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
+        let range =
+            |it: &Range<usize>| EventRange { start: narrow(it.start), len: narrow(it.len()) };
+        let events: Vec<_> = events.iter().map(range).collect();
+        self.0.fail(pull, events.as_slice().into()).into_result()
     }
 }
 
@@ -102,27 +115,48 @@ fn pull(reply: PullReply) -> Result<Pull> {
 /// A sink of a loaded connector.
 pub(super) struct LoadedSink {
     raw: RawSinkBox,
-    /// How many events the delivery under way has: while it is pending they live with the plugin.
-    pending: Option<usize>,
+    /// How many events the delivery under way in each slot has: while it is pending they live with the
+    /// plugin.
+    pending: Vec<Option<usize>>,
 }
 
 impl LoadedSink {
     pub(super) fn new(raw: RawSinkBox) -> Self {
-        Self { raw, pending: None }
+        Self { raw, pending: vec![None] }
     }
 }
 
 impl DynSink for LoadedSink {
+    fn in_flight(&mut self, wanted: usize) -> usize {
+        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX).max(1);
+        let slots = self.raw.in_flight(wanted).clamp(1, wanted) as usize;
+        self.pending.resize(slots, None);
+        slots
+    }
+
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
+        slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
-        let events = *self.pending.get_or_insert_with(|| batch.len());
-        let poll = context.with_ffi_context(|context| self.raw.poll_deliver(context, batch));
+        let Some(pending) = self.pending.get_mut(slot) else {
+            return Poll::Ready(Err(Error::internal(format_args!("there is no slot {slot}"))));
+        };
+        let events = *pending.get_or_insert_with(|| batch.len());
+        let number = u32::try_from(slot).unwrap_or(u32::MAX);
+        let poll =
+            context.with_ffi_context(|context| self.raw.poll_deliver(context, number, batch));
         let Some(result) = ready("deliver", poll) else { return Poll::Pending };
-        self.pending = None;
+        *pending = None;
         Poll::Ready(result.and_then(|reply| exceptions(reply, events)))
+    }
+
+    fn give_up(&mut self, slot: usize) {
+        if let (Some(pending), Ok(number)) = (self.pending.get_mut(slot), u32::try_from(slot)) {
+            *pending = None;
+            self.raw.give_up(number);
+        }
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {

@@ -100,6 +100,11 @@ impl<S> Chain<S> {
     pub(crate) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
+
+    /// Whether something of a tracked pull waits here for what is yet to come of its stream.
+    pub(crate) fn holds(&self) -> bool {
+        self.steps.iter().any(|step| !step.held.is_empty())
+    }
 }
 
 impl<S: Share> Chain<S> {

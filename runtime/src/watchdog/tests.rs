@@ -71,26 +71,15 @@ impl DynSource for Hangs {
     }
 
     fn give_up(&mut self, _: &mut Batch) {}
-
-    fn is_transactional(&self) -> bool {
-        false
-    }
-
-    fn ack(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn fail(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
-        Ok(())
-    }
 }
 
 impl DynSink for Hangs {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        _: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         Poll::Pending
     }
 
@@ -136,7 +125,7 @@ fn deliver(sink: &mut Box<dyn DynSink>, events: usize) {
     let mut batch = Batch::new();
     (0..events).for_each(|_| batch.push_message(b"event"));
     let mut context = Context::from_waker(Waker::noop());
-    assert!(sink.poll_deliver(&mut context, &mut batch).is_pending());
+    assert!(sink.poll_deliver(&mut context, 0, &mut batch).is_pending());
 }
 
 #[test]

@@ -78,7 +78,7 @@ fn a_pull_whose_message_was_cut_off_fails_and_comes_again() {
     let (scene, run) = run(connections, "lines", true);
     run.expect(0, &["0 dead-lettered"]);
     assert_eq!(scene.read("out"), "one\nhalf a line\n");
-    assert_eq!(heard(&run), ["1: failed 1", "2: acknowledged 1"], "{}", run.stderr);
+    assert_eq!(heard(&run), ["1: failed 1, events [0..1]", "2: acknowledged 1"], "{}", run.stderr);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn an_operator_that_loses_or_makes_up_events_fails_its_batch_by_name() {
         let (scene, run) = through(&messages, "mischief", "");
         run.expect(1, &["flow `flow` failed", "`main`", accounts]);
         assert_eq!(scene.read("out"), "");
-        assert_eq!(heard(&run), ["1: failed 1"], "{}", run.stderr);
+        assert_eq!(heard(&run), ["1: failed 1, events [0..2]"], "{}", run.stderr);
     }
     let messages = r#"{ messages: ['"forget"'] }, { failed: 1 }"#;
     through(messages, "mischief", "").1.expect(1, &["`main`", "`Output::hold`"]);
@@ -199,7 +199,12 @@ fn what_an_operator_held_fails_with_the_operator() {
         assert_eq!(scene.read("out"), "");
         let mut heard = heard(&run);
         heard.sort();
-        assert_eq!(heard, ["1: failed 1", "1: failed 2"][..heard_of], "{}", run.stderr);
+        assert_eq!(
+            heard,
+            ["1: failed 1, events [0..1]", "1: failed 2, events [0..1]"][..heard_of],
+            "{}",
+            run.stderr
+        );
     }
 }
 
@@ -208,7 +213,7 @@ fn an_event_that_can_never_be_delivered_fails_the_flow_of_a_source_that_would_br
     let messages = r#"{ messages: ['{"good":1}', 'bad'] }, { failed: 1 }"#;
     let (_, run) = through(messages, "", "");
     run.expect(1, &["flow `flow` failed", "`input`", "link `input/err`", "err: discard"]);
-    assert_eq!(heard(&run), ["1: failed 1"]);
+    assert_eq!(heard(&run), ["1: failed 1, events [1..2]"], "only the one that is bad");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn a_plugin_may_be_the_last_to_let_go_of_a_batch_and_on_a_thread_of_its_own() {
     let place = batch.bytes().as_ptr().addr();
 
     let sink = relay.sink.as_mut().unwrap();
-    block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch))).unwrap();
+    block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch))).unwrap();
     drop(batch);
     assert_eq!(pool.waiting(), 0, "the plugin still has it");
     block_on(sink.on_signal(Signal::Tick)).unwrap();
@@ -41,7 +41,7 @@ fn a_plugin_that_goes_gives_back_what_it_kept() {
     let mut batch = Batch::from_pool(&pool);
     batch.push_message(b"keep");
     let sink = relay.sink.as_mut().unwrap();
-    block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch))).unwrap();
+    block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch))).unwrap();
     drop(batch);
     drop(relay);
     assert_eq!(pool.waiting(), 1);

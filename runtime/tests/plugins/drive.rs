@@ -100,6 +100,6 @@ impl Instance {
             batch.push_message(message.as_bytes());
         }
         let sink = self.sink.as_mut().expect("a sink");
-        block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+        block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))
     }
 }

@@ -11,7 +11,7 @@
 
 use abi_stable::{
     StableAbi, sabi_trait,
-    std_types::{RBox, ROption, RResult, RStr, RVec},
+    std_types::{RBox, ROption, RResult, RSlice, RStr, RVec},
 };
 use async_ffi::{BorrowingFfiFuture, FfiContext, FfiPoll};
 
@@ -83,6 +83,16 @@ pub struct ExceptionRange {
     pub error: PluginError,
 }
 
+/// Events of a pull, one after the other, by their positions in the batch that the pull filled.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct EventRange {
+    /// Position of the first event.
+    pub start: u32,
+    /// How many events.
+    pub len: u32,
+}
+
 /// The answer to a delivery. Events in no range were delivered; ranges come in order and do not
 /// overlap.
 #[repr(C)]
@@ -108,6 +118,8 @@ impl Signal {
 pub type RawConnectorBox = RawConnector_TO<RBox<()>>;
 /// A source across the boundary.
 pub type RawSourceBox = RawSource_TO<RBox<()>>;
+/// The acknowledgements of a source across the boundary.
+pub type RawAcksBox = RawAcks_TO<RBox<()>>;
 /// A sink across the boundary.
 pub type RawSinkBox = RawSink_TO<RBox<()>>;
 
@@ -154,7 +166,8 @@ pub trait RawConnector: Send + 'static {
 ///
 /// `poll_pull` is polled with the same batch until it is ready. While it is pending the events of
 /// the batch may live with the plugin; when it is ready they are in `batch`. Before the host calls
-/// anything else while a pull is pending, it gives the pull up.
+/// anything else of the source while a pull is pending, it gives the pull up. Acknowledgements go to an
+/// object of their own, and disturb no pull.
 #[sabi_trait]
 pub trait RawSource: Send + 'static {
     /// Adds what there is to `batch`, within its limit.
@@ -167,16 +180,11 @@ pub trait RawSource: Send + 'static {
     /// Gives a pending pull up; `batch` gets back what it had put into its batch by then.
     fn give_up(&mut self, batch: &mut Batch);
 
-    /// Whether `ack` and `fail` mean anything to it. Asked once.
-    fn is_transactional(&self) -> bool;
+    /// What hears how the pulls of this source end; none where that means nothing to it. Asked once, before
+    /// the first pull.
+    fn acks(&mut self) -> CallResult<ROption<RawAcksBox>>;
 
-    /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
-    fn ack(&mut self, pull: u64) -> CallResult<()>;
-
-    /// An event of this pull could not be delivered.
-    fn fail(&mut self, pull: u64) -> CallResult<()>;
-
-    /// The last call: it is not pulled any more, and has heard of all pulls that it will hear of.
+    /// The last call: it is not pulled any more, and its acknowledgements have come, as far as they will.
     fn close(&mut self) -> CallFuture<'_, ()>;
 
     /// A sink downstream is down (`true`): it is no use to pull; or it is back.
@@ -184,18 +192,42 @@ pub trait RawSource: Send + 'static {
     fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()>;
 }
 
-/// A sink: takes batches.
+/// Hears how the pulls of a source end, in any order, while a pull is pending or not.
+#[sabi_trait]
+pub trait RawAcks: Send + 'static {
+    /// How many pulls may be without an end at a time. Asked once.
+    fn most_in_flight(&self) -> u64;
+
+    /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
+    fn ack(&mut self, pull: u64) -> CallResult<()>;
+
+    /// These events of this pull could not be delivered, and its others are done with. Ranges come in order
+    /// and do not overlap.
+    #[sabi(last_prefix_field)]
+    fn fail(&mut self, pull: u64, events: RSlice<'_, EventRange>) -> CallResult<()>;
+}
+
+/// A sink: takes batches, each in a slot of its own.
 ///
-/// `poll_deliver` is polled with the same batch until it is ready, as `poll_pull` is.
+/// `poll_deliver` is polled with the same slot and the same batch until it is ready, as `poll_pull` is;
+/// the next delivery in the slot follows then. Several slots may have a delivery that is pending.
 #[sabi_trait]
 pub trait RawSink: Send + 'static {
+    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
+    /// Asked once, before the first delivery. One at least.
+    fn in_flight(&mut self, wanted: u32) -> u32;
+
     /// Delivers the events of `batch`: raw where the connector asked for bytes, values otherwise.
-    #[sabi(last_prefix_field)]
     fn poll_deliver(
         &mut self,
         context: &mut FfiContext<'_>,
+        slot: u32,
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>>;
+
+    /// Gives up what is pending in a slot. Its batch does not come back.
+    #[sabi(last_prefix_field)]
+    fn give_up(&mut self, slot: u32);
 
     /// Something other than events. Without it, signals pass the sink by.
     fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {

@@ -16,8 +16,8 @@ use crate::{
     batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, ExceptionRange, PullKind, PullReply,
-        RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
+        RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
@@ -64,9 +64,11 @@ fn sizes_and_alignments_are_fixed() {
         CodecNeed => 1, 1;
         CodecRequirement => 24, 8;
         DeliverReply => 32, 8;
+        EventRange => 8, 4;
         ExceptionRange => 80, 8;
         PullKind => 1, 1;
         PullReply => 16, 8;
+        RawAcksBox => 24, 8;
         RawConnectorBox => 24, 8;
         RawSinkBox => 24, 8;
         RawSourceBox => 24, 8;

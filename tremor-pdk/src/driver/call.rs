@@ -75,15 +75,6 @@ impl<S: Send + 'static, T: 'static> Call<S, T> {
         // SAFETY: invariants 1 and 2: the slot is empty.
         unsafe { &mut self.subject.as_mut().component }
     }
-
-    /// The component, to ask it something between calls.
-    pub(super) fn component_ref(&self) -> Option<&S> {
-        if !self.slot.is_empty() {
-            return None;
-        }
-        // SAFETY: invariants 1 and 2: the slot is empty.
-        Some(unsafe { &self.subject.as_ref().component })
-    }
 }
 
 impl<S: 'static, T: 'static> Drop for Call<S, T> {

@@ -1,8 +1,8 @@
 //! The driver of a connector.
 
-use super::{SinkDriver, SourceDriver};
+use super::SourceDriver;
 use crate::{
-    CodecRequirement, Connector, Result, connector,
+    CodecRequirement, Connector, Result, Sink, connector,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -43,7 +43,7 @@ impl<C: Connector> DynConnector for ConnectorDriver<C> {
     fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
         Box::pin(async {
             let sink = self.0.create_sink().await?;
-            Ok(sink.map(|sink| Box::new(SinkDriver::new(sink)) as Box<dyn DynSink>))
+            Ok(sink.map(Sink::into_driver))
         })
     }
 

@@ -4,12 +4,13 @@ use std::{mem::ManuallyDrop, task::Poll};
 
 use abi_stable::{
     sabi_trait::TD_Opaque,
-    std_types::{RBox, RResult},
+    std_types::{RBox, ROption, RResult, RSlice},
 };
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{
-    self as abi, CallFuture, CallResult, DeliverReply, ExceptionRange, PullKind, PullReply,
-    RawSink, RawSink_TO, RawSinkBox, RawSource, RawSource_TO, RawSourceBox,
+    self as abi, CallFuture, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind,
+    PullReply, RawAcks, RawAcks_TO, RawAcksBox, RawSink, RawSink_TO, RawSinkBox, RawSource,
+    RawSource_TO, RawSourceBox,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     guard::{guard, guarded_drop},
 };
 use crate::{
-    Batch, Error, Exception, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Error, Exception, Exceptions, Pull, Result, Signal,
     dynamic::{DynSink, DynSource},
 };
 
@@ -103,17 +104,9 @@ impl RawSource for FfiSource {
         let _ = self.0.call("give_up", |source| source.give_up(batch));
     }
 
-    fn is_transactional(&self) -> bool {
-        let transactional = || self.0.get().is_some_and(|source| source.is_transactional());
-        guard("is_transactional", transactional).unwrap_or(false)
-    }
-
-    fn ack(&mut self, pull: u64) -> CallResult<()> {
-        self.call("ack", |source| source.ack(pull))
-    }
-
-    fn fail(&mut self, pull: u64) -> CallResult<()> {
-        self.call("fail", |source| source.fail(pull))
+    fn acks(&mut self) -> CallResult<ROption<RawAcksBox>> {
+        let acks = self.0.call("acks", |source| source.acks()).and_then(|acks| acks);
+        acks.map(|acks| acks.map(acks_box).into()).into()
     }
 
     fn close(&mut self) -> CallFuture<'_, ()> {
@@ -142,6 +135,35 @@ fn pull_reply(pull: Pull) -> PullReply {
     }
 }
 
+struct FfiAcks(Fused<Box<dyn Acks>>);
+
+fn acks_box(acks: Box<dyn Acks>) -> RawAcksBox {
+    RawAcks_TO::from_ptr(RBox::new(FfiAcks(Fused::new(acks))), TD_Opaque)
+}
+
+impl RawAcks for FfiAcks {
+    fn most_in_flight(&self) -> u64 {
+        let most = || self.0.get().map_or(usize::MAX, |acks| acks.most_in_flight());
+        guard("most_in_flight", most).map_or(u64::MAX, |most| most as u64)
+    }
+
+    fn ack(&mut self, pull: u64) -> CallResult<()> {
+        self.0.call("ack", |acks| acks.ack(pull)).and_then(|result| result).into()
+    }
+
+    fn fail(&mut self, pull: u64, events: RSlice<'_, EventRange>) -> CallResult<()> {
+        let range = |range: &EventRange| {
+            let start = range.start as usize;
+            start..start.saturating_add(range.len as usize)
+        };
+        let fail = |acks: &mut Box<dyn Acks>| {
+            let events: Vec<_> = events.iter().map(range).collect();
+            acks.fail(pull, &events)
+        };
+        self.0.call("fail", fail).and_then(|result| result).into()
+    }
+}
+
 struct FfiSink(Fused<Box<dyn DynSink>>);
 
 pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
@@ -149,19 +171,31 @@ pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
 }
 
 impl RawSink for FfiSink {
+    fn in_flight(&mut self, wanted: u32) -> u32 {
+        let slots = |sink: &mut Box<dyn DynSink>| sink.in_flight(wanted as usize);
+        // Where it panics, the first delivery says so.
+        self.0.call("most_in_flight", slots).map_or(1, |slots| slots.try_into().unwrap_or(wanted))
+    }
+
     fn poll_deliver(
         &mut self,
         context: &mut FfiContext<'_>,
+        slot: u32,
         batch: &mut Batch,
     ) -> FfiPoll<CallResult<DeliverReply>> {
         let poll = |sink: &mut Box<dyn DynSink>| {
-            context.with_context(|context| sink.poll_deliver(context, batch))
+            context.with_context(|context| sink.poll_deliver(context, slot as usize, batch))
         };
         match self.0.call("deliver", poll) {
             Ok(Poll::Pending) => FfiPoll::Pending,
             Ok(Poll::Ready(result)) => FfiPoll::Ready(result.map(deliver_reply).into()),
             Err(error) => FfiPoll::Ready(RResult::RErr(error)),
         }
+    }
+
+    fn give_up(&mut self, slot: u32) {
+        // A future that panics while it is dropped takes the sink along; the next call tells.
+        let _ = self.0.call("give_up", |sink| sink.give_up(slot as usize));
     }
 
     fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {

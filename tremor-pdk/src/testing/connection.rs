@@ -7,7 +7,7 @@ use std::{
 
 use super::TestHost;
 use crate::{
-    Batch, Connector, ConnectorDriver, Delivery, Error, Pull, Result, Signal,
+    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Pull, Result, Signal,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
@@ -17,7 +17,10 @@ pub struct Connection {
     host: TestHost,
     connector: Box<dyn DynConnector>,
     source: Option<Box<dyn DynSource>>,
+    acks: Option<Box<dyn Acks>>,
     sink: Option<Box<dyn DynSink>>,
+    /// How many pulls have brought something.
+    pulls: u64,
 }
 
 impl Connection {
@@ -28,10 +31,11 @@ impl Connection {
             attempt += 1;
         }
         host.block_on(connector.on_connection_established())?;
-        let source = host.block_on(connector.create_source())?;
+        let mut source = host.block_on(connector.create_source())?;
         let sink = host.block_on(connector.create_sink())?;
         host.block_on(connector.on_start())?;
-        Ok(Self { host, connector, source, sink })
+        let acks = source.as_mut().map_or(Ok(None), |source| source.acks())?;
+        Ok(Self { host, connector, source, acks, sink, pulls: 0 })
     }
 
     /// The source.
@@ -42,6 +46,15 @@ impl Connection {
         Ok(&mut **self.source.as_mut().ok_or_else(|| Error::unsupported("there is no source"))?)
     }
 
+    /// What hears of acknowledgements.
+    ///
+    /// # Errors
+    /// Kind unsupported, where the source has no such thing.
+    pub fn acks(&mut self) -> Result<&mut dyn Acks> {
+        let none = || Error::unsupported("the source hears of no acknowledgements");
+        Ok(&mut **self.acks.as_mut().ok_or_else(none)?)
+    }
+
     /// The sink.
     ///
     /// # Errors
@@ -50,16 +63,23 @@ impl Connection {
         Ok(&mut **self.sink.as_mut().ok_or_else(|| Error::unsupported("there is no sink"))?)
     }
 
+    /// A batch for the next pull: one that brings nothing leaves its number to the next.
+    fn batch(&self) -> Batch {
+        let mut batch = Batch::new();
+        batch.set_pull(self.pulls + 1);
+        batch
+    }
+
     /// Pulls once.
     ///
     /// # Errors
     /// Those of the source.
     pub fn pull(&mut self) -> Result<(Pull, Batch)> {
-        let host = self.host.clone();
+        let (host, mut batch) = (self.host.clone(), self.batch());
         let source = self.source()?;
-        let mut batch = Batch::new();
-        let pull = host.block_on(poll_fn(|context| source.poll_pull(context, &mut batch)))?;
-        Ok((pull, batch))
+        let pull = host.block_on(poll_fn(|context| source.poll_pull(context, &mut batch)));
+        self.pulls += u64::from(!batch.is_empty());
+        Ok((pull?, batch))
     }
 
     /// Pulls until the source has finished, and gives every batch that is not empty. Where the
@@ -89,14 +109,15 @@ impl Connection {
     /// # Errors
     /// Those of the source.
     pub fn pull_and_give_up(&mut self) -> Result<(Option<Pull>, Batch)> {
+        let mut batch = self.batch();
         let source = self.source()?;
-        let mut batch = Batch::new();
         let mut context = Context::from_waker(Waker::noop());
         let pull = match source.poll_pull(&mut context, &mut batch) {
             Poll::Ready(pull) => Some(pull?),
             Poll::Pending => None,
         };
         source.give_up(&mut batch);
+        self.pulls += u64::from(!batch.is_empty());
         Ok((pull, batch))
     }
 
@@ -108,7 +129,7 @@ impl Connection {
         let host = self.host.clone();
         let sink = self.sink()?;
         let mut batch = batch.clone();
-        host.block_on(poll_fn(|context| sink.poll_deliver(context, &mut batch)))?.into()
+        host.block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))?.into()
     }
 
     /// Sends the sink a signal.

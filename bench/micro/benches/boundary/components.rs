@@ -65,7 +65,7 @@ pub(crate) fn components(criterion: &mut Criterion) {
             group.bench_function(*name, |bencher| {
                 bencher.iter(|| {
                     let sink = black_box(&mut *sink);
-                    match sink.poll_deliver(&mut context, black_box(&mut batch)) {
+                    match sink.poll_deliver(&mut context, 0, black_box(&mut batch)) {
                         Poll::Ready(delivery) => delivery.expect("it does not fail"),
                         Poll::Pending => panic!("it waits for nothing"),
                     }

@@ -2,14 +2,15 @@
 //! delivered, dead-lettered, discarded on purpose, or failed back.
 
 use std::{
+    ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
 };
 
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, Event};
 
 use crate::engine::life::watch::Single;
 use crate::processor::Share;
@@ -42,6 +43,8 @@ pub(crate) struct Token {
 #[derive(Debug)]
 struct PullState {
     failed: AtomicBool,
+    /// The positions of its events that have failed; none where it is not known which.
+    events: Mutex<Option<Vec<usize>>>,
     end: End,
 }
 
@@ -61,6 +64,8 @@ impl Drop for PullState {
         let failed = self.failed.load(Ordering::Acquire);
         match &mut self.end {
             End::Source { pull, ledger } => {
+                let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+                let failed = failed.then(|| events.map(ranges).unwrap_or_default());
                 ledger.ended(Ended { pull: *pull, failed });
             }
             // Those that are dropped fail.
@@ -87,8 +92,8 @@ impl Token {
     }
 
     fn ending(end: End) -> Self {
-        let state = PullState { failed: AtomicBool::new(false), end };
-        Self { pull: Some(Arc::new(state)), settled: false }
+        let (failed, events) = (AtomicBool::new(false), Mutex::new(Some(Vec::new())));
+        Self { pull: Some(Arc::new(PullState { failed, events, end })), settled: false }
     }
 
     /// One token for events that came with several: it fails or settles all of them.
@@ -105,6 +110,39 @@ impl Token {
     pub(crate) fn settle(mut self) {
         self.settled = true;
     }
+
+    /// Of the events that this token stands for these have failed, and the others are done with.
+    pub(crate) fn fail<'e>(mut self, failed: impl IntoIterator<Item = &'e Event>) {
+        let Some(state) = &self.pull else { return };
+        let mut failed = failed.into_iter();
+        // What was made elsewhere is not known to the source.
+        let position = |event: &Event| match &state.end {
+            End::Source { pull, .. } if event.pull == *pull => event.position(),
+            _ => None,
+        };
+        let mut events = state.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &mut *events
+            && failed.all(|event| position(event).map(|position| known.push(position)).is_some())
+        {
+            state.failed.store(true, Ordering::Release);
+            drop(events);
+            self.settled = true;
+        }
+    }
+}
+
+/// Positions as ranges, in order and without overlaps.
+fn ranges(mut positions: Vec<usize>) -> Vec<Range<usize>> {
+    positions.sort_unstable();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for position in positions {
+        match ranges.last_mut() {
+            Some(last) if position < last.end => {}
+            Some(last) if position == last.end => last.end += 1,
+            _ => ranges.push(position..position + 1),
+        }
+    }
+    ranges
 }
 
 impl Share for Token {
@@ -133,17 +171,19 @@ impl Clone for Token {
 impl Drop for Token {
     fn drop(&mut self) {
         if let (false, Some(pull)) = (self.settled, &self.pull) {
+            *pull.events.lock().unwrap_or_else(PoisonError::into_inner) = None;
             pull.failed.store(true, Ordering::Release);
         }
     }
 }
 
 /// How a pull ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) pull: u64,
-    /// Whether an event of it was failed back, rather than all acknowledged.
-    pub(crate) failed: bool,
+    /// None where all of its events are acknowledged. Otherwise those that have failed, by their positions
+    /// in the pull; empty where it is not known which, so that it may be any.
+    pub(crate) failed: Option<Vec<Range<usize>>>,
 }
 
 /// Where a source hears how its pulls ended.
@@ -184,6 +224,8 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
+    use tremor_pdk::{Batch, abi::batch::HostBatch};
+
     use super::{Ended, Ledger, Token};
 
     fn ended(ledger: &Ledger) -> Vec<Ended> {
@@ -201,7 +243,37 @@ mod tests {
         token.settle();
         assert_eq!(ended(&ledger), []);
         branch.settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: false }]);
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: None }]);
+    }
+
+    #[test]
+    fn a_pull_that_fails_names_the_events_as_far_as_they_are_known() {
+        let ledger = Arc::new(Ledger::default());
+        let mut batch = Batch::new();
+        for position in 0..8 {
+            batch.push_message(b"");
+            let event = batch.events_mut().last_mut().unwrap();
+            event.pull = 7;
+            event.set_position(position);
+        }
+        let token = Token::of(7, &ledger);
+        token.clone().fail(&batch.events()[4..6]);
+        token.clone().fail(&batch.events()[1..2]);
+        token.clone().fail(&batch.events()[5..7]);
+        token.settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: Some(vec![1..2, 4..7]) }]);
+        // One of another pull, and one that was made on the way.
+        let of = |pull| Token::of(pull, &ledger);
+        of(8).fail(batch.events());
+        let mut made = Batch::new();
+        made.push_message(b"");
+        let (token, branch) = (of(7), of(7));
+        token.clone().fail(made.events());
+        token.fail(batch.events());
+        branch.clone().fail(batch.events());
+        drop(branch);
+        let unknown = |pull| Ended { pull, failed: Some(Vec::new()) };
+        assert_eq!(ended(&ledger), [unknown(8), unknown(7), unknown(7)]);
     }
 
     #[test]
@@ -213,10 +285,10 @@ mod tests {
         branch.settle();
         assert_eq!(ended(&ledger), []);
         joined.settle();
-        let both = |failed| [1, 2].map(|pull| Ended { pull, failed });
-        assert_eq!(ended(&ledger), both(false));
+        let both = |failed: Option<_>| [1, 2].map(|pull| Ended { pull, failed: failed.clone() });
+        assert_eq!(ended(&ledger), both(None));
         drop(Token::join(two()));
-        assert_eq!(ended(&ledger), both(true));
+        assert_eq!(ended(&ledger), both(Some(Vec::new())));
     }
 
     #[test]
@@ -225,6 +297,6 @@ mod tests {
         let token = Token::of(1, &ledger);
         drop(token.clone());
         token.settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 1, failed: true }]);
+        assert_eq!(ended(&ledger), [Ended { pull: 1, failed: Some(Vec::new()) }]);
     }
 }

@@ -373,7 +373,8 @@ impl Letters<'_> {
                 "an event failed{of}; link `{name}/err` to keep such events, or set `err: discard` \
                  to drop them"
             ));
-            return fail(name, &error, self.token.is_tracked(), env.control);
+            fail(name, &error, self.token.is_tracked(), env.control);
+            return self.token.fail(self.rejected.iter().map(|rejected| &rejected.event));
         }
         let copies = count * (ports.err.len() - 1);
         stats.dead_lettered(count);

@@ -197,7 +197,7 @@ impl SinkSide {
             item.token.settle();
             return Ok(());
         }
-        let deliver = poll_fn(|context| sink.poll_deliver(context, &mut outgoing));
+        let deliver = poll_fn(|context| sink.poll_deliver(context, 0, &mut outgoing));
         let Ok(result) = interrupt.or(deliver).await else {
             self.pending.push_front(item.into());
             return Err(End::Interrupted);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Pull, Result,
+    Acks, Batch, Pull, Result,
     abi::batch::{Event, HostBatch, Rejected},
     dynamic::DynSource,
 };
@@ -40,13 +40,17 @@ pub(crate) struct Inlet {
 pub(crate) struct Intake {
     pub(crate) inlet: Inlet,
     source: Box<dyn DynSource>,
-    /// Where pulls end up; none for sources that do not want to know.
+    /// What hears how pulls end; none for sources that do not want to know.
+    acks: Option<Box<dyn Acks>>,
+    /// Where pulls end up, where something hears of it.
     pub(crate) ledger: Option<Arc<Ledger>>,
+    /// How many pulls may be without an end.
+    most_in_flight: usize,
     pulls: u64,
     /// Events of the last pull, until they go on.
     brought: usize,
-    /// Whether the source has heard of the pulls from the first that it has not heard of on.
-    heard: VecDeque<bool>,
+    /// The pulls from the first one on that has not ended.
+    open: VecDeque<Open>,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
     /// Whether events come without end, and any task may pull.
@@ -54,6 +58,15 @@ pub(crate) struct Intake {
     processors: Processors,
     /// What a pull of another task came to, for the source's own.
     left: Option<Result<Pull>>,
+}
+
+/// A pull that is not known to have ended, or that came after such a one.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// How many events it brought.
+    events: usize,
+    /// Whether the source has heard of its end.
+    heard: bool,
 }
 
 /// What has become of a pull: messages, to be decoded, and what preprocessors took out.
@@ -69,19 +82,29 @@ pub(crate) struct Pulled {
 }
 
 impl Intake {
-    pub(crate) fn new(inlet: Inlet, source: Box<dyn DynSource>, processors: Processors) -> Self {
-        let ledger = source.is_transactional().then(Arc::default);
+    pub(crate) fn new(
+        inlet: Inlet,
+        mut source: Box<dyn DynSource>,
+        processors: Processors,
+    ) -> Self {
+        // A source that fails here fails with its first pull.
+        let (acks, left) = match source.acks() {
+            Ok(acks) => (acks, None),
+            Err(error) => (None, Some(Err(error))),
+        };
         Self {
             inlet,
             source,
-            ledger,
+            ledger: acks.is_some().then(Arc::default),
+            most_in_flight: acks.as_ref().map_or(usize::MAX, |acks| acks.most_in_flight().max(1)),
+            acks,
             pulls: 0,
             brought: 0,
-            heard: VecDeque::new(),
+            open: VecDeque::new(),
             in_a_row: 0,
             steady: None,
             processors,
-            left: None,
+            left,
         }
     }
 
@@ -121,7 +144,7 @@ impl Intake {
 
     /// A pull of another task: whether there is more, and another one may pull too.
     pub(crate) fn try_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
-        if !self.is_steady() {
+        if !self.is_steady() || !self.may_pull() {
             return false;
         }
         let polled = match self.tell_ended() {
@@ -142,6 +165,12 @@ impl Intake {
             self.pauses();
         }
         has_more
+    }
+
+    /// Whether another pull may follow before one of those before it has ended. Where a message is half
+    /// read, it may: the rest of it is yet to come.
+    pub(crate) fn may_pull(&self) -> bool {
+        self.open.len() < self.most_in_flight || self.inlet.preprocessors.holds()
     }
 
     /// Gives up a pull that is pending, and takes in what it has brought so far.
@@ -173,7 +202,11 @@ impl Intake {
         let mut batch = std::mem::take(batch);
         self.pulls += 1;
         let token = self.ledger.as_ref().map(|ledger| Token::of(self.pulls, ledger));
-        self.heard.extend(token.is_some().then_some(false));
+        if token.is_some() {
+            self.open.push_back(Open { events: batch.len(), heard: false });
+            let events = batch.events_mut().iter_mut();
+            events.enumerate().for_each(|(position, event)| event.set_position(position));
+        }
         self.stamp(batch.events_mut());
         self.brought = batch.len();
         self.inlet.preprocessors.push(batch, token);
@@ -242,15 +275,19 @@ impl Intake {
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
         let mut told = Ok(());
         for Ended { pull, failed } in ended {
-            let first = self.pulls - self.heard.len() as u64 + 1;
+            let first = self.pulls - self.open.len() as u64 + 1;
             let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
-            if let Some(heard) = place.and_then(|place| self.heard.get_mut(place)) {
-                *heard = true;
-            }
-            while self.heard.front() == Some(&true) {
-                self.heard.pop_front();
-            }
-            let heard = if failed { self.source.fail(pull) } else { self.source.ack(pull) };
+            let Some(open) = place.and_then(|place| self.open.get_mut(place)) else { continue };
+            open.heard = true;
+            let all = 0..open.events;
+            while self.open.pop_front_if(|open| open.heard).is_some() {}
+            let Some(acks) = &mut self.acks else { continue };
+            let heard = match failed {
+                None => acks.ack(pull),
+                // It may have been any of them.
+                Some(failed) if failed.is_empty() => acks.fail(pull, &[all]),
+                Some(failed) => acks.fail(pull, &failed),
+            };
             told = told.and(heard);
         }
         told
@@ -258,7 +295,7 @@ impl Intake {
 
     /// Whether there are pulls that the source has not heard of.
     pub(crate) fn has_outstanding(&self) -> bool {
-        !self.heard.is_empty()
+        !self.open.is_empty()
     }
 
     /// The connection is over, and what has not ended by now ends without its source: that is told
@@ -267,18 +304,19 @@ impl Intake {
     /// # Errors
     /// The source's.
     pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
-        let first = self.pulls - self.heard.len() as u64 + 1;
+        let first = self.pulls - self.open.len() as u64 + 1;
         let mut told = Ok(());
-        for (pull, heard) in (first..).zip(self.heard.drain(..)) {
-            if !heard {
-                told = told.and(self.source.fail(pull));
+        for (pull, open) in (first..).zip(self.open.drain(..)) {
+            if let (false, Some(acks)) = (open.heard, &mut self.acks) {
+                told = told.and(acks.fail(pull, &[0..open.events]));
             }
         }
         told
     }
 
-    /// The source, to be closed: nothing else is called any more.
+    /// The source, to be closed: nothing else is called any more, and nothing hears of anything.
     pub(crate) fn take_source(&mut self) -> Box<dyn DynSource> {
+        self.acks = None;
         std::mem::replace(&mut self.source, Box::new(Taken))
     }
 
@@ -304,20 +342,4 @@ impl DynSource for Taken {
     }
 
     fn give_up(&mut self, _: &mut Batch) {}
-
-    fn is_transactional(&self) -> bool {
-        false
-    }
-
-    fn ack(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn fail(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
-        Ok(())
-    }
 }

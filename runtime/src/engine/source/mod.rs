@@ -55,7 +55,8 @@ enum Step {
     Pulled(Result<Pull, Error>),
     /// What was pulled before has more to it than went on at once.
     WentOn,
-    Ended(Vec<Ended>),
+    /// The source cannot take an acknowledgement.
+    Failed(Error),
     Draining,
     Broken,
     /// The wait is over.
@@ -207,7 +208,7 @@ impl Session<'_> {
                     }
                 }
                 Step::Pulled(Err(error)) => return Err(error),
-                Step::Ended(ended) => self.shared.intake.lock().await.acknowledge(ended)?,
+                Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Due => self.worker.router.tell_time().await,
                 Step::Waited | Step::Changed => {}
@@ -242,7 +243,7 @@ impl Session<'_> {
     }
 
     /// Polls the source, then whatever else may interest it; with a deadline, waits for that
-    /// instead of pulling.
+    /// instead of pulling. Of pulls that end meanwhile the source hears at once.
     async fn next(
         &mut self,
         mut batch: Batch,
@@ -260,10 +261,12 @@ impl Session<'_> {
                 *pulled_at = Instant::now();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
-            let step = if let Some(cause) = others.interrupt.now() {
-                cause.into()
-            } else {
-                if until.is_none() {
+            let mut was_polled = until.is_some();
+            let step = loop {
+                if let Some(cause) = others.interrupt.now() {
+                    break cause.into();
+                }
+                if !was_polled && (waited || intake.may_pull()) {
                     *pulled_at = Instant::now();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
                         if waited {
@@ -272,17 +275,21 @@ impl Session<'_> {
                         *is_steady = intake.is_steady();
                         return Poll::Ready((Step::Pulled(result), intake.next(egress)));
                     }
-                    waited = true;
+                    (waited, was_polled) = (true, true);
                 }
                 let times = [(until, true), (due, false)];
                 if let Poll::Ready(is_over) = others.alarm.poll(context, times) {
-                    if is_over { Step::Waited } else { Step::Due }
-                } else if egress.poll_due(context, due).is_ready() {
-                    Step::Changed
-                } else if let Poll::Ready(step) = others.poll(context) {
-                    step
-                } else {
-                    return Poll::Pending;
+                    break if is_over { Step::Waited } else { Step::Due };
+                }
+                if egress.poll_due(context, due).is_ready() {
+                    break Step::Changed;
+                }
+                if let Poll::Ready(cause) = others.interrupt.poll(context) {
+                    break cause.into();
+                }
+                let Poll::Ready(ended) = others.poll_ended(context) else { return Poll::Pending };
+                if let Err(error) = intake.acknowledge(ended) {
+                    break Step::Failed(error);
                 }
             };
             // It is no pull: one that is pending is given up.
@@ -332,7 +339,7 @@ impl Session<'_> {
         }
         loop {
             match self.next(Batch::new(), Some(until)).await.0 {
-                Step::Ended(ended) => self.shared.intake.lock().await.acknowledge(ended)?,
+                Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(Some(End::Interrupted)),
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
                 Step::Due => self.worker.router.tell_time().await,
@@ -396,13 +403,6 @@ impl Session<'_> {
 }
 
 impl Others<'_> {
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Step> {
-        match self.interrupt.poll(context) {
-            Poll::Ready(cause) => Poll::Ready(cause.into()),
-            Poll::Pending => self.poll_ended(context).map(Step::Ended),
-        }
-    }
-
     fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
         match &self.ledger {
             Some(ledger) => ledger.poll_ended(context),

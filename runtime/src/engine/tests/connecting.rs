@@ -57,10 +57,11 @@ impl DynSink for Late {
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
+        slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
         if self.ended.load(Ordering::Relaxed) {
-            return self.taking.poll_deliver(context, batch);
+            return self.taking.poll_deliver(context, slot, batch);
         }
         context.waker().wake_by_ref();
         Poll::Pending
@@ -114,6 +115,7 @@ impl DynSink for Drains {
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
+        _: usize,
         _: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
         self.control.advance(Phase::Draining);
@@ -277,7 +279,12 @@ fn ten_thousand_lost_connections_leave_nothing_behind_and_few_lines() {
 struct Never;
 
 impl DynSink for Never {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        _: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         Poll::Pending
     }
 

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
     abi::batch::{HostBatch, Rejected},
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -37,6 +38,10 @@ pub(super) struct Pulls {
     pub(super) fragments: bool,
     /// Whether it cannot take acknowledgements.
     pub(super) deaf: bool,
+    /// How many pulls it has in flight at most; zero is any number.
+    pub(super) most_in_flight: usize,
+    /// Whether a sink was said to be down, each time.
+    pub(super) breaker: Shared<Vec<bool>>,
     /// Whether it has ended, or was given up while it waited.
     pub(super) ended: Arc<AtomicBool>,
     /// What its first pulls fail with.
@@ -54,6 +59,8 @@ impl Pulls {
             until: None,
             fragments: false,
             deaf: false,
+            most_in_flight: 0,
+            breaker: Shared::default(),
             ended: Arc::default(),
             errors: VecDeque::new(),
             closed: Shared::default(),
@@ -97,21 +104,9 @@ impl DynSource for Pulls {
         }
     }
 
-    fn is_transactional(&self) -> bool {
-        true
-    }
-
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        if self.deaf {
-            return Err(Error::connection_lost("deaf"));
-        }
-        self.heard.lock().map_err(Error::internal)?.push((pull, true));
-        Ok(())
-    }
-
-    fn fail(&mut self, pull: u64) -> Result<()> {
-        self.heard.lock().map_err(Error::internal)?.push((pull, false));
-        Ok(())
+    fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
+        let Self { heard, deaf, most_in_flight, .. } = self.clone();
+        Ok(Some(Box::new(Hears { heard, deaf, most_in_flight })))
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
@@ -123,7 +118,35 @@ impl DynSource for Pulls {
         })
     }
 
-    fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {
+    fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
+        self.breaker.lock().map_err(Error::internal)?.push(open);
+        Ok(())
+    }
+}
+
+/// Writes down how pulls end.
+#[derive(Clone, Default)]
+pub(super) struct Hears {
+    pub(super) heard: Heard,
+    pub(super) deaf: bool,
+    pub(super) most_in_flight: usize,
+}
+
+impl Acks for Hears {
+    fn most_in_flight(&self) -> usize {
+        if self.most_in_flight == 0 { usize::MAX } else { self.most_in_flight }
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        if self.deaf {
+            return Err(Error::connection_lost("deaf"));
+        }
+        self.heard.lock().map_err(Error::internal)?.push((pull, true));
+        Ok(())
+    }
+
+    fn fail(&mut self, pull: u64, _: &[Range<usize>]) -> Result<()> {
+        self.heard.lock().map_err(Error::internal)?.push((pull, false));
         Ok(())
     }
 }
@@ -147,7 +170,12 @@ impl Takes {
 pub(super) struct Taking(pub(super) Shared<Takes>);
 
 impl DynSink for Taking {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         let mut takes = self.0.lock().map_err(Error::internal)?;
         let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Exceptions::none()))?;
         let refused = |position: usize| {

@@ -7,16 +7,20 @@ use super::{
 };
 use crate::{components::factory, flow::Kind, plugin::HostContext, processor};
 
+/// What cuts a stream into lines.
+pub(super) fn lines<S>() -> processor::Chain<S> {
+    let lines = factory(Kind::Preprocessor, "lines").unwrap();
+    let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
+    processor::Chain::new(vec![lines, Box::new(processor::Join::default())])
+}
+
 #[test]
 fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
     for helpers in [0, 3] {
         let codec = "string";
         let setup = Setup { source_codec: codec, sink_codec: codec, helpers, ..Setup::default() };
         let mut harness = setup.harness();
-        let lines = factory(Kind::Preprocessor, "lines").unwrap();
-        let lines = lines.preprocessor(&Config::Null, &HostContext::new("", "", ())).unwrap();
-        harness.source.inlet.preprocessors =
-            processor::Chain::new(vec![lines, Box::new(processor::Join::default())]);
+        harness.source.inlet.preprocessors = lines();
         let parts = Pulls::of(&[&["one "], &["and "], &["a half\ntwo"], &[" and "], &["more\n"]]);
         let outcome = harness.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
         assert_eq!(outcome.messages(), ["one and a half", "two and more"]);

@@ -11,11 +11,11 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Exceptions, Pull, Result, Signal,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
-use super::{Harness, Heard, Setup, helping::steady};
+use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
 use crate::engine::{
     account::stats::{Books, Kind},
     life::{connection::Connection, standing::Gauge},
@@ -29,6 +29,8 @@ use crate::engine::{
 struct Endless {
     brought: Arc<AtomicUsize>,
     heard: Heard,
+    /// How many pulls it has in flight at most; zero is any number.
+    most: usize,
 }
 
 impl DynSource for Endless {
@@ -42,22 +44,12 @@ impl DynSource for Endless {
 
     fn give_up(&mut self, _: &mut Batch) {}
 
-    fn is_transactional(&self) -> bool {
-        true
-    }
-
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        self.heard.lock().unwrap().push((pull, true));
-        Ok(())
-    }
-
-    fn fail(&mut self, pull: u64) -> Result<()> {
-        self.heard.lock().unwrap().push((pull, false));
-        Ok(())
-    }
-
-    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
-        Ok(())
+    fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {
+        Ok(Some(Box::new(Hears {
+            heard: self.heard.clone(),
+            most_in_flight: self.most,
+            ..Hears::default()
+        })))
     }
 }
 
@@ -69,7 +61,12 @@ struct Answers {
 }
 
 impl DynSink for Answers {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Poll::Pending;
@@ -106,10 +103,15 @@ impl Flow {
     /// A source whose own task and so many helpers take batches of so many events to a sink, which
     /// whatever sends to it may run.
     fn of(bounds: Bounds, batch: u32, helpers: usize) -> Self {
+        Self::of_source(bounds, batch, helpers, 0)
+    }
+
+    /// The same with a source that has so many pulls in flight at most.
+    fn of_source(bounds: Bounds, batch: u32, helpers: usize, most: usize) -> Self {
         let harness = Setup { bounds, helpers, ..Setup::default() }.harness();
         let Harness { mut source, sink: mut side, books, .. } = harness;
         let (endless, answers, queue) =
-            (Endless::default(), Answers::default(), side.queue.gauge());
+            (Endless { most, ..Endless::default() }, Answers::default(), side.queue.gauge());
         let (mailbox, double) = (side.queue.mailbox(), Box::new(answers.clone()));
         let connection = Arc::<Connection>::default();
         let sink = Host::new(mailbox, async move { _ = side.run(double, &connection).await });
@@ -189,6 +191,19 @@ fn a_sink_that_never_answers_has_a_batch_its_queue_is_full_and_each_task_has_a_b
                 assert_eq!(flow.whereabouts(), expected, "{helpers} helpers, {bounds:?}");
             }
         }
+    }
+}
+
+#[test]
+fn a_source_has_no_more_pulls_in_flight_than_it_says() {
+    for most in 1..6 {
+        let mut flow = Flow::of_source(Bounds::default(), 3, 0, most);
+        flow.settle();
+        assert_eq!(flow.whereabouts().iter().sum::<usize>(), 3 * most);
+        flow.sink.left.store(4, Ordering::Relaxed);
+        flow.settle();
+        assert_eq!(flow.sink.delivered.load(Ordering::Relaxed), 3 * 4);
+        assert_eq!(flow.whereabouts().iter().sum::<usize>(), 3 * most);
     }
 }
 

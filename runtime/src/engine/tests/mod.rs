@@ -1,6 +1,7 @@
 //! A source, operators and a sink, with doubles for connectors: what becomes of batches, whichever
 //! tasks take them through.
 
+mod acknowledging;
 mod connecting;
 mod doubles;
 mod fragments;

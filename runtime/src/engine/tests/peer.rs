@@ -185,22 +185,6 @@ impl DynSource for Script {
     }
 
     fn give_up(&mut self, _batch: &mut Batch) {}
-
-    fn is_transactional(&self) -> bool {
-        false
-    }
-
-    fn ack(&mut self, _pull: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn fail(&mut self, _pull: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn on_circuit_breaker(&mut self, _open: bool) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// So many attempts, without waits, and connections that count as short however long they last.

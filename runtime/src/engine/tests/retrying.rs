@@ -71,7 +71,12 @@ struct TakesOne {
 }
 
 impl DynSink for TakesOne {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         if self.left > 0 {
             self.left -= 1;
             return Poll::Ready(full());
@@ -221,7 +226,12 @@ struct HoldsBack {
 }
 
 impl DynSink for HoldsBack {
-    fn poll_deliver(&mut self, _: &mut Context<'_>, _: &mut Batch) -> Poll<Result<Exceptions>> {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        _: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
         Poll::Ready(Ok(Exceptions::none()))
     }
 

@@ -27,22 +27,6 @@ impl<F: FnMut() -> Result<Pull> + Send> DynSource for Restless<F> {
     }
 
     fn give_up(&mut self, _: &mut Batch) {}
-
-    fn is_transactional(&self) -> bool {
-        false
-    }
-
-    fn ack(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn fail(&mut self, _: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn on_circuit_breaker(&mut self, _: bool) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// Runs a source beside something else in one thread, which ends it as soon as it is polled twice.

@@ -1,9 +1,12 @@
 //! Connectors, sources and sinks.
 
-use std::task::{Context, Poll};
+use std::{
+    ops::Range,
+    task::{Context, Poll},
+};
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
+    self as pdk, Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -97,16 +100,11 @@ impl DynSource for Source {
         self.record.call(Call::Pull, || self.inner.inner.give_up(batch));
     }
 
-    fn is_transactional(&self) -> bool {
-        self.inner.inner.is_transactional()
-    }
-
-    fn ack(&mut self, pull: u64) -> Result<()> {
-        self.record.call(Call::Acknowledge, || self.inner.inner.ack(pull))
-    }
-
-    fn fail(&mut self, pull: u64) -> Result<()> {
-        self.record.call(Call::Fail, || self.inner.inner.fail(pull))
+    fn acks(&mut self) -> Result<Option<Box<dyn pdk::Acks>>> {
+        let acks = self.record.call(Call::Acks, || self.inner.inner.acks())?;
+        let record = &self.record;
+        let watched = |acks| Acks { inner: Dropped::new(acks, record), record: record.clone() };
+        Ok(acks.map(|acks| Box::new(watched(acks)) as Box<dyn pdk::Acks>))
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
@@ -118,21 +116,50 @@ impl DynSource for Source {
     }
 }
 
+/// Called by the task that has the source, between polls of a pull.
+struct Acks {
+    inner: Dropped<Box<dyn pdk::Acks>>,
+    record: Watched,
+}
+
+impl pdk::Acks for Acks {
+    fn most_in_flight(&self) -> usize {
+        self.inner.inner.most_in_flight()
+    }
+
+    fn ack(&mut self, pull: u64) -> Result<()> {
+        self.record.call(Call::Acknowledge, || self.inner.inner.ack(pull))
+    }
+
+    fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
+        self.record.call(Call::Fail, || self.inner.inner.fail(pull, events))
+    }
+}
+
 struct Sink {
     inner: Dropped<Box<dyn DynSink>>,
     record: Watched,
 }
 
 impl DynSink for Sink {
+    fn in_flight(&mut self, wanted: usize) -> usize {
+        self.record.call(Call::InFlight, || self.inner.inner.in_flight(wanted))
+    }
+
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
+        slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
         let inside = self.record.0.poll_deliver(batch.len());
-        let polled = self.inner.inner.poll_deliver(context, batch);
+        let polled = self.inner.inner.poll_deliver(context, slot, batch);
         inside.leave(polled.is_ready());
         polled
+    }
+
+    fn give_up(&mut self, slot: usize) {
+        self.record.call(Call::Deliver, || self.inner.inner.give_up(slot));
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {

@@ -74,7 +74,8 @@ pub(crate) const METADATA_IN_NODES: u32 = 1 << 31;
 pub struct Event {
     pub(crate) kind: PayloadKind,
     pub(crate) flags: EventFlags,
-    reserved: u16,
+    /// Its position in the batch that its pull filled: [`Event::position`].
+    position: u16,
     /// Which source of the runtime it came from; zero until the runtime has stamped it.
     pub source: u32,
     /// [`PayloadKind::RAW`]: the span; otherwise `start` is the index that the kind names.
@@ -108,7 +109,7 @@ impl Event {
         Self {
             kind,
             flags,
-            reserved: 0,
+            position: Self::NOWHERE,
             source: 0,
             payload,
             original,
@@ -118,6 +119,21 @@ impl Event {
             pull: 0,
             ingest_ns: 0,
         }
+    }
+
+    /// The position of an event that was made elsewhere, or after 65,534 others.
+    const NOWHERE: u16 = u16::MAX;
+
+    /// Its position among the events that its pull brought, where that is known: what was cut from a
+    /// fragment has that of the fragment.
+    pub fn position(&self) -> Option<usize> {
+        (self.position != Self::NOWHERE).then_some(self.position.into())
+    }
+
+    /// Says where in its pull it is.
+    #[inline]
+    pub fn set_position(&mut self, position: usize) {
+        self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);
     }
 
     /// Whether the payload is a part of a byte stream and not a whole message.

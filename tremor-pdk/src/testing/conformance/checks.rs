@@ -70,7 +70,7 @@ const CHECKS: &[Check] = checks! {
             `self`", source::shares_nothing;
         survives_dropped_pulls(pulls, sources_share_nothing): "`Source::pull`: the future may be dropped at any `await`, and no \
             event is lost or doubled by that", source::survives_dropped_pulls;
-        hears_acknowledgements(pulls): "`Source::ack`, `Source::fail`: every pull ends, in any order",
+        hears_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
             source::hears_acknowledgements;
         answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
             is back", connector::answers_the_circuit_breaker;

@@ -28,7 +28,7 @@ pub(super) fn reconnects(subject: &Subject) -> Verdict {
     let mut connected = subject.connected()?;
     let sides = (connected.source.is_some(), connected.sink.is_some());
     for _ in 0..2 {
-        (connected.source, connected.sink) = (None, None);
+        (connected.source, connected.acks, connected.sink) = (None, None, None);
         connected.call("on_connection_lost", |connector| connector.on_connection_lost())?;
         connected.connect()?;
         let again = (connected.source.is_some(), connected.sink.is_some());
@@ -74,9 +74,9 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
         3 => poll_once(&mut connected.connector.on_start())?,
         4 => {
             // The connector goes first, and its sides after it.
-            let Connected { connector, source, sink, .. } = connected;
+            let Connected { connector, source, acks, sink, .. } = connected;
             drop(connector);
-            drop((source, sink));
+            drop((source, acks, sink));
         }
         5 => {
             let pulls = connected.source.is_some();

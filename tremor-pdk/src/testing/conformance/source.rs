@@ -236,8 +236,10 @@ pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
             break;
         }
     }
-    let Some(source) = &mut pulling.connected.source else { return Ok(()) };
-    let known = direct("ack", || source.ack(1))?;
+    let Some(acks) = &mut pulling.connected.acks else {
+        return Err(Finding::skip("the source has no `acks`: it does not want to know"));
+    };
+    let known = direct("ack", || acks.ack(1))?;
     if let Err(error) = known
         && pulling.connected.pulls > 0
         && !is_of_peer(&error)
@@ -247,8 +249,8 @@ pub(super) fn hears_acknowledgements(subject: &Subject) -> Verdict {
     }
     // Whatever it says to these, it goes on.
     for pull in [1, 2, 0, u64::MAX] {
-        let _ = direct("ack", || source.ack(pull))?;
-        let _ = direct("fail", || source.fail(pull))?;
+        let _ = direct("ack", || acks.ack(pull))?;
+        let _ = direct("fail", || acks.fail(pull, &[0..1, 3..usize::MAX]))?;
     }
     pulling.pull(usize::MAX).map(drop)
 }

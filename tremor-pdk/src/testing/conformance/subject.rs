@@ -5,14 +5,14 @@ use std::{future::poll_fn, path::PathBuf};
 use serde_json::Value as Json;
 
 use super::{
-    call::{Calls, OF_CALLS, answer, timed},
+    call::{Calls, OF_CALLS, answer, direct, timed},
     report::{Finding, Verdict, fault},
 };
 use tremor_abi::batch::HostBatch;
 
 use crate::{
-    Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor, Pull,
-    Result, Signal,
+    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor,
+    Pull, Result, Signal,
     dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
@@ -121,6 +121,7 @@ const ATTEMPTS: u64 = 20;
 /// A connector with its sides. They are dropped before it.
 pub(super) struct Connected {
     pub(super) source: Option<Box<dyn DynSource>>,
+    pub(super) acks: Option<Box<dyn Acks>>,
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) host: TestHost,
@@ -131,7 +132,7 @@ pub(super) struct Connected {
 impl Connected {
     /// A connector without a connection.
     pub(super) fn new(connector: Box<dyn DynConnector>, host: TestHost) -> Self {
-        Self { source: None, sink: None, connector, host, pulls: 0 }
+        Self { source: None, acks: None, sink: None, connector, host, pulls: 0 }
     }
 
     /// From `connect` to the two sides.
@@ -160,6 +161,10 @@ impl Connected {
         self.pulls = 0;
         self.source = side(calls.finish("create_source", self.connector.create_source())?)?;
         self.sink = side(calls.finish("create_sink", self.connector.create_sink())?)?;
+        if let Some(source) = &mut self.source {
+            let refused = |error| fault(format_args!("`acks` failed: {error}"), OF_CALLS);
+            self.acks = direct("acks", || source.acks())?.map_err(refused)?;
+        }
         Ok(())
     }
 
@@ -211,7 +216,7 @@ impl Connected {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         let mut batch = batch.clone();
         let calls = Calls { host: &self.host };
-        calls.run("deliver", poll_fn(|context| sink.poll_deliver(context, &mut batch)))
+        calls.run("deliver", poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))
     }
 
     /// Tells the sink something.
@@ -230,8 +235,7 @@ impl Connected {
                 let _ = self.signal(Signal::Drain)?;
             }
         }
-        self.source = None;
-        self.sink = None;
+        (self.source, self.acks, self.sink) = (None, None, None);
         self.call("on_stop", |connector| connector.on_stop())?;
         Ok(self.host)
     }
