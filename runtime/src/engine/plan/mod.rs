@@ -31,7 +31,8 @@ use crate::engine::{
         routes::Routes,
     },
     sink::{
-        SinkSide,
+        Parallel, SinkSide,
+        backlog::Backlog,
         retry::{self, Retries},
     },
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
@@ -128,7 +129,13 @@ pub(crate) fn tasks(
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
-                pending: std::collections::VecDeque::new(),
+                backlog: Backlog::default(),
+                parallel: Parallel {
+                    wanted: spec
+                        .in_flight
+                        .map_or(1, |wanted| usize::try_from(wanted.get()).unwrap_or(usize::MAX)),
+                    ordered: spec.ordered,
+                },
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,
                 standing: standing.clone(),

@@ -1,9 +1,10 @@
 //! The sink side of a connector: encode, frame, deliver, and see to what was not delivered.
 
+pub(crate) mod backlog;
 pub(crate) mod retry;
+mod slots;
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
@@ -26,7 +27,11 @@ use crate::engine::{
     },
     queue::{Payload, Queued, Receiver},
     route::router::Router,
-    sink::retry::Retries,
+    sink::{
+        backlog::{Backlog, Pending},
+        retry::Retries,
+        slots::Slots,
+    },
 };
 use crate::{codec::BatchEncoder, executor, processor::Framing};
 
@@ -42,8 +47,9 @@ pub(crate) struct SinkSide {
     pub(crate) codec: Option<Box<dyn BatchEncoder>>,
     pub(crate) framing: Framing,
     pub(crate) control: Arc<Control>,
-    /// What has left the queue and is not delivered yet, in order.
-    pub(crate) pending: VecDeque<Queued>,
+    /// What has left the queue and is not delivered yet.
+    pub(crate) backlog: Backlog,
+    pub(crate) parallel: Parallel,
     /// When that is tried again.
     pub(crate) retries: Retries,
     /// The sink was told that nothing follows, and has not said that this is well.
@@ -51,9 +57,25 @@ pub(crate) struct SinkSide {
     pub(crate) standing: Arc<Standing>,
 }
 
+/// How many deliveries a sink may have under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parallel {
+    /// So many, where it can.
+    pub(crate) wanted: usize,
+    /// Whether batches of one stream are delivered one after the other.
+    pub(crate) ordered: bool,
+}
+
+impl Default for Parallel {
+    fn default() -> Self {
+        Self { wanted: 1, ordered: true }
+    }
+}
+
 /// What a sink waits for.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box takes memory")]
 enum Step {
+    Answered(Pending, Result<Exceptions, Error>),
     Received(Option<Queued>),
     Due(Due),
     Interrupted,
@@ -70,17 +92,29 @@ enum Due {
     Tick,
 }
 
+/// A sink within one connection.
+struct Session<'s> {
+    side: &'s mut SinkSide,
+    sink: Box<dyn DynSink>,
+    connection: &'s Connection,
+    interrupt: Interrupt<'s>,
+    slots: Slots,
+    alarm: Alarm,
+    tick: Instant,
+    /// Whether nothing comes any more.
+    has_ended: bool,
+}
+
 impl SinkSide {
     /// The sink is gone for good: what it has not delivered fails back to its sources.
     pub(crate) fn abandon(self) {
-        let pending: usize = self.pending.iter().map(Queued::events).sum();
-        self.router.stats.failed(pending);
+        self.router.stats.failed(self.backlog.events());
         self.router.stats.lost(self.queue.close());
     }
 
     /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
     pub(crate) fn poll_done(&self, context: &Context<'_>) -> Poll<()> {
-        if self.pending.is_empty() && !self.undrained {
+        if self.backlog.is_empty() && !self.undrained {
             self.queue.poll_ended(context)
         } else {
             Poll::Pending
@@ -88,90 +122,100 @@ impl SinkSide {
     }
 
     /// Runs the sink of one connection to its end.
-    pub(crate) async fn run(&mut self, sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let end = self.serve(sink, connection).await;
-        self.queue.rest();
+    pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
+        let control = self.control.clone();
+        self.backlog.try_now();
+        self.retries.try_now();
+        let slots = Slots::new(sink.in_flight(self.parallel.wanted));
+        let mut session = Session {
+            sink,
+            connection,
+            interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
+            slots,
+            alarm: Alarm::default(),
+            tick: executor::after(TICK),
+            has_ended: false,
+            side: self,
+        };
+        let end = session.serve().await;
+        // What has no answer yet is delivered again, on another connection.
+        let Session { side, mut sink, mut slots, .. } = session;
+        slots.give_up(&mut *sink).for_each(|pending| side.backlog.put_back(pending));
+        side.queue.rest();
         end
     }
+}
 
-    async fn serve(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let control = self.control.clone();
-        let mut interrupt = Interrupt::new(&control, Phase::Stopped, Some(connection));
-        let (mut alarm, mut tick) = (Alarm::default(), executor::after(TICK));
-        self.retries.try_now();
-        let mut has_drained = false;
+impl Session<'_> {
+    async fn serve(&mut self) -> End {
         loop {
-            while !self.pending.is_empty() && self.retries.next().is_none() {
-                let delivered = self.deliver_first(&mut *sink, connection, &mut interrupt).await;
-                if let Err(end) = delivered {
-                    return end;
-                }
+            while self.slots.has_free()
+                && let Some(pending) = self.side.backlog.take_next(self.slots.pending())
+            {
+                self.start(pending).await;
             }
-            self.standing.set_in_hand(self.pending.iter().map(Queued::events).sum());
-            let result = match self.next(&mut interrupt, &mut alarm, tick).await {
+            let under_way: usize = self.slots.pending().map(Pending::events).sum();
+            self.side.standing.set_in_hand(self.side.backlog.events() + under_way);
+            let result = match self.next().await {
+                Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
-                    self.router.stats.taken(queued.events());
-                    self.standing.set_in_hand(queued.events());
-                    self.pending.push_back(queued);
+                    self.side.router.stats.taken(queued.events());
+                    let by_stream = self.side.parallel.ordered && self.slots.count() > 1;
+                    self.side.backlog.push(queued, by_stream);
                     Ok(())
                 }
                 Step::Received(None) => {
-                    if !std::mem::replace(&mut has_drained, true) {
-                        self.router.close().await;
+                    if !std::mem::replace(&mut self.has_ended, true) {
+                        self.side.router.close().await;
                     }
-                    self.undrained = true;
-                    match interrupt.or(sink.on_signal(Signal::Drain)).await {
-                        Err(_) => return End::Interrupted,
-                        Ok(Ok(())) => {
-                            self.undrained = false;
-                            self.progress();
-                            return End::Finished;
-                        }
-                        Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                            self.retries.again(error)
-                        }
-                        Ok(error) => error,
+                    match self.drain().await {
+                        Ok(true) => return End::Finished,
+                        Ok(false) => Ok(()),
+                        Err(end) => Err(end),
                     }
                 }
                 Step::Due(Due::Retry) => {
-                    self.retries.try_now();
+                    self.side.retries.try_now();
                     Ok(())
                 }
                 Step::Due(Due::Operator) => {
-                    self.router.tell_time().await;
+                    self.side.router.tell_time().await;
                     Ok(())
                 }
-                Step::Due(Due::Tick) => {
-                    tick = executor::after(TICK);
-                    match interrupt.or(sink.on_signal(Signal::Tick)).await {
-                        Err(_) => return End::Interrupted,
-                        Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                            self.retries.stuck_by(&error);
-                            Ok(())
-                        }
-                        Ok(result) => result,
-                    }
-                }
-                Step::Interrupted => return End::Interrupted,
+                Step::Due(Due::Tick) => self.tick().await,
+                Step::Interrupted => Err(End::Interrupted),
             };
-            if let Err(error) = result {
-                return End::of(error);
+            if let Err(end) = result {
+                return end;
             }
         }
     }
 
-    async fn next(
-        &mut self,
-        interrupt: &mut Interrupt<'_>,
-        alarm: &mut Alarm,
-        tick: Instant,
-    ) -> Step {
-        let (retry, operator) = (self.retries.next(), self.router.egress.due());
-        let times = [(retry, Due::Retry), (operator, Due::Operator), (Some(tick), Due::Tick)];
+    async fn next(&mut self) -> Step {
+        let Self { side, sink, interrupt, slots, alarm, .. } = self;
+        // A sink with one slot is not called while a delivery is under way.
+        let may_be_told = slots.is_empty() || slots.count() > 1;
+        let retry = side.retries.next().or_else(|| side.backlog.next_due());
+        let times = [
+            (retry, Due::Retry),
+            (side.router.egress.due(), Due::Operator),
+            (may_be_told.then_some(self.tick), Due::Tick),
+        ];
+        // What is to be delivered again comes before whatever else there is: of that, so much is taken
+        // that streams find their slots.
+        let most = if slots.count() > 1 { slots.count() } else { 1 };
+        let has_room = slots.has_free() && side.backlog.len() < most;
+        let may_receive = has_room && side.retries.next().is_none();
         poll_fn(|context| {
-            // What waits to be tried again comes before whatever else there is.
-            if retry.is_none()
-                && let Poll::Ready(received) = self.queue.poll_receive(context)
+            if !slots.is_empty()
+                && let Poll::Ready((pending, result)) = slots.poll(context, &mut **sink)
+            {
+                return Poll::Ready(Step::Answered(pending, result));
+            }
+            if may_receive
+                && let Poll::Ready(received) = side.queue.poll_receive(context)
+                // What is under way may come back.
+                && (received.is_some() || (slots.is_empty() && side.backlog.is_empty()))
             {
                 return Poll::Ready(Step::Received(received));
             }
@@ -183,80 +227,108 @@ impl SinkSide {
         .await
     }
 
-    /// Delivers the first of the pending batches. What remains of it, for now or when the connection
-    /// ends, stays pending.
-    async fn deliver_first(
-        &mut self,
-        sink: &mut dyn DynSink,
-        connection: &Connection,
-        interrupt: &mut Interrupt<'_>,
-    ) -> Result<(), End> {
-        let Some(Queued { mut item, payload }) = self.pending.pop_front() else { return Ok(()) };
-        let mut outgoing = self.encode(&mut item, payload).await;
-        if item.batch.is_empty() {
-            item.token.settle();
-            return Ok(());
+    /// Begins to deliver a batch.
+    async fn start(&mut self, mut pending: Pending) {
+        let payload = std::mem::replace(&mut pending.payload, Payload::Values);
+        let outgoing = self.side.encode(&mut pending.item, payload).await;
+        if pending.item.batch.is_empty() {
+            return pending.item.token.settle();
         }
-        let deliver = poll_fn(|context| sink.poll_deliver(context, 0, &mut outgoing));
-        let Ok(result) = interrupt.or(deliver).await else {
-            self.pending.push_front(item.into());
-            return Err(End::Interrupted);
-        };
+        self.slots.put(pending, outgoing);
+    }
+
+    /// The sink has answered to a delivery. What remains of it, for now or when the connection ends, is
+    /// kept.
+    async fn answered(
+        &mut self,
+        pending: Pending,
+        result: Result<Exceptions, Error>,
+    ) -> Result<(), End> {
         match result {
             Ok(exceptions) => {
-                let all = item.batch.len();
+                let all = pending.events();
                 let undelivered = exceptions.exceptions().iter().map(|it| it.events.len());
                 if undelivered.sum::<usize>() < all {
-                    connection.event_passed();
+                    self.connection.event_passed();
                 }
-                match self.account(item, exceptions).await {
-                    None => self.progress(),
-                    Some((rest, error)) if error.policy() == ErrorPolicy::RECONNECT => {
-                        if rest.batch.len() < all {
-                            self.progress();
-                        }
-                        self.pending.push_front(rest.into());
-                        return Err(End::of(error));
-                    }
+                let Some((mut rest, error)) = self.side.account(pending, exceptions).await else {
+                    self.side.progress();
+                    return Ok(());
+                };
+                let has_passed = rest.events() < all;
+                if has_passed {
+                    self.side.progress();
+                }
+                if error.policy() == ErrorPolicy::RECONNECT {
+                    self.side.backlog.put_back(rest);
+                    return Err(End::of(error));
+                }
+                if has_passed {
                     // It takes the rest in its own time, for as long as it takes any.
-                    Some((rest, _)) if rest.batch.len() < all => {
-                        self.progress();
-                        self.pending.push_front(rest.into());
-                    }
-                    Some((rest, error)) => self.again(rest, error).await,
+                    (rest.attempts, rest.due) = (None, None);
+                    self.side.backlog.put_back(rest);
+                } else {
+                    self.again(rest, error).await;
                 }
-                Ok(())
             }
             Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                self.progress();
-                self.reject_all(item, &error).await;
-                Ok(())
+                self.side.progress();
+                self.side.reject_all(pending, &error).await;
             }
-            Err(error) if error.policy() == ErrorPolicy::RETRY => {
-                self.again(item, error).await;
-                Ok(())
-            }
+            Err(error) if error.policy() == ErrorPolicy::RETRY => self.again(pending, error).await,
             Err(error) => {
-                self.pending.push_front(item.into());
-                Err(End::of(error))
+                self.side.backlog.put_back(pending);
+                return Err(End::of(error));
             }
+        }
+        Ok(())
+    }
+
+    /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
+    async fn again(&mut self, mut pending: Pending, error: Error) {
+        self.side.standing.enter("waiting to deliver");
+        self.side.standing.note(&error);
+        match self.side.retries.again(&mut pending, error) {
+            Ok(()) => self.side.backlog.put_back(pending),
+            Err(error) => self.side.reject_all(pending, &error).await,
         }
     }
 
+    /// Nothing follows: the sink sends what it holds back. Whether it has.
+    async fn drain(&mut self) -> Result<bool, End> {
+        self.side.undrained = true;
+        match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Ok(())) => {
+                self.side.undrained = false;
+                self.side.progress();
+                Ok(true)
+            }
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.side.retries.drain_again(error).map(|()| false).map_err(End::of)
+            }
+            Ok(Err(error)) => Err(End::of(error)),
+        }
+    }
+
+    async fn tick(&mut self) -> Result<(), End> {
+        self.tick = executor::after(TICK);
+        match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.side.retries.stuck_by(&error);
+                Ok(())
+            }
+            Ok(result) => result.map_err(End::of),
+        }
+    }
+}
+
+impl SinkSide {
     /// Something went through.
     fn progress(&mut self) {
         if self.retries.progress() {
             self.standing.enter("running");
-        }
-    }
-
-    /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
-    async fn again(&mut self, item: InFlight, error: Error) {
-        self.standing.enter("waiting to deliver");
-        self.standing.note(&error);
-        match self.retries.again(error) {
-            Ok(()) => self.pending.push_front(item.into()),
-            Err(error) => self.reject_all(item, &error).await,
         }
     }
 
@@ -280,10 +352,11 @@ impl SinkSide {
     /// Sees to the exceptions. What is to be delivered again is given back.
     async fn account(
         &mut self,
-        item: InFlight,
+        pending: Pending,
         exceptions: Exceptions,
-    ) -> Option<(InFlight, Error)> {
-        let InFlight { batch, token, is_letter } = item;
+    ) -> Option<(Pending, Error)> {
+        let mut pending = pending;
+        let InFlight { batch, token, is_letter } = pending.item;
         let mut undelivered = 0;
         let mut rejected = Vec::new();
         let mut again: Vec<bool> = Vec::new();
@@ -320,12 +393,13 @@ impl SinkSide {
             position += 1;
             again[position - 1]
         });
-        Some((InFlight { batch: rest, token, is_letter }, error))
+        pending.item = InFlight { batch: rest, token, is_letter };
+        Some((pending, error))
     }
 
     /// The sink cannot take any event of the batch.
-    async fn reject_all(&mut self, item: InFlight, error: &Error) {
-        let InFlight { batch, token, .. } = item;
+    async fn reject_all(&mut self, pending: Pending, error: &Error) {
+        let InFlight { batch, token, .. } = pending.item;
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected = batch.events().iter().copied().map(reject).collect();
         self.router.reject(&batch, rejected, token).await;

@@ -8,9 +8,12 @@ use std::{
 
 use tremor_pdk::Error;
 
-use crate::engine::life::{
-    backoff::{Attempts, Policy},
-    notices::Notices,
+use crate::engine::{
+    life::{
+        backoff::{Attempts, Policy},
+        notices::Notices,
+    },
+    sink::backlog::Pending,
 };
 
 /// The longest wait before another delivery, unless the flow says otherwise.
@@ -18,9 +21,10 @@ pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
 /// The deliveries of one sink that have to be tried again.
 pub(crate) struct Retries {
-    /// That brought nothing further, in a row.
-    attempts: Attempts,
-    /// Before then the sink gets nothing; `None`: at once.
+    policy: Policy,
+    /// To send what the sink holds back, at the end.
+    drains: Attempts,
+    /// When it is to do so again.
     next: Option<Instant>,
     /// Since when nothing goes through.
     stuck: Option<Instant>,
@@ -29,10 +33,10 @@ pub(crate) struct Retries {
 
 impl Retries {
     pub(crate) fn new(policy: Policy, notices: Arc<Notices>) -> Self {
-        Self { attempts: Attempts::new(policy), next: None, stuck: None, notices }
+        Self { policy, drains: Attempts::new(policy), next: None, stuck: None, notices }
     }
 
-    /// When to deliver again, where that is not at once.
+    /// When the sink is to send again what it holds back.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
     }
@@ -42,9 +46,9 @@ impl Retries {
         self.next = None;
     }
 
-    /// Something went through: all counts begin again. Whether nothing did before.
+    /// Something went through. Whether nothing did before.
     pub(crate) fn progress(&mut self) -> bool {
-        self.attempts.restart();
+        self.drains.restart();
         let Some(since) = self.stuck.take() else { return false };
         if self.notices.admits("delivering") {
             let component = self.notices.component();
@@ -53,26 +57,25 @@ impl Retries {
         true
     }
 
-    /// The peer cannot take what there is. It gets it again after a while.
+    /// The peer cannot take this batch. It gets it again after a while.
     ///
     /// # Errors
-    /// It has had all its attempts: what there is cannot be delivered, for this reason.
-    pub(crate) fn again(&mut self, error: Error) -> Result<(), Error> {
-        if !self.attempts.fail() {
-            let error = error.context(format_args!("not delivered after {}", self.attempts));
-            self.attempts.restart();
-            return Err(error);
-        }
-        let wait = self.attempts.wait().max(error.delay());
+    /// It has had all its attempts: the batch cannot be delivered, for this reason.
+    pub(crate) fn again(&mut self, pending: &mut Pending, error: Error) -> Result<(), Error> {
+        let policy = self.policy;
+        let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
+        pending.due = Some(wait(attempts, error.clone(), &self.notices)?);
         self.stuck_by(&error);
-        tracing::debug!(
-            component = %self.notices.component(),
-            %error,
-            attempt = self.attempts.failed(),
-            ?wait,
-            "not delivered"
-        );
-        self.next = Some(Instant::now() + wait);
+        Ok(())
+    }
+
+    /// The peer cannot take what the sink holds back. It gets it again after a while.
+    ///
+    /// # Errors
+    /// As [`Retries::again`].
+    pub(crate) fn drain_again(&mut self, error: Error) -> Result<(), Error> {
+        self.next = Some(wait(&mut self.drains, error.clone(), &self.notices)?);
+        self.stuck_by(&error);
         Ok(())
     }
 
@@ -86,6 +89,21 @@ impl Retries {
     }
 }
 
+/// One attempt has failed: when the next one follows.
+///
+/// # Errors
+/// There is none.
+fn wait(attempts: &mut Attempts, error: Error, notices: &Notices) -> Result<Instant, Error> {
+    if !attempts.fail() {
+        let error = error.context(format_args!("not delivered after {attempts}"));
+        attempts.restart();
+        return Err(error);
+    }
+    let (attempt, wait) = (attempts.failed(), attempts.wait().max(error.delay()));
+    tracing::debug!(component = %notices.component(), %error, attempt, ?wait, "not delivered");
+    Ok(Instant::now() + wait)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Arc, Duration, Error, Instant, Notices, Policy, Retries};
@@ -96,9 +114,9 @@ mod tests {
         let mut retries = Retries::new(policy, Notices::new("sink".into(), Arc::default()).into());
         let before = Instant::now();
         let hour = Duration::from_hours(1);
-        retries.again(Error::full("429").retry_after(hour)).unwrap();
+        retries.drain_again(Error::full("429").retry_after(hour)).unwrap();
         assert!(retries.next() >= Some(before + hour));
-        retries.again(Error::full("429")).unwrap();
+        retries.drain_again(Error::full("429")).unwrap();
         assert!(retries.next() < Some(before + hour), "the peer has named none this time");
     }
 }

@@ -8,6 +8,7 @@ mod fragments;
 mod helping;
 mod in_flight;
 mod lines;
+mod parallel;
 mod peer;
 mod reconnecting;
 mod retrying;
@@ -48,7 +49,7 @@ use crate::engine::{
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{SinkSide, retry::Retries},
+    sink::{Parallel, SinkSide, backlog::Backlog, retry::Retries},
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -175,7 +176,8 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
-        pending: std::collections::VecDeque::new(),
+        backlog: Backlog::default(),
+        parallel: Parallel::default(),
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
         standing: Arc::new(Standing::new(name.into(), None)),

@@ -46,6 +46,10 @@ pub struct Connector {
     pub reconnect: Retry,
     /// How to go on when the sink's peer is full or slow.
     pub retry: Retry,
+    /// How many deliveries the sink may have under way; `None` is left to the runtime.
+    pub in_flight: Option<NonZeroU64>,
+    /// Whether batches of one stream are delivered one after the other.
+    pub ordered: bool,
     /// How much the source is asked for at a time.
     pub pull: Pull,
     /// Bounds of the queue before the sink.

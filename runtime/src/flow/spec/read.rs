@@ -159,6 +159,8 @@ fn read_connector(
         "config",
         "reconnect",
         "retry",
+        "in_flight",
+        "ordered",
         "pull",
         "queue",
         "err",
@@ -177,6 +179,8 @@ fn read_connector(
         fields.get(key).map_or(Retry::default(), |node| settings::retry(node, key, &what, report))
     };
     let (reconnect, retry) = (retry("reconnect"), retry("retry"));
+    let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
+    let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
     let pull =
         fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
@@ -197,6 +201,8 @@ fn read_connector(
         postprocessors,
         reconnect,
         retry,
+        in_flight,
+        ordered: ordered.unwrap_or(true),
         pull,
         queue,
         err,

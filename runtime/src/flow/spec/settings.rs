@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `pull`, `queue` and `err`.
+//! The keys `reconnect`, `retry`, `in_flight`, `ordered`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -80,6 +80,32 @@ pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
         report
             .error(node.at, format!("expected `dead_letter` or `discard` for `err`, found {found}"))
             .help("`discard` drops events that cannot be handled; without it they leave by `err`"),
+    );
+    None
+}
+
+/// The most deliveries that a sink may have under way: each has a batch in memory.
+const MOST_IN_FLIGHT: u64 = 1_024;
+
+pub(super) fn in_flight(node: &Node, report: &mut Report) -> Option<NonZeroU64> {
+    let number = whole(node, 1, "in_flight", report)?;
+    if number > MOST_IN_FLIGHT {
+        let message = format!("expected {MOST_IN_FLIGHT} or less for `in_flight`, found {number}");
+        report.push(
+            report.error(node.at, message).help("each delivery under way is a batch in memory"),
+        );
+        return None;
+    }
+    NonZeroU64::new(number)
+}
+
+pub(super) fn boolean(node: &Node, key: &str, report: &mut Report) -> Option<bool> {
+    if let Data::Bool(value) = node.data {
+        return Some(value);
+    }
+    let found = node.describe();
+    report.push(
+        report.error(node.at, format!("expected `true` or `false` for `{key}`, found {found}")),
     );
     None
 }

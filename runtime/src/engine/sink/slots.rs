@@ -1,0 +1,170 @@
+//! The deliveries that a sink has under way, each in a slot of its own.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use tremor_pdk::{Batch, Exceptions, Result, dynamic::DynSink};
+
+use crate::engine::sink::backlog::Pending;
+
+/// The slots of the sink of one connection.
+pub(crate) struct Slots {
+    slots: Vec<Option<Delivery>>,
+    free: Vec<usize>,
+    /// Which of them are to be polled. None where there is one: that is polled whenever its task is.
+    wakers: Option<Wakers>,
+}
+
+/// A delivery under way.
+struct Delivery {
+    pending: Pending,
+    /// What the sink got: while the delivery is pending, the sink may have it.
+    outgoing: Batch,
+}
+
+/// The wakers of several slots.
+struct Wakers {
+    woken: Arc<Woken>,
+    slots: Vec<(Arc<SlotWaker>, Waker)>,
+}
+
+/// The slots that are to be polled.
+#[derive(Default)]
+struct Woken(Mutex<(VecDeque<usize>, Option<Waker>)>);
+
+/// Wakes the sink's task for one slot.
+struct SlotWaker {
+    slot: usize,
+    is_woken: AtomicBool,
+    woken: Arc<Woken>,
+}
+
+impl Slots {
+    pub(crate) fn new(count: usize) -> Self {
+        let wakers = (count > 1).then(|| Wakers::new(count));
+        Self { slots: (0..count).map(|_| None).collect(), free: (0..count).rev().collect(), wakers }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(crate) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether no delivery is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// The batches under way.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.slots.iter().flatten().map(|delivery| &delivery.pending)
+    }
+
+    /// Puts a delivery into a free slot: it begins with the next poll.
+    pub(crate) fn put(&mut self, pending: Pending, outgoing: Batch) {
+        let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };
+        self.slots[slot] = Some(Delivery { pending, outgoing });
+        if let Some(wakers) = &self.wakers {
+            wakers.slots[slot].0.wake_by_ref();
+        }
+    }
+
+    /// Ready with the answer to a delivery, and what that was.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut dyn DynSink,
+    ) -> Poll<(Pending, Result<Exceptions>)> {
+        let Some(wakers) = &self.wakers else { return self.poll_slot(0, context, sink) };
+        let woken = wakers.woken.clone();
+        let count = {
+            let (slots, task) = &mut *woken.lock();
+            *task = Some(context.waker().clone());
+            slots.len()
+        };
+        // What wakes itself again and again waits for the task's next turn.
+        for _ in 0..count {
+            let Some(wakers) = &self.wakers else { break };
+            let Some(slot) = woken.lock().0.pop_front() else { break };
+            let (own, waker) = wakers.slots[slot].clone();
+            // From here on another wake counts.
+            own.is_woken.store(false, Ordering::Release);
+            let answer = self.poll_slot(slot, &mut Context::from_waker(&waker), sink);
+            if answer.is_ready() {
+                return answer;
+            }
+        }
+        Poll::Pending
+    }
+
+    fn poll_slot(
+        &mut self,
+        slot: usize,
+        context: &mut Context<'_>,
+        sink: &mut dyn DynSink,
+    ) -> Poll<(Pending, Result<Exceptions>)> {
+        let Some(delivery) = &mut self.slots[slot] else { return Poll::Pending };
+        let Poll::Ready(result) = sink.poll_deliver(context, slot, &mut delivery.outgoing) else {
+            return Poll::Pending;
+        };
+        let Some(Delivery { pending, .. }) = self.slots[slot].take() else { return Poll::Pending };
+        self.free.push(slot);
+        Poll::Ready((pending, result))
+    }
+
+    /// Gives up all deliveries that are under way.
+    pub(crate) fn give_up(&mut self, sink: &mut dyn DynSink) -> impl Iterator<Item = Pending> {
+        for (slot, delivery) in self.slots.iter().enumerate() {
+            if delivery.is_some() {
+                sink.give_up(slot);
+            }
+        }
+        self.slots.drain(..).flatten().map(|delivery| delivery.pending)
+    }
+}
+
+impl Wakers {
+    fn new(count: usize) -> Self {
+        let woken = Arc::<Woken>::default();
+        let waker = |slot| {
+            let is_woken = AtomicBool::new(false);
+            let waker = Arc::new(SlotWaker { slot, is_woken, woken: woken.clone() });
+            (waker.clone(), waker.into())
+        };
+        Self { slots: (0..count).map(waker).collect(), woken }
+    }
+}
+
+impl Woken {
+    fn lock(&self) -> MutexGuard<'_, (VecDeque<usize>, Option<Waker>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.is_woken.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let task = {
+            let (slots, task) = &mut *self.woken.lock();
+            slots.push_back(self.slot);
+            task.take()
+        };
+        task.into_iter().for_each(Waker::wake);
+    }
+}
