@@ -1,4 +1,4 @@
-//! Ends all flows of a run: what was asked for, and what signals mean.
+//! Ends all flows of a run: what was asked for, and what signals mean. Pauses connectors of them.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use crate::engine;
 /// process and one to its group.
 const ONE_REQUEST: Duration = Duration::from_millis(250);
 
-/// Ends all flows of a run. Clones end the same run.
+/// Ends all flows of a run, and pauses connectors of them. Clones end the same run.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper(Arc<Mutex<State>>);
 
@@ -52,6 +52,18 @@ impl Stopper {
     /// Everything ends where it is.
     pub fn stop(&self) {
         self.ask(Ask::Stop);
+    }
+
+    /// Pauses a connector of a running flow: no event flows through it until it is
+    /// [resumed](Stopper::resume), or its flow drains. What it has under way ends before that. Whether there
+    /// is such a connector.
+    pub fn pause(&self, flow: &str, connector: &str) -> bool {
+        self.lock().flows.iter().any(|it| it.flow() == flow && it.pause(connector))
+    }
+
+    /// Events flow again through a connector that was paused. Whether there is such a connector.
+    pub fn resume(&self, flow: &str, connector: &str) -> bool {
+        self.lock().flows.iter().any(|it| it.flow() == flow && it.resume(connector))
     }
 
     /// A signal came at this moment: the first drains, a later one ends everything.

@@ -148,7 +148,7 @@ impl Planned {
 impl Flow {
     /// A handle to end the flow with.
     pub(crate) fn handle(&self) -> Handle {
-        Handle(self.control.clone())
+        Handle { flow: self.name.clone(), control: self.control.clone() }
     }
 
     /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
@@ -191,23 +191,42 @@ impl Flow {
     }
 }
 
-/// Ends a flow from outside.
+/// Ends a flow from outside, and pauses its connectors.
 #[derive(Clone, Debug)]
-pub(crate) struct Handle(Arc<Control>);
+pub(crate) struct Handle {
+    flow: String,
+    control: Arc<Control>,
+}
 
 impl Handle {
+    /// The flow's name.
+    pub(crate) fn flow(&self) -> &str {
+        &self.flow
+    }
+
     /// Sources end; what is under way still arrives.
     pub(crate) fn drain(&self) {
-        self.0.advance(Phase::Draining);
+        self.control.advance(Phase::Draining);
+    }
+
+    /// Pauses a connector: no event flows through it until it is resumed, or the flow drains. Whether there
+    /// is one of this name.
+    pub(crate) fn pause(&self, connector: &str) -> bool {
+        self.control.connector(connector).map(|it| it.gate.pause()).is_some()
+    }
+
+    /// Events flow through a connector again. Whether there is one of this name.
+    pub(crate) fn resume(&self, connector: &str) -> bool {
+        self.control.connector(connector).map(|it| it.gate.resume()).is_some()
     }
 
     /// Everything ends where it is.
     pub(crate) fn stop(&self) {
-        self.0.cut_off(Phase::Stopped);
+        self.control.cut_off(Phase::Stopped);
     }
 
     /// Everything ends where it is; what does not end is not waited for.
     pub(crate) fn halt(&self) {
-        self.0.cut_off(Phase::Halted);
+        self.control.cut_off(Phase::Halted);
     }
 }

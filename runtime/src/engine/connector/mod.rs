@@ -11,19 +11,21 @@ use std::{
 
 use tremor_pdk::{
     Error, ErrorKind,
-    dynamic::{DynConnector, DynSink, DynSource},
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
 use crate::engine::{
     connector::{
         ending::{Ending, retire},
         fault::{Fault, may_connect_later, within},
-        sides::{Step, next_end, sides},
+        sides::{Pauses, Running, Step, sides},
     },
     life::{
         backoff::{Attempts, RestartBudget},
+        breaker::Outage,
         connection::{Connection, End},
         control::{Control, Phase},
+        gate::Side,
         last_call::in_time,
         notices::Notices,
         standing::Standing,
@@ -56,8 +58,19 @@ pub(crate) struct ConnectorTask {
     /// Its source, once that brings nothing more, for as long as it has acknowledgements to hear.
     pub(crate) settling: Option<executor::Task<Result<(), Error>>>,
     pub(crate) standing: Arc<Standing>,
+    /// Of its sink; of no account where it has none.
+    pub(crate) outage: Arc<Outage>,
     /// The end of its source, where that could not end by itself.
     pub(crate) retires: Option<executor::Task<()>>,
+}
+
+/// What an instance has been told.
+#[derive(Debug, Default)]
+struct Told {
+    /// `on_start`.
+    started: bool,
+    /// `on_pause`, and no `on_resume` after it.
+    paused: bool,
 }
 
 /// How one connection ended.
@@ -88,6 +101,7 @@ impl ConnectorTask {
     /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
     /// delivered fails.
     async fn leave(&mut self) {
+        self.outage.end();
         if let Some(mut sink) = self.sink.take() {
             if !self.control.has_reached(Phase::Stopped) {
                 sink.router.close().await;
@@ -158,7 +172,7 @@ impl ConnectorTask {
         let connection = Arc::new(Connection::default());
         // What a constructor fails with will not go away by itself.
         let mut connector = (self.make)(&connection).map_err(Fault::final_)?;
-        let mut started = false;
+        let mut told = Told::default();
         loop {
             self.enter("connecting");
             connection.restore();
@@ -166,7 +180,7 @@ impl ConnectorTask {
                 break;
             }
             let since = Instant::now();
-            let outcome = self.connected(&mut *connector, &connection, &mut started).await?;
+            let outcome = self.connected(&mut *connector, &connection, &mut told).await?;
             let has_lasted = since.elapsed() > self.reconnect.policy().max;
             let was_good = has_lasted || connection.has_passed_events();
             let Some(wait) = self.goes_on(outcome, was_good, budget)? else { break };
@@ -271,6 +285,9 @@ impl ConnectorTask {
     /// The connector is without a connection from here on. Whether there may be a line about that.
     fn goes_down(&mut self, state: &'static str) -> bool {
         self.is_down = true;
+        if self.sink.is_some() {
+            self.outage.begin();
+        }
         self.notices.admits(state)
     }
 
@@ -284,9 +301,9 @@ impl ConnectorTask {
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
-        started: &mut bool,
+        told: &mut Told,
     ) -> Result<Outcome, Fault> {
-        match self.run_connection(connector, connection, started).await {
+        match self.run_connection(connector, connection, told).await {
             // Lost before an event could come or go, and lost all the same.
             Err(Fault { error, is_final: false }) if may_connect_later(&error) => {
                 Ok(Outcome::Lost(error))
@@ -300,8 +317,9 @@ impl ConnectorTask {
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Arc<Connection>,
-        started: &mut bool,
+        told: &mut Told,
     ) -> Result<Outcome, Fault> {
+        let started = &mut told.started;
         let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
         let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
         let (source, sink) = sides?;
@@ -309,47 +327,41 @@ impl ConnectorTask {
         if sink.is_some() && !std::mem::replace(&mut self.sink_seen, true) {
             self.control.sink_ready();
         }
-        let source = self.start_source(source, connection);
-        let sink = self.start_sink(sink, connection);
-        let mut ends = Vec::with_capacity(2);
-        if let Some(task) = source {
-            let (side, end) = task.await;
-            match end {
-                Ok(settling) => {
-                    let name = format!("{}:source:settling", self.name);
-                    self.settling = Some(executor::spawn(name, settling.run()));
-                }
-                Err(end) => {
-                    self.source = Some(side);
-                    ends.push(end);
-                }
-            }
-        }
-        self.sides_end(connector, connection, sink, &mut ends).await?;
+        let mut running = Running {
+            source: self.start_source(source, connection),
+            sink: self.start_sink(sink, connection),
+        };
+        let ends = self.sides_end(connector, connection, &mut running, told).await?;
         Ok(self.outcome(ends))
     }
 
-    /// Waits until the source, which brings nothing more, knows what became of what it brought, and
-    /// the sink has ended. A sink that is to be connected again waits for no source: what that waits
-    /// for may be on its way to this sink.
+    /// Waits until the source brings nothing more and knows what became of what it brought, and the sink
+    /// has ended. A sink that is to be connected again waits for no acknowledgement: what that waits for
+    /// may be on its way to this sink.
     async fn sides_end(
         &mut self,
         connector: &mut dyn DynConnector,
         connection: &Connection,
-        mut sink: Option<executor::Task<(SinkSide, End)>>,
-        ends: &mut Vec<End>,
-    ) -> Result<(), Fault> {
-        let mut fault = None;
-        while let Some(step) = next_end(&mut self.settling, &mut sink).await {
+        running: &mut Running,
+        told: &mut Told,
+    ) -> Result<Vec<End>, Fault> {
+        let (mut ends, mut fault) = (Vec::with_capacity(2), None);
+        let (control, standing) = (self.control.clone(), self.standing.clone());
+        let mut pauses = Pauses::new(&control, &standing.gate);
+        while let Some(step) = pauses.next_step(running, &mut self.settling, told.paused).await {
             match step {
+                Step::SourceEnded(_, Ok(settling)) => {
+                    let name = format!("{}:source:settling", self.name);
+                    self.settling = Some(executor::spawn(name, settling.run()));
+                }
+                Step::SourceEnded(side, Err(end)) => {
+                    self.source = Some(*side);
+                    ends.push(end);
+                }
                 Step::Settled(Ok(())) => {
                     self.enter("draining");
                     let drain = connector.on_drain();
-                    let drained = in_time("on_drain", drain, &self.control, Phase::Stopped);
-                    if let Err(error) = drained.await {
-                        connection.break_off();
-                        ends.push(End::Failed(error));
-                    }
+                    ends.extend(answered("on_drain", drain, connection, &control).await);
                 }
                 Step::Settled(Err(error)) => {
                     connection.break_off();
@@ -359,11 +371,26 @@ impl ConnectorTask {
                 Step::SinkEnded(side, end) => {
                     self.sink = Some(*side);
                     ends.push(end);
-                    break;
+                }
+                Step::Paused => {
+                    told.paused = true;
+                    self.enter("paused");
+                    let pause = connector.on_pause();
+                    ends.extend(answered("on_pause", pause, connection, &control).await);
+                }
+                Step::Resumed => {
+                    told.paused = false;
+                    let resume = connector.on_resume();
+                    ends.extend(answered("on_resume", resume, connection, &control).await);
+                    self.enter("running");
+                    standing.gate.open();
                 }
             }
+            if self.sink.is_some() && running.source.is_none() {
+                break;
+            }
         }
-        fault.map_or(Ok(()), Err)
+        fault.map_or(Ok(ends), Err)
     }
 
     /// Waits until the source knows what became of everything it brought, if it has ended.
@@ -382,6 +409,8 @@ impl ConnectorTask {
         let (mut side, source) = (self.source.take()?, source?);
         let (connection, control) = (connection.clone(), self.control.clone());
         let name = format!("{}:source", self.name);
+        // It is not called before its time has come.
+        self.standing.gate.set_rests(Side::Source, true);
         Some(executor::spawn(name, async move {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
@@ -434,4 +463,17 @@ impl ConnectorTask {
         }
         outcome
     }
+}
+
+/// Waits for the answer to a call of the connector while its sides run. What it fails with ends the
+/// connection.
+async fn answered(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    connection: &Connection,
+    control: &Control,
+) -> Option<End> {
+    let error = in_time(what, call, control, Phase::Stopped).await.err()?;
+    connection.break_off();
+    Some(End::Failed(error))
 }

@@ -88,6 +88,11 @@ impl Control {
         self.state.update(|state| state.connectors.push(connector));
     }
 
+    /// A connector of the flow, by its name.
+    pub(crate) fn connector(&self, name: &str) -> Option<Arc<Standing>> {
+        self.state.read(|state| state.connectors.iter().find(|it| it.name() == name).cloned())
+    }
+
     /// Whether the flow is in `phase` or a later one.
     pub(crate) fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Relaxed) >= phase as u8

@@ -1,8 +1,10 @@
 //! What the tasks of a flow share to begin, go on and end: phases, connections, waits, what the log says.
 
 pub(crate) mod backoff;
+pub(crate) mod breaker;
 pub(crate) mod connection;
 pub(crate) mod control;
+pub(crate) mod gate;
 pub(crate) mod last_call;
 pub(crate) mod notices;
 pub(crate) mod standing;

@@ -11,6 +11,8 @@ use std::{
 
 use tremor_pdk::Error;
 
+use crate::engine::life::gate::Gate;
+
 /// A component that kept a flow from ending in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldUp {
@@ -29,6 +31,8 @@ pub(crate) struct Standing {
     queue: Option<Gauge>,
     /// Events that its sink has taken out of the queue, and that are not delivered.
     in_hand: AtomicUsize,
+    /// What pauses it.
+    pub(crate) gate: Gate,
 }
 
 #[derive(Debug)]
@@ -62,7 +66,18 @@ impl Standing {
     /// A connector that is yet to be made, with the queue of its sink.
     pub(crate) fn new(name: Arc<str>, queue: Option<Gauge>) -> Self {
         let state = State { name: "planned", since: Instant::now(), error: None };
-        Self { name, state: Mutex::new(state), queue, in_hand: AtomicUsize::new(0) }
+        Self {
+            name,
+            state: Mutex::new(state),
+            queue,
+            in_hand: AtomicUsize::new(0),
+            gate: Gate::default(),
+        }
+    }
+
+    /// Its name in the flow.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// It is in another state.

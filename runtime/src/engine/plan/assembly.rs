@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use crate::{
     codec::MakeCodec,
-    engine::{parts::Parts, route::pipeline::Step, source::pace::Pace, target::Target},
+    engine::{
+        parts::Parts, route::pipeline::Step, sink::Parallel, source::pace::Pace, target::Target,
+    },
     flow::{self, Flow, Node, NodeId, Role},
     processor::{self, Chain, Framing},
 };
@@ -16,6 +18,12 @@ pub(super) fn codec(
     node: &Node,
 ) -> Result<Option<Box<dyn MakeCodec>>, flow::Diagnostic> {
     parts.codec(&flow.spec.connectors[node.index])
+}
+
+/// How many deliveries a sink may have under way.
+pub(super) fn parallel(spec: &flow::Connector) -> Parallel {
+    let wanted = spec.in_flight.map_or(1, |wanted| wanted.get().try_into().unwrap_or(usize::MAX));
+    Parallel { wanted, ordered: spec.ordered }
 }
 
 /// What happens to the messages of each sink after its codec.

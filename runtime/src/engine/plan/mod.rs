@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use tremor_pdk::{Error, abi::batch::Pool};
 
 use self::{
-    assembly::{codec, framings, pace, preprocessors, steps},
+    assembly::{codec, framings, pace, parallel, preprocessors, steps},
     placement::{Runners, runners},
     wiring::{Queues, Targets, kind},
 };
@@ -18,6 +18,7 @@ use crate::engine::{
     connector::{self, ConnectorTask},
     life::{
         backoff::{Attempts, Policy},
+        breaker::{Breaker, Outage},
         control::Control,
         notices::{FlowNotices, Notices},
         standing::Standing,
@@ -31,7 +32,7 @@ use crate::engine::{
         routes::Routes,
     },
     sink::{
-        Parallel, SinkSide,
+        SinkSide,
         backlog::Backlog,
         retry::{self, Retries},
     },
@@ -46,6 +47,7 @@ use crate::{
 };
 
 /// Everything that runs a flow.
+#[derive(Default)]
 pub(crate) struct Tasks {
     pub(crate) connectors: Vec<ConnectorTask>,
     pub(crate) pipelines: Vec<PipelineTask>,
@@ -66,8 +68,7 @@ pub(crate) fn tasks(
     let mut queues = Queues::new(flow, &runners, books, control.processors());
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
-    let mut routers: HashMap<NodeId, Router> = HashMap::new();
-    let mut helpers: HashMap<NodeId, Vec<Worker>> = HashMap::new();
+    let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
     for (id, _) in graph.nodes().filter(|(id, _)| runners.run_by(*id, *id)) {
         let plan = Plan {
             flow,
@@ -84,8 +85,8 @@ pub(crate) fn tasks(
         }
         routers.insert(id, router);
     }
-    let mut tasks = Tasks { connectors: Vec::new(), pipelines: Vec::new() };
-    let all_notices = Arc::<FlowNotices>::default();
+    let mut tasks = Tasks::default();
+    let (mut breakers, all_notices) = (Breakers::new(), Arc::<FlowNotices>::default());
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
         let mut side = |role| {
             let found = |(_, node): &(NodeId, &Node)| node.role == role && node.index == index;
@@ -102,8 +103,14 @@ pub(crate) fn tasks(
         let is_raw = codec.is_some();
         let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
         let codec = codec.as_deref();
+        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
+        let gauge = queue.as_ref().map(Receiver::gauge);
+        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
+        control.add(standing.clone());
         let source = match source {
             Some((id, router)) => Some(SourceSide {
+                breaker: breakers.entry(id).or_default().clone(),
+                standing: standing.clone(),
                 inlet: Inlet {
                     id: u32::try_from(id.index()).unwrap_or(u32::MAX),
                     preprocessors: preprocessors(parts, spec, is_raw)?,
@@ -118,10 +125,7 @@ pub(crate) fn tasks(
             }),
             None => None,
         };
-        let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
-        let gauge = queue.as_ref().map(Receiver::gauge);
-        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
-        control.add(standing.clone());
+        let outage = Arc::new(outage(flow, sink.as_ref().map(|(id, _)| *id), &mut breakers));
         let sink = match sink.zip(queue) {
             Some(((id, router), queue)) => Some(SinkSide {
                 queue,
@@ -130,15 +134,11 @@ pub(crate) fn tasks(
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 backlog: Backlog::default(),
-                parallel: Parallel {
-                    wanted: spec
-                        .in_flight
-                        .map_or(1, |wanted| usize::try_from(wanted.get()).unwrap_or(usize::MAX)),
-                    ordered: spec.ordered,
-                },
+                parallel: parallel(spec),
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,
                 standing: standing.clone(),
+                outage: outage.clone(),
             }),
             None => None,
         };
@@ -154,6 +154,7 @@ pub(crate) fn tasks(
             is_down: false,
             settling: None,
             standing,
+            outage,
             retires: None,
         });
     }
@@ -162,6 +163,15 @@ pub(crate) fn tasks(
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
     }
     Ok(tasks)
+}
+
+/// The breakers of sources.
+type Breakers = HashMap<NodeId, Arc<Breaker>>;
+
+/// What the sources that feed a sink know of it.
+fn outage(flow: &Flow, sink: Option<NodeId>, breakers: &mut Breakers) -> Outage {
+    let feeding = sink.map(|id| flow.graph.sources_of(id)).into_iter().flatten();
+    Outage::new(feeding.map(|id| breakers.entry(id).or_default().clone()).collect())
 }
 
 /// The router of a task.

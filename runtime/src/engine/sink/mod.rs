@@ -20,8 +20,10 @@ use tremor_pdk::{
 use crate::engine::{
     account::token::InFlight,
     life::{
+        breaker::Outage,
         connection::{Connection, End},
         control::{Control, Phase},
+        gate::{self, Side},
         standing::Standing,
         wait::{Alarm, Interrupt},
     },
@@ -55,6 +57,8 @@ pub(crate) struct SinkSide {
     /// The sink was told that nothing follows, and has not said that this is well.
     pub(crate) undrained: bool,
     pub(crate) standing: Arc<Standing>,
+    /// What the sources that feed it know of it.
+    pub(crate) outage: Arc<Outage>,
 }
 
 /// How many deliveries a sink may have under way.
@@ -73,11 +77,12 @@ impl Default for Parallel {
 }
 
 /// What a sink waits for.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once; a box takes memory")]
 enum Step {
     Answered(Pending, Result<Exceptions, Error>),
     Received(Option<Queued>),
     Due(Due),
+    /// Its connector is paused, or is not any more.
+    Gate,
     Interrupted,
 }
 
@@ -103,6 +108,9 @@ struct Session<'s> {
     tick: Instant,
     /// Whether nothing comes any more.
     has_ended: bool,
+    gate: gate::Changes<'s>,
+    /// Whether the connector knows that the sink rests, since it is paused.
+    rests: bool,
 }
 
 impl SinkSide {
@@ -123,9 +131,10 @@ impl SinkSide {
 
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
-        let control = self.control.clone();
+        let (control, standing) = (self.control.clone(), self.standing.clone());
         self.backlog.try_now();
         self.retries.try_now();
+        self.outage.end();
         let slots = Slots::new(sink.in_flight(self.parallel.wanted));
         let mut session = Session {
             sink,
@@ -135,6 +144,8 @@ impl SinkSide {
             alarm: Alarm::default(),
             tick: executor::after(TICK),
             has_ended: false,
+            gate: standing.gate.changes(),
+            rests: false,
             side: self,
         };
         let end = session.serve().await;
@@ -149,14 +160,23 @@ impl SinkSide {
 impl Session<'_> {
     async fn serve(&mut self) -> End {
         loop {
-            while self.slots.has_free()
+            let is_paused = self.side.standing.gate.is_closed();
+            if self.rests != (is_paused && self.slots.is_empty()) {
+                self.rests = !self.rests;
+                self.side.standing.gate.set_rests(Side::Sink, self.rests);
+            }
+            while !is_paused
+                && self.slots.has_free()
                 && let Some(pending) = self.side.backlog.take_next(self.slots.pending())
             {
                 self.start(pending).await;
             }
+            if self.slots.is_empty() && self.side.backlog.is_empty() {
+                self.side.outage.end();
+            }
             let under_way: usize = self.slots.pending().map(Pending::events).sum();
             self.side.standing.set_in_hand(self.side.backlog.events() + under_way);
-            let result = match self.next().await {
+            let result = match self.next(is_paused).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
                     self.side.router.stats.taken(queued.events());
@@ -183,6 +203,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
+                Step::Gate => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
             };
             if let Err(end) = result {
@@ -191,13 +212,13 @@ impl Session<'_> {
         }
     }
 
-    async fn next(&mut self) -> Step {
-        let Self { side, sink, interrupt, slots, alarm, .. } = self;
+    async fn next(&mut self, is_paused: bool) -> Step {
+        let Self { side, sink, interrupt, slots, alarm, gate, .. } = self;
         // A sink with one slot is not called while a delivery is under way.
-        let may_be_told = slots.is_empty() || slots.count() > 1;
+        let may_be_told = !is_paused && (slots.is_empty() || slots.count() > 1);
         let retry = side.retries.next().or_else(|| side.backlog.next_due());
         let times = [
-            (retry, Due::Retry),
+            (retry.filter(|_| !is_paused), Due::Retry),
             (side.router.egress.due(), Due::Operator),
             (may_be_told.then_some(self.tick), Due::Tick),
         ];
@@ -205,7 +226,7 @@ impl Session<'_> {
         // that streams find their slots.
         let most = if slots.count() > 1 { slots.count() } else { 1 };
         let has_room = slots.has_free() && side.backlog.len() < most;
-        let may_receive = has_room && side.retries.next().is_none();
+        let may_receive = has_room && !is_paused && side.retries.next().is_none();
         poll_fn(|context| {
             if !slots.is_empty()
                 && let Poll::Ready((pending, result)) = slots.poll(context, &mut **sink)
@@ -221,6 +242,9 @@ impl Session<'_> {
             }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
+            }
+            if gate.poll(context, is_paused).is_ready() {
+                return Poll::Ready(Step::Gate);
             }
             alarm.poll(context, times).map(Step::Due)
         })
@@ -288,8 +312,13 @@ impl Session<'_> {
     async fn again(&mut self, mut pending: Pending, error: Error) {
         self.side.standing.enter("waiting to deliver");
         self.side.standing.note(&error);
-        match self.side.retries.again(&mut pending, error) {
-            Ok(()) => self.side.backlog.put_back(pending),
+        match self.side.retries.again(&mut pending, &error) {
+            Ok(()) => {
+                if self.slots.is_empty() {
+                    self.side.outage.begin();
+                }
+                self.side.backlog.put_back(pending);
+            }
             Err(error) => self.side.reject_all(pending, &error).await,
         }
     }
@@ -305,7 +334,7 @@ impl Session<'_> {
                 Ok(true)
             }
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                self.side.retries.drain_again(error).map(|()| false).map_err(End::of)
+                self.side.retries.drain_again(&error).map(|()| false).map_err(End::of)
             }
             Ok(Err(error)) => Err(End::of(error)),
         }
@@ -327,6 +356,7 @@ impl Session<'_> {
 impl SinkSide {
     /// Something went through.
     fn progress(&mut self) {
+        self.outage.end();
         if self.retries.progress() {
             self.standing.enter("running");
         }

@@ -61,11 +61,11 @@ impl Retries {
     ///
     /// # Errors
     /// It has had all its attempts: the batch cannot be delivered, for this reason.
-    pub(crate) fn again(&mut self, pending: &mut Pending, error: Error) -> Result<(), Error> {
+    pub(crate) fn again(&mut self, pending: &mut Pending, error: &Error) -> Result<(), Error> {
         let policy = self.policy;
         let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
-        pending.due = Some(wait(attempts, error.clone(), &self.notices)?);
-        self.stuck_by(&error);
+        pending.due = Some(wait(attempts, error, &self.notices)?);
+        self.stuck_by(error);
         Ok(())
     }
 
@@ -73,9 +73,9 @@ impl Retries {
     ///
     /// # Errors
     /// As [`Retries::again`].
-    pub(crate) fn drain_again(&mut self, error: Error) -> Result<(), Error> {
-        self.next = Some(wait(&mut self.drains, error.clone(), &self.notices)?);
-        self.stuck_by(&error);
+    pub(crate) fn drain_again(&mut self, error: &Error) -> Result<(), Error> {
+        self.next = Some(wait(&mut self.drains, error, &self.notices)?);
+        self.stuck_by(error);
         Ok(())
     }
 
@@ -93,9 +93,9 @@ impl Retries {
 ///
 /// # Errors
 /// There is none.
-fn wait(attempts: &mut Attempts, error: Error, notices: &Notices) -> Result<Instant, Error> {
+fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Instant, Error> {
     if !attempts.fail() {
-        let error = error.context(format_args!("not delivered after {attempts}"));
+        let error = error.clone().context(format_args!("not delivered after {attempts}"));
         attempts.restart();
         return Err(error);
     }
@@ -114,9 +114,9 @@ mod tests {
         let mut retries = Retries::new(policy, Notices::new("sink".into(), Arc::default()).into());
         let before = Instant::now();
         let hour = Duration::from_hours(1);
-        retries.drain_again(Error::full("429").retry_after(hour)).unwrap();
+        retries.drain_again(&Error::full("429").retry_after(hour)).unwrap();
         assert!(retries.next() >= Some(before + hour));
-        retries.drain_again(Error::full("429")).unwrap();
+        retries.drain_again(&Error::full("429")).unwrap();
         assert!(retries.next() < Some(before + hour), "the peer has named none this time");
     }
 }

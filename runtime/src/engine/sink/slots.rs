@@ -15,7 +15,7 @@ use crate::engine::sink::backlog::Pending;
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {
-    slots: Vec<Option<Delivery>>,
+    all: Vec<Option<Delivery>>,
     free: Vec<usize>,
     /// Which of them are to be polled. None where there is one: that is polled whenever its task is.
     wakers: Option<Wakers>,
@@ -48,12 +48,12 @@ struct SlotWaker {
 impl Slots {
     pub(crate) fn new(count: usize) -> Self {
         let wakers = (count > 1).then(|| Wakers::new(count));
-        Self { slots: (0..count).map(|_| None).collect(), free: (0..count).rev().collect(), wakers }
+        Self { all: (0..count).map(|_| None).collect(), free: (0..count).rev().collect(), wakers }
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.slots.len()
+        self.all.len()
     }
 
     pub(crate) fn has_free(&self) -> bool {
@@ -62,18 +62,18 @@ impl Slots {
 
     /// Whether no delivery is under way.
     pub(crate) fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.free.len() == self.all.len()
     }
 
     /// The batches under way.
     pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
-        self.slots.iter().flatten().map(|delivery| &delivery.pending)
+        self.all.iter().flatten().map(|delivery| &delivery.pending)
     }
 
     /// Puts a delivery into a free slot: it begins with the next poll.
     pub(crate) fn put(&mut self, pending: Pending, outgoing: Batch) {
         let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };
-        self.slots[slot] = Some(Delivery { pending, outgoing });
+        self.all[slot] = Some(Delivery { pending, outgoing });
         if let Some(wakers) = &self.wakers {
             wakers.slots[slot].0.wake_by_ref();
         }
@@ -113,23 +113,23 @@ impl Slots {
         context: &mut Context<'_>,
         sink: &mut dyn DynSink,
     ) -> Poll<(Pending, Result<Exceptions>)> {
-        let Some(delivery) = &mut self.slots[slot] else { return Poll::Pending };
+        let Some(delivery) = &mut self.all[slot] else { return Poll::Pending };
         let Poll::Ready(result) = sink.poll_deliver(context, slot, &mut delivery.outgoing) else {
             return Poll::Pending;
         };
-        let Some(Delivery { pending, .. }) = self.slots[slot].take() else { return Poll::Pending };
+        let Some(Delivery { pending, .. }) = self.all[slot].take() else { return Poll::Pending };
         self.free.push(slot);
         Poll::Ready((pending, result))
     }
 
     /// Gives up all deliveries that are under way.
     pub(crate) fn give_up(&mut self, sink: &mut dyn DynSink) -> impl Iterator<Item = Pending> {
-        for (slot, delivery) in self.slots.iter().enumerate() {
+        for (slot, delivery) in self.all.iter().enumerate() {
             if delivery.is_some() {
                 sink.give_up(slot);
             }
         }
-        self.slots.drain(..).flatten().map(|delivery| delivery.pending)
+        self.all.drain(..).flatten().map(|delivery| delivery.pending)
     }
 }
 

@@ -179,6 +179,14 @@ impl Intake {
         self.take(batch);
     }
 
+    /// Tells the source, of which no pull is pending, that a sink is down or back.
+    ///
+    /// # Errors
+    /// The source's.
+    pub(crate) fn on_circuit_breaker(&mut self, is_open: bool) -> Result<()> {
+        self.source.on_circuit_breaker(is_open)
+    }
+
     /// Whether the source has brought anything.
     pub(crate) fn has_brought(&self) -> bool {
         self.pulls > 0
@@ -285,7 +293,7 @@ impl Intake {
             let heard = match failed {
                 None => acks.ack(pull),
                 // It may have been any of them.
-                Some(failed) if failed.is_empty() => acks.fail(pull, &[all]),
+                Some(failed) if failed.is_empty() => acks.fail(pull, std::slice::from_ref(&all)),
                 Some(failed) => acks.fail(pull, &failed),
             };
             told = told.and(heard);
@@ -308,7 +316,7 @@ impl Intake {
         let mut told = Ok(());
         for (pull, open) in (first..).zip(self.open.drain(..)) {
             if let (false, Some(acks)) = (open.heard, &mut self.acks) {
-                told = told.and(acks.fail(pull, &[0..open.events]));
+                told = told.and(acks.fail(pull, std::slice::from_ref(&(0..open.events))));
             }
         }
         told

@@ -20,9 +20,12 @@ use crate::engine::{
     account::token::{Ended, Ledger},
     life::{
         backoff::{Attempts, Policy},
+        breaker::{self, Breaker},
         connection::{Connection, End},
         control::{Control, Phase},
+        gate::{self, Gate, Side},
         last_call::in_time,
+        standing::Standing,
         wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
@@ -48,6 +51,9 @@ pub(crate) struct SourceSide {
     /// Of tasks that may take batches through besides the source's own.
     pub(crate) helpers: Vec<Worker>,
     pub(crate) control: Arc<Control>,
+    /// Open while a sink that it feeds is down.
+    pub(crate) breaker: Arc<Breaker>,
+    pub(crate) standing: Arc<Standing>,
 }
 
 /// What a source waits for.
@@ -59,6 +65,8 @@ enum Step {
     Failed(Error),
     Draining,
     Broken,
+    /// The source is held, or is not any more.
+    Held(Held),
     /// The wait is over.
     Waited,
     /// An operator is to be told the time.
@@ -74,6 +82,15 @@ impl From<Cause> for Step {
             Cause::Broken => Self::Broken,
         }
     }
+}
+
+/// Why a source is not pulled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// A sink that it feeds is down.
+    by_breaker: bool,
+    /// Its connector is paused.
+    by_gate: bool,
 }
 
 /// A source within one connection.
@@ -106,6 +123,10 @@ struct Others<'s> {
     ledger: Option<Arc<Ledger>>,
     interrupt: Interrupt<'s>,
     alarm: Alarm,
+    /// As far as the source knows.
+    held: Held,
+    breaker: (&'s Breaker, breaker::Changes<'s>),
+    gate: (&'s Gate, gate::Changes<'s>),
 }
 
 impl SourceSide {
@@ -125,6 +146,9 @@ impl SourceSide {
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
+        let gate = &self.standing.gate;
+        let held = Held { by_gate: gate.is_closed(), by_breaker: false };
+        gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
             let name = format!("{}:source:helper", worker.router.name);
@@ -139,6 +163,9 @@ impl SourceSide {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
                 alarm: Alarm::default(),
+                held,
+                breaker: (&self.breaker, self.breaker.changes()),
+                gate: (gate, gate.changes()),
             },
         };
         let mut session = Session {
@@ -207,13 +234,26 @@ impl Session<'_> {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Err(error)) => return Err(error),
-                Step::Failed(error) => return Err(error),
+                Step::Pulled(Err(error)) | Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(End::Interrupted),
+                Step::Held(held) => self.hold(held).await?,
                 Step::Due => self.worker.router.tell_time().await,
                 Step::Waited | Step::Changed => {}
             }
         }
+    }
+
+    /// The source is not pulled from now on, or it is again.
+    async fn hold(&mut self, held: Held) -> Result<(), Error> {
+        let others = &mut self.shared.others;
+        let before = std::mem::replace(&mut others.held, held);
+        let mut intake = self.shared.intake.lock().await;
+        intake.pauses();
+        others.gate.0.set_rests(Side::Source, held.by_gate);
+        if before.by_breaker == held.by_breaker {
+            return Ok(());
+        }
+        intake.on_circuit_breaker(held.by_breaker)
     }
 
     /// A pull failed, and time may mend that: waits, as long as the peer has said at least.
@@ -266,7 +306,12 @@ impl Session<'_> {
                 if let Some(cause) = others.interrupt.now() {
                     break cause.into();
                 }
-                if !was_polled && (waited || intake.may_pull()) {
+                let held = others.holds();
+                if held != others.held {
+                    break Step::Held(held);
+                }
+                let may_pull = held == Held::default() && intake.may_pull();
+                if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
                         if waited {
@@ -286,6 +331,9 @@ impl Session<'_> {
                 }
                 if let Poll::Ready(cause) = others.interrupt.poll(context) {
                     break cause.into();
+                }
+                if others.poll_held(context).is_ready() {
+                    continue;
                 }
                 let Poll::Ready(ended) = others.poll_ended(context) else { return Poll::Pending };
                 if let Err(error) = intake.acknowledge(ended) {
@@ -309,7 +357,10 @@ impl Session<'_> {
         loop {
             let ended = poll_fn(|context| match taken.as_mut().poll(context) {
                 Poll::Ready(woke) => Poll::Ready(Err(woke)),
-                Poll::Pending => shared.others.poll_ended(context).map(Ok),
+                Poll::Pending => {
+                    shared.others.rest_at_gate(context);
+                    shared.others.poll_ended(context).map(Ok)
+                }
             });
             match ended.await {
                 Ok(ended) => told = told.and(shared.intake.lock().await.acknowledge(ended)),
@@ -341,6 +392,7 @@ impl Session<'_> {
             match self.next(Batch::new(), Some(until)).await.0 {
                 Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(Some(End::Interrupted)),
+                Step::Held(held) => self.hold(held).await?,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
                 Step::Due => self.worker.router.tell_time().await,
                 Step::Changed => {}
@@ -403,6 +455,28 @@ impl Session<'_> {
 }
 
 impl Others<'_> {
+    /// Whether the source is to be held now.
+    fn holds(&self) -> Held {
+        Held { by_breaker: self.breaker.0.is_open(), by_gate: self.gate.0.is_closed() }
+    }
+
+    /// While the source is not called: what its connector has to know where it is paused.
+    fn rest_at_gate(&mut self, context: &Context<'_>) {
+        while self.gate.1.poll(context, self.held.by_gate).is_ready() {
+            self.held.by_gate = !self.held.by_gate;
+            self.gate.0.set_rests(Side::Source, self.held.by_gate);
+        }
+    }
+
+    /// Ready when that has changed.
+    fn poll_held(&mut self, context: &Context<'_>) -> Poll<()> {
+        let Held { by_breaker, by_gate } = self.held;
+        if self.breaker.1.poll(context, by_breaker).is_ready() {
+            return Poll::Ready(());
+        }
+        self.gate.1.poll(context, by_gate)
+    }
+
     fn poll_ended(&self, context: &Context<'_>) -> Poll<Vec<Ended>> {
         match &self.ledger {
             Some(ledger) => ledger.poll_ended(context),

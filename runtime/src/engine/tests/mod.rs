@@ -6,6 +6,7 @@ mod connecting;
 mod doubles;
 mod fragments;
 mod helping;
+mod holding;
 mod in_flight;
 mod lines;
 mod parallel;
@@ -166,6 +167,8 @@ fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
         worker: Worker { router, codec, pace: Pace::default() },
         helpers: Vec::new(),
         control: Arc::new(Control::new(0)),
+        breaker: Arc::default(),
+        standing: Arc::new(Standing::new(name.into(), None)),
     }
 }
 
@@ -181,6 +184,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
         standing: Arc::new(Standing::new(name.into(), None)),
+        outage: Arc::default(),
     }
 }
 

@@ -39,6 +39,8 @@ pub(super) struct Peer {
     pub(super) sink: Make<dyn DynSink>,
     /// What was called, in order.
     pub(super) calls: Mutex<Vec<&'static str>>,
+    /// The connection of the last instance.
+    last: Mutex<Arc<Connection>>,
     /// The most tasks that waited on the control of the flow, as seen when something was called.
     pub(super) most_waiting: AtomicUsize,
     pub(super) control: Arc<Control>,
@@ -51,6 +53,7 @@ impl Peer {
             source,
             sink,
             calls: Mutex::default(),
+            last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
             control: Arc::new(Control::new(0)),
         }
@@ -63,6 +66,11 @@ impl Peer {
 
     pub(super) fn calls(&self) -> MutexGuard<'_, Vec<&'static str>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection of the last instance.
+    pub(super) fn last_connection(&self) -> Arc<Connection> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// How often something was called.
@@ -81,13 +89,21 @@ impl Peer {
         mut sink: Option<SinkSide>,
         reconnect: Policy,
     ) -> ConnectorTask {
-        source.iter_mut().for_each(|source| source.control = self.control.clone());
-        sink.iter_mut().for_each(|sink| sink.control = self.control.clone());
+        let standing = Arc::new(Standing::new("peer".into(), None));
+        self.control.add(standing.clone());
+        if let Some(source) = &mut source {
+            (source.control, source.standing) = (self.control.clone(), standing.clone());
+        }
+        if let Some(sink) = &mut sink {
+            (sink.control, sink.standing) = (self.control.clone(), standing.clone());
+        }
+        let outage = sink.as_ref().map_or_else(Arc::default, |sink| sink.outage.clone());
         let peer = self.clone();
         ConnectorTask {
             name: "peer".into(),
             make: Box::new(move |connection| {
                 let (peer, connection) = (peer.clone(), connection.clone());
+                *peer.last.lock().map_err(Error::internal)? = connection.clone();
                 Ok(Box::new(Instance { peer, connection }))
             }),
             source,
@@ -98,7 +114,8 @@ impl Peer {
             sink_seen: false,
             is_down: false,
             settling: None,
-            standing: Arc::new(Standing::new("peer".into(), None)),
+            standing,
+            outage,
             retires: None,
         }
     }

@@ -125,6 +125,23 @@ impl Graph {
         self.edges.iter().enumerate().map(|(index, edge)| (EdgeId(index), edge))
     }
 
+    /// The sources whose events may come to a node, by whatever ports.
+    pub fn sources_of(&self, id: NodeId) -> Vec<NodeId> {
+        let (mut reached, mut sources) = (vec![false; self.nodes.len()], Vec::new());
+        let mut left = vec![id];
+        while let Some(id) = left.pop() {
+            if std::mem::replace(&mut reached[id.0], true) {
+                continue;
+            }
+            let node = self.node(id);
+            if node.role == Role::Source {
+                sources.push(id);
+            }
+            left.extend(node.inputs.iter().map(|edge| self.edge(*edge).from));
+        }
+        sources
+    }
+
     /// A node of this graph.
     ///
     /// # Panics

@@ -1,0 +1,303 @@
+//! Sources that are not pulled for a while: a sink that they feed is down, or their connector is paused.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    Batch, Error, Exceptions, Pull, Result, Signal,
+    dynamic::{BoxFuture, DynSink, DynSource},
+};
+
+use super::{
+    AT_ONCE, Harness, Setup, both,
+    doubles::{Pulls, Takes, Taking},
+    notices,
+    peer::Peer,
+    pulls, sorted,
+};
+use crate::{
+    engine::{
+        life::{
+            backoff::Policy,
+            breaker::Outage,
+            connection::{Connection, End},
+            control::Phase,
+            gate::Gate,
+        },
+        sink::retry::Retries,
+    },
+    executor::{self, block_on},
+};
+
+/// Several turns of all tasks.
+async fn turns() {
+    for _ in 0..100 {
+        executor::yield_now().await;
+    }
+}
+
+/// A sink that takes nothing until it is told to.
+#[derive(Clone)]
+struct Down {
+    is_up: Arc<AtomicBool>,
+    taking: Taking,
+}
+
+impl DynSink for Down {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
+        if self.is_up.load(Ordering::Relaxed) {
+            return self.taking.poll_deliver(context, slot, batch);
+        }
+        Poll::Ready(Err(Error::full("down")))
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn while_a_sink_takes_nothing_its_source_knows_and_is_not_pulled() {
+    let Harness { mut source, mut sink, .. } = Setup::default().harness();
+    sink.outage = Arc::new(Outage::new(vec![source.breaker.clone()]));
+    let retry =
+        Policy { first: Duration::from_millis(1), max: Duration::from_millis(1), ..AT_ONCE };
+    sink.retries = Retries::new(retry, notices());
+    let (double, takes) = (Pulls::numbers(50), Takes::of([]));
+    let (breaker, heard) = (double.breaker.clone(), double.heard.clone());
+    let brought = source.worker.router.stats.clone();
+    let down = Down { is_up: Arc::default(), taking: Taking(takes.clone()) };
+    let (is_up, connection) = (down.is_up.clone(), Arc::<Connection>::default());
+    let sink_runs = async {
+        let end = sink.run(Box::new(down), &connection).await;
+        assert!(matches!(end, End::Finished), "{end:?}");
+    };
+    let source_runs = async {
+        let end = source.run(Box::new(double), &Arc::default()).await;
+        assert!(matches!(end, End::Finished), "{end:?}");
+    };
+    let rest = async {
+        while breaker.lock().unwrap().is_empty() {
+            executor::yield_now().await;
+        }
+        let before = brought.counts().taken;
+        turns().await;
+        assert!(before < 50 * 3, "the source is not through");
+        assert_eq!(brought.counts().taken, before);
+        is_up.store(true, Ordering::Relaxed);
+    };
+    block_on(both(both(sink_runs, source_runs), rest));
+    assert_eq!(*breaker.lock().unwrap(), [true, false]);
+    assert_eq!(takes.lock().unwrap().delivered.len(), 50);
+    assert_eq!(sorted(&heard), pulls(50, true));
+}
+
+#[test]
+fn a_sink_that_cannot_be_connected_is_down() {
+    let Harness { mut sink, source, .. } = Setup::default().harness();
+    drop(source.worker);
+    let breaker = source.breaker;
+    sink.outage = Arc::new(Outage::new(vec![breaker.clone()]));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (shown, own) = (seen.clone(), breaker.clone());
+    let taking = Taking(Takes::of([]));
+    let peer = Arc::new(Peer::new(
+        Box::new(|_| Err(Error::internal("no source"))),
+        Box::new(move |_| {
+            shown.lock().unwrap().push(own.is_open());
+            Ok(Box::new(taking.clone()))
+        }),
+    ));
+    *peer.connects.lock().unwrap() = [Ok(false), Err(Error::connection_refused("no"))].into();
+    block_on(peer.task(None, Some(sink), AT_ONCE).run());
+    // Nothing comes for it: it may have ended before it was connected.
+    assert!(seen.lock().unwrap().iter().all(|is_open| *is_open));
+    assert!(!breaker.is_open(), "a connector that has ended is not waited for");
+}
+
+/// A source that always has something, one event a pull, until the flow drains.
+#[derive(Clone, Default)]
+struct Ticks {
+    pulled: Arc<AtomicUsize>,
+}
+
+impl DynSource for Ticks {
+    fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        self.pulled.fetch_add(1, Ordering::Relaxed);
+        batch.push_message(b"1");
+        Poll::Ready(Ok(Pull::Events))
+    }
+
+    fn give_up(&mut self, _: &mut Batch) {}
+}
+
+/// A sink whose deliveries wait as long as it is told.
+struct Holds {
+    holds: Arc<AtomicBool>,
+    under_way: Arc<AtomicBool>,
+    delivered: Arc<AtomicUsize>,
+}
+
+impl DynSink for Holds {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        _: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
+        self.under_way.store(true, Ordering::Relaxed);
+        if self.holds.load(Ordering::Relaxed) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.under_way.store(false, Ordering::Relaxed);
+        self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
+        Poll::Ready(Ok(Exceptions::none()))
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// A connector of both sides, linked to itself, and what is known of it from outside.
+struct Scene {
+    peer: Arc<Peer>,
+    pulled: Arc<AtomicUsize>,
+    delivered: Arc<AtomicUsize>,
+    holds: Arc<AtomicBool>,
+    under_way: Arc<AtomicBool>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let ticks = Ticks::default();
+        let pulled = ticks.pulled.clone();
+        let [holds, under_way] = [(); 2].map(|()| Arc::<AtomicBool>::default());
+        let delivered = Arc::<AtomicUsize>::default();
+        let (held, way, count) = (holds.clone(), under_way.clone(), delivered.clone());
+        let peer = Peer::new(
+            Box::new(move |_| Ok(Box::new(ticks.clone()))),
+            Box::new(move |_| {
+                let (holds, under_way) = (held.clone(), way.clone());
+                Ok(Box::new(Holds { holds, under_way, delivered: count.clone() }))
+            }),
+        );
+        Self { peer: Arc::new(peer), pulled, delivered, holds, under_way }
+    }
+
+    /// Runs the connector beside `work`, which has its gate.
+    fn run(&self, work: impl AsyncFnOnce(&Gate)) {
+        let task = self.peer.both_sides(Setup::default().harness(), AT_ONCE);
+        let standing = self.peer.control.connector("peer").unwrap();
+        block_on(both(task.run(), async {
+            while self.delivered() == 0 {
+                executor::yield_now().await;
+            }
+            work(&standing.gate).await;
+            self.peer.control.advance(Phase::Draining);
+        }));
+        assert!(self.peer.control.failure().is_none(), "{:?}", self.peer.control.failure());
+        assert_eq!(self.pulled.load(Ordering::Relaxed), self.delivered(), "nothing was lost");
+        assert_eq!(self.peer.count("on_pause"), self.peer.count("on_resume"));
+    }
+
+    fn delivered(&self) -> usize {
+        self.delivered.load(Ordering::Relaxed)
+    }
+
+    async fn until(&self, call: &str, count: usize) {
+        while self.peer.count(call) < count {
+            executor::yield_now().await;
+        }
+    }
+
+    /// What has happened stays as it is.
+    async fn nothing_flows(&self) {
+        let before = (self.pulled.load(Ordering::Relaxed), self.delivered());
+        turns().await;
+        assert_eq!((self.pulled.load(Ordering::Relaxed), self.delivered()), before);
+        assert!(!self.under_way.load(Ordering::Relaxed));
+    }
+}
+
+#[test]
+fn no_event_flows_from_a_pause_until_it_is_resumed() {
+    let scene = Scene::new();
+    scene.run(async |gate| {
+        for round in 1..4 {
+            gate.pause();
+            scene.until("on_pause", round).await;
+            scene.nothing_flows().await;
+            assert_eq!(scene.peer.count("on_resume"), round - 1);
+            let before = scene.delivered();
+            gate.resume();
+            scene.until("on_resume", round).await;
+            while scene.delivered() == before {
+                executor::yield_now().await;
+            }
+        }
+        // One that is taken back at once is no pause.
+        gate.pause();
+        gate.resume();
+        let before = scene.delivered();
+        while scene.delivered() == before {
+            executor::yield_now().await;
+        }
+    });
+    assert_eq!(scene.peer.count("on_pause"), 3);
+}
+
+#[test]
+fn a_connector_is_paused_once_its_sink_has_answered() {
+    let scene = Scene::new();
+    scene.run(async |gate| {
+        scene.holds.store(true, Ordering::Relaxed);
+        while !scene.under_way.load(Ordering::Relaxed) {
+            executor::yield_now().await;
+        }
+        gate.pause();
+        turns().await;
+        assert_eq!(scene.peer.count("on_pause"), 0, "a delivery is under way");
+        scene.holds.store(false, Ordering::Relaxed);
+        scene.until("on_pause", 1).await;
+        scene.nothing_flows().await;
+        gate.resume();
+    });
+}
+
+#[test]
+fn a_flow_that_drains_resumes_what_is_paused() {
+    let scene = Scene::new();
+    scene.run(async |gate| {
+        gate.pause();
+        scene.until("on_pause", 1).await;
+    });
+    assert!(scene.peer.calls().ends_with(&["on_pause", "on_resume", "on_drain", "on_stop"]));
+}
+
+#[test]
+fn a_pause_lasts_through_a_lost_connection() {
+    let scene = Scene::new();
+    scene.run(async |gate| {
+        gate.pause();
+        scene.until("on_pause", 1).await;
+        scene.peer.last_connection().break_off();
+        scene.until("create_sink", 2).await;
+        scene.nothing_flows().await;
+        assert_eq!(scene.peer.count("on_pause"), 1, "it knows");
+        gate.resume();
+        scene.until("on_resume", 1).await;
+    });
+}
