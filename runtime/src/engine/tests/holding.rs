@@ -143,13 +143,13 @@ impl DynSource for Ticks {
 }
 
 /// A sink whose deliveries wait as long as it is told.
-struct Holds {
+struct Slow {
     holds: Arc<AtomicBool>,
     under_way: Arc<AtomicBool>,
     delivered: Arc<AtomicUsize>,
 }
 
-impl DynSink for Holds {
+impl DynSink for Slow {
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
@@ -191,7 +191,7 @@ impl Scene {
             Box::new(move |_| Ok(Box::new(ticks.clone()))),
             Box::new(move |_| {
                 let (holds, under_way) = (held.clone(), way.clone());
-                Ok(Box::new(Holds { holds, under_way, delivered: count.clone() }))
+                Ok(Box::new(Slow { holds, under_way, delivered: count.clone() }))
             }),
         );
         Self { peer: Arc::new(peer), pulled, delivered, holds, under_way }
