@@ -5,7 +5,7 @@
 use std::{
     future::Future,
     io,
-    os::fd::BorrowedFd,
+    os::fd::OwnedFd,
     pin::Pin,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -154,20 +154,34 @@ pub fn after(duration: Duration) -> Instant {
     Instant::now() + duration.min(LONGEST)
 }
 
-/// Waits until a read of the file descriptor would not block.
-///
-/// # Errors
-/// Where the operating system cannot wait for this kind of file.
-pub async fn readable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    async_io::Async::new_nonblocking(descriptor)?.readable().await
-}
+/// A file descriptor that is waited for again and again: it is registered with the operating system once.
+#[derive(Debug)]
+pub struct Watched(async_io::Async<OwnedFd>);
 
-/// Waits until a write to the file descriptor would not block.
-///
-/// # Errors
-/// As [`readable`].
-pub async fn writable(descriptor: BorrowedFd<'_>) -> io::Result<()> {
-    async_io::Async::new_nonblocking(descriptor)?.writable().await
+impl Watched {
+    /// Registers a descriptor.
+    ///
+    /// # Errors
+    /// Where the operating system cannot wait for this kind of file.
+    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
+        async_io::Async::new_nonblocking(descriptor).map(Self)
+    }
+
+    /// Ready when a read would not block.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_readable(context)
+    }
+
+    /// Ready when a write would not block.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.poll_writable(context)
+    }
 }
 
 /// Lets other tasks have their turn.

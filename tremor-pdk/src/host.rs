@@ -9,7 +9,8 @@ use std::{
 };
 
 use crate::{Error, Result, ffi, oneshot};
-use tremor_abi::host::{HostHandle, Interest, Job, MetricKind};
+use async_ffi::{ContextExt, FfiPoll};
+use tremor_abi::host::{HostHandle, Interest, Job, MetricKind, RawWatchBox};
 
 pub use tremor_abi::host::LogLevel;
 
@@ -103,7 +104,7 @@ impl Host {
     /// Where the descriptor is closed or of a kind that cannot be waited for.
     #[cfg(unix)]
     pub async fn readable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
-        self.0.ready(descriptor.as_raw_fd(), Interest::READABLE).await.into_result()
+        self.watch(descriptor.as_raw_fd(), Interest::READABLE)?.ready().await
     }
 
     /// Waits until a write to the file descriptor would not block, as [`Host::readable`].
@@ -112,7 +113,12 @@ impl Host {
     /// As [`Host::readable`].
     #[cfg(unix)]
     pub async fn writable(&self, descriptor: &impl std::os::fd::AsRawFd) -> Result<()> {
-        self.0.ready(descriptor.as_raw_fd(), Interest::WRITABLE).await.into_result()
+        self.watch(descriptor.as_raw_fd(), Interest::WRITABLE)?.ready().await
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn watch(&self, descriptor: i32, interest: Interest) -> Result<Watch> {
+        self.0.watch(descriptor, interest).map(Watch).into_result()
     }
 
     /// A path of the configuration as the process has to open it: relative ones start from the
@@ -136,6 +142,23 @@ impl Host {
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Host")
+    }
+}
+
+/// A file descriptor that the host watches.
+#[cfg(unix)]
+pub(crate) struct Watch(RawWatchBox);
+
+#[cfg(unix)]
+impl Watch {
+    /// Waits until the descriptor is ready.
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        poll_fn(|context| match context.with_ffi_context(|context| self.0.poll_ready(context)) {
+            FfiPoll::Ready(result) => Poll::Ready(result.into_result()),
+            FfiPoll::Pending => Poll::Pending,
+            FfiPoll::Panicked => Poll::Ready(Err(Error::internal("the host panicked"))),
+        })
+        .await
     }
 }
 

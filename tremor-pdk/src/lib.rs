@@ -49,6 +49,8 @@ mod codec;
 mod component;
 mod config;
 mod connector;
+#[cfg(all(feature = "net", target_os = "linux"))]
+mod descriptors;
 mod driver;
 pub mod dynamic;
 mod export;
@@ -78,6 +80,8 @@ pub use tremor_abi::{
     value::{Object, Path, PathError, Value},
 };
 
+#[cfg(all(feature = "net", target_os = "linux"))]
+pub use self::descriptors::{Descriptors, Registered};
 pub use self::{
     chunk::ChunkBytes,
     codec::{Codec, CodecRequirement},

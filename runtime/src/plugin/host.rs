@@ -7,18 +7,26 @@ use std::{
     io,
     os::fd::BorrowedFd,
     sync::{Arc, OnceLock},
+    task::Poll,
     time::Duration,
 };
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
-    std_types::{RResult, RStr, RString},
+    sabi_trait::TD_Opaque,
+    std_types::{RBox, RResult, RStr, RString},
 };
-use async_ffi::FfiFuture;
+use async_ffi::{FfiContext, FfiFuture, FfiPoll};
 use tracing::Level;
 use tremor_pdk::{
     Error,
-    abi::host::{self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job},
+    abi::{
+        connector::CallResult,
+        host::{
+            self as abi, HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, RawWatch,
+            RawWatch_TO, RawWatchBox,
+        },
+    },
     dynamic::BoxFuture,
     testing::TestHost,
 };
@@ -174,7 +182,7 @@ fn functions() -> HostFunctionsRef {
             spawn,
             spawn_blocking,
             sleep,
-            ready,
+            watch,
             folder,
             connection_lost,
             request_stop,
@@ -286,33 +294,60 @@ unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
     FfiFuture::new(executor::sleep(Duration::from_nanos(ns)))
 }
 
-unsafe extern "C" fn ready(
+unsafe extern "C" fn watch(
     context: *const (),
     descriptor: i32,
     interest: Interest,
-) -> FfiFuture<RResult<(), Error>> {
+) -> CallResult<RawWatchBox> {
     // SAFETY: a live handle's context.
     if unsafe { with(context, |context| context.refuses("waits for a file descriptor")) } {
-        let error = Error::unsupported("nothing is waited for in a check");
-        return FfiFuture::new(std::future::ready(RResult::RErr(error)));
+        return RResult::RErr(Error::unsupported("nothing is waited for in a check"));
     }
-    FfiFuture::new(async move { wait_for(descriptor, interest).await.map_err(Error::from).into() })
+    let watch = contain(|| Watch::new(descriptor, interest));
+    let watch = watch.unwrap_or_else(|| Err(io::Error::other("the host panicked")));
+    watch
+        .map(|watch| RawWatch_TO::from_ptr(RBox::new(watch), TD_Opaque))
+        .map_err(Error::from)
+        .into()
 }
 
-/// Waits for a duplicate of the descriptor: so one task can wait to read it and another to write
-/// it, and closing it early makes nobody wait for a stranger's descriptor.
-async fn wait_for(descriptor: i32, interest: Interest) -> io::Result<()> {
-    if descriptor < 0 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file descriptor"));
+/// Watches a duplicate of a descriptor: so one task can wait to read it and another to write it, and
+/// closing it early makes no task wait for a stranger's descriptor.
+struct Watch {
+    watched: executor::Watched,
+    interest: Interest,
+}
+
+impl Watch {
+    fn new(descriptor: i32, interest: Interest) -> io::Result<Self> {
+        let refused = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        if descriptor < 0 {
+            return refused("not a file descriptor");
+        }
+        if ![Interest::READABLE, Interest::WRITABLE].contains(&interest) {
+            return refused("expected reading or writing");
+        }
+        // SAFETY: the descriptor is not -1, and is open now: the contract of `HostFunctions::watch`.
+        // Were it closed, duplicating it is an error and nothing worse.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
+        Ok(Self { watched: executor::Watched::new(descriptor)?, interest })
     }
-    // SAFETY: the descriptor is not -1, and the plugin keeps it open: the contract of
-    // `HostFunctions::ready`. Were it closed, duplicating it is an error and nothing worse.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
-    let descriptor = std::os::fd::AsFd::as_fd(&descriptor);
-    match interest {
-        Interest::READABLE => executor::readable(descriptor).await,
-        Interest::WRITABLE => executor::writable(descriptor).await,
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected reading or writing")),
+}
+
+impl RawWatch for Watch {
+    fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>> {
+        let Self { watched, interest } = self;
+        let poll = context.with_context(|context| {
+            contain(|| match *interest {
+                Interest::WRITABLE => watched.poll_writable(context),
+                _ => watched.poll_readable(context),
+            })
+        });
+        match poll {
+            Some(Poll::Pending) => FfiPoll::Pending,
+            Some(Poll::Ready(result)) => FfiPoll::Ready(result.map_err(Error::from).into()),
+            None => FfiPoll::Panicked,
+        }
     }
 }
 

@@ -1,15 +1,20 @@
 //! What the host does for a plugin: the only way from a plugin to the runtime.
 
 // What abi_stable's macros generate.
-#![allow(clippy::expl_impl_clone_on_copy, clippy::cast_ptr_alignment)]
+#![allow(
+    non_local_definitions,
+    clippy::expl_impl_clone_on_copy,
+    clippy::used_underscore_binding,
+    clippy::cast_ptr_alignment
+)]
 
 use abi_stable::{
-    StableAbi,
-    std_types::{RResult, RStr, RString},
+    StableAbi, sabi_trait,
+    std_types::{RBox, RStr, RString},
 };
-use async_ffi::FfiFuture;
+use async_ffi::{FfiContext, FfiFuture, FfiPoll};
 
-use crate::error::PluginError;
+use crate::connector::CallResult;
 
 /// The importance of a log line. An open set; what is unknown is logged as [`LogLevel::INFO`].
 #[repr(transparent)]
@@ -53,6 +58,17 @@ impl Interest {
     pub const READABLE: Self = Self(0);
     /// A write would not block.
     pub const WRITABLE: Self = Self(1);
+}
+
+/// What watches a file descriptor, across the boundary.
+pub type RawWatchBox = RawWatch_TO<RBox<()>>;
+
+/// Watches a file descriptor until it is dropped: the host registers it once.
+#[sabi_trait]
+pub trait RawWatch: Send + 'static {
+    /// Ready when the descriptor is, and again when it is again.
+    #[sabi(last_prefix_field)]
+    fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>>;
 }
 
 /// A piece of work that may block, for the host's pool of threads.
@@ -141,9 +157,8 @@ pub struct HostFunctions {
     pub spawn_blocking: unsafe extern "C" fn(*const (), Job),
     /// Ready after so many ns.
     pub sleep: unsafe extern "C" fn(*const (), u64) -> FfiFuture<()>,
-    /// Ready when the file descriptor is. The descriptor must stay open until then.
-    pub ready:
-        unsafe extern "C" fn(*const (), i32, Interest) -> FfiFuture<RResult<(), PluginError>>,
+    /// Watches a file descriptor, which is open now. It may be closed later.
+    pub watch: unsafe extern "C" fn(*const (), i32, Interest) -> CallResult<RawWatchBox>,
     /// The folder that relative paths of the component's configuration start from.
     pub folder: unsafe extern "C" fn(*const ()) -> RString,
     /// The component's connection is lost: the host reconnects it.
@@ -224,10 +239,10 @@ impl HostHandle {
         unsafe { self.functions.sleep()(self.context, ns) }
     }
 
-    /// Ready when the file descriptor is.
-    pub fn ready(&self, fd: i32, interest: Interest) -> FfiFuture<RResult<(), PluginError>> {
+    /// Watches a file descriptor.
+    pub fn watch(&self, fd: i32, interest: Interest) -> CallResult<RawWatchBox> {
         // SAFETY: `new`'s contract.
-        unsafe { self.functions.ready()(self.context, fd, interest) }
+        unsafe { self.functions.watch()(self.context, fd, interest) }
     }
 
     /// The folder that relative paths of the component's configuration start from.

@@ -21,7 +21,10 @@ use crate::{
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
-    host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
+    host::{
+        HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind,
+        RawWatchBox,
+    },
     metadata::Record,
     module::{
         Artefact, ArtefactKind, ArtefactRef, Constructors, ConstructorsRef, PluginModule,
@@ -91,6 +94,7 @@ fn sizes_and_alignments_are_fixed() {
         Job => 24, 8;
         LogLevel => 1, 1;
         MetricKind => 1, 1;
+        RawWatchBox => 24, 8;
         // The module and what is told of it.
         AbiVersion => 4, 2;
         Artefact => 48, 8;

@@ -142,3 +142,99 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Exceptions> {
 fn no_slot(slot: usize) -> Error {
     Error::internal(format_args!("the sink has no slot {slot} for a delivery"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::HashMap,
+        future::poll_fn,
+        sync::{
+            Arc, Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context, Poll, Waker},
+    };
+
+    use tremor_abi::batch::HostBatch;
+
+    use super::DynSink;
+    use crate::{Batch, Delivery, Error, ParallelSink, Sink};
+
+    /// Answers a message once it was told to, and counts the deliveries that it has under way.
+    #[derive(Clone, Default)]
+    struct Desk {
+        answers: Arc<Mutex<HashMap<Vec<u8>, Delivery>>>,
+        under_way: Arc<AtomicUsize>,
+    }
+
+    struct Entered<'d>(&'d AtomicUsize);
+
+    impl Drop for Entered<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl ParallelSink for Desk {
+        fn most_in_flight(&self) -> usize {
+            3
+        }
+
+        async fn deliver(&self, batch: &Batch) -> Delivery {
+            self.under_way.fetch_add(1, Ordering::Relaxed);
+            let _entered = Entered(&self.under_way);
+            let message = batch.iter().filter_map(|it| it.raw()).collect::<Vec<_>>().concat();
+            poll_fn(|_| match self.answers.lock().unwrap().remove(&message) {
+                Some(answer) => Poll::Ready(answer),
+                None => Poll::Pending,
+            })
+            .await
+        }
+    }
+
+    fn batch(message: &[u8]) -> Batch {
+        let mut batch = Batch::new();
+        batch.push_message(message);
+        batch
+    }
+
+    #[test]
+    fn each_slot_has_its_own_delivery_and_one_that_is_given_up_is_dropped() {
+        let desk = Desk::default();
+        let mut sink: Box<dyn DynSink> = desk.clone().into_driver();
+        assert_eq!(sink.in_flight(8), 3);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut batches = [b"a", b"b", b"c"].map(|message| batch(message));
+        for (slot, batch) in batches.iter_mut().enumerate() {
+            assert!(sink.poll_deliver(&mut context, slot, batch).is_pending());
+        }
+        assert_eq!(desk.under_way.load(Ordering::Relaxed), 3);
+        desk.answers.lock().unwrap().insert(b"b".into(), Ok(()));
+        desk.answers.lock().unwrap().insert(b"c".into(), Err(Error::full("no").into()));
+        assert!(sink.poll_deliver(&mut context, 0, &mut batches[0]).is_pending());
+        assert!(matches!(
+            sink.poll_deliver(&mut context, 2, &mut batches[2]),
+            Poll::Ready(Err(error)) if error == Error::full("no")
+        ));
+        assert!(matches!(
+            sink.poll_deliver(&mut context, 1, &mut batches[1]),
+            Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty()
+        ));
+        assert_eq!(batches[1].events().len(), 1, "the batch is back");
+        sink.give_up(0);
+        assert_eq!(desk.under_way.load(Ordering::Relaxed), 0);
+        // The slot takes the next one.
+        desk.answers.lock().unwrap().insert(b"d".into(), Ok(()));
+        assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"d")).is_ready());
+        let none = sink.poll_deliver(&mut context, 3, &mut batch(b"e"));
+        assert!(matches!(none, Poll::Ready(Err(error)) if error.message().contains("no slot 3")));
+    }
+
+    #[test]
+    fn a_sink_that_takes_several_is_a_sink_of_one_as_well() {
+        let mut sink: Box<dyn DynSink> = Desk::default().into_driver();
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(sink.poll_deliver(&mut context, 0, &mut batch(b"a")).is_pending());
+        assert!(sink.poll_deliver(&mut context, 1, &mut batch(b"b")).is_ready(), "an error");
+    }
+}

@@ -1,16 +1,20 @@
 //! The host's functions as the ABI has them, over a [`World`]. The only unsafe module of the
 //! harness: the context of every function is an `Arc<World>` that `handle` gave away.
 
-use std::sync::Arc;
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
-    std_types::{RResult, RStr, RString},
+    sabi_trait::TD_Opaque,
+    std_types::{RBox, RResult, RStr, RString},
 };
-use async_ffi::FfiFuture;
+use async_ffi::{FfiContext, FfiFuture, FfiPoll};
 use tremor_abi::{
-    error::PluginError,
-    host::{HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind},
+    connector::CallResult,
+    host::{
+        HostFunctions, HostFunctionsRef, HostHandle, Interest, Job, LogLevel, MetricKind, RawWatch,
+        RawWatch_TO, RawWatchBox,
+    },
 };
 
 use super::world::{Cause, Metric, Waiting, World};
@@ -35,7 +39,7 @@ fn functions() -> HostFunctionsRef {
             spawn,
             spawn_blocking,
             sleep,
-            ready,
+            watch,
             folder,
             connection_lost,
             request_stop,
@@ -129,17 +133,34 @@ unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
     FfiFuture::new(Waiting::new(world, Cause::Time(deadline)))
 }
 
-unsafe extern "C" fn ready(
+unsafe extern "C" fn watch(
     context: *const (),
     descriptor: i32,
     interest: Interest,
-) -> FfiFuture<RResult<(), PluginError>> {
+) -> CallResult<RawWatchBox> {
     // SAFETY: see `retain`.
-    let waiting = Waiting::new(unsafe { share(context) }, Cause::Descriptor(descriptor, interest));
-    FfiFuture::new(async {
-        waiting.await;
-        RResult::ROk(())
-    })
+    let world = unsafe { share(context) };
+    let watch = Watch { world, cause: Cause::Descriptor(descriptor, interest), waiting: None };
+    RResult::ROk(RawWatch_TO::from_ptr(RBox::new(watch), TD_Opaque))
+}
+
+/// Watches a descriptor, one wait after the other.
+struct Watch {
+    world: Arc<World>,
+    cause: Cause,
+    waiting: Option<Waiting>,
+}
+
+impl RawWatch for Watch {
+    fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>> {
+        let Self { world, cause, waiting } = self;
+        let wait = waiting.get_or_insert_with(|| Waiting::new(world.clone(), *cause));
+        let poll = context.with_context(|context| Pin::new(wait).poll(context));
+        if poll.is_ready() {
+            *waiting = None;
+        }
+        FfiPoll::from_poll(poll.map(RResult::ROk))
+    }
 }
 
 unsafe extern "C" fn folder(context: *const ()) -> RString {
