@@ -1,0 +1,12 @@
+//! Sources and sinks of real peers, as the pages of the book show them.
+
+pub mod forward;
+pub mod listen;
+pub mod read_once;
+pub mod spool;
+
+tremor_pdk::export! {
+    connectors: [forward::Forward, listen::Listen],
+    sources: [read_once::ReadOnce],
+    sinks: [spool::Spool],
+}

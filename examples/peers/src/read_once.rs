@@ -1,0 +1,186 @@
+//! A transactional source: the lines of a file, each run from where the last one has left it.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Seek, SeekFrom},
+    path::{Path, PathBuf},
+};
+
+use tremor_pdk::{Watermarks, prelude::*};
+
+/// The `config` of the flow file.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Config {
+    /// The file to read.
+    path: PathBuf,
+    /// Where the position of the last acknowledged line is kept.
+    checkpoint: PathBuf,
+}
+
+/// The source.
+pub struct ReadOnce {
+    config: Config,
+    context: Context,
+    /// Where to read on; none before the checkpoint was read.
+    position: Option<u64>,
+    /// Up to where the file is acknowledged.
+    marks: Watermarks<u64>,
+}
+
+/// The file is one stream.
+const FILE: u64 = 0;
+
+impl Component for ReadOnce {
+    const NAME: &str = "read_once";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let config = Config {
+            path: context.resolve(config.path),
+            checkpoint: context.resolve(config.checkpoint),
+        };
+        // Each pull has its lines in memory until they are delivered.
+        let marks = Watermarks::new().at_most(64);
+        Ok(Self { config, context, position: None, marks })
+    }
+}
+
+impl Source for ReadOnce {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        Some(Box::new(self.marks.clone()))
+    }
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        self.commit().await?;
+        if let Some(again) = self.marks.take().again.pop() {
+            // Lines from there on were not delivered: they come once more.
+            self.position = again.from.or(self.position.map(|_| 0));
+        }
+        let (config, position) = (self.config.clone(), self.position);
+        let most = batch.limit().events;
+        let read = self.context.blocking(move || {
+            let position = position.map_or_else(|| start(&config.checkpoint), Ok)?;
+            lines(&config.path, position, most).map(|lines| (position, lines))
+        });
+        let (mut position, lines) = read.await??;
+        // From here on nothing waits: what was read is in the batch, or is read again.
+        for line in &lines {
+            if batch.is_full() {
+                break;
+            }
+            position += line.len() as u64;
+            batch.push_message(line.strip_suffix(b"\n").unwrap_or(line));
+            self.marks.brought(batch.pull(), FILE, position);
+        }
+        self.position = Some(position);
+        Ok(if lines.is_empty() { Pull::Finished } else { Pull::Events })
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.commit().await
+    }
+}
+
+impl ReadOnce {
+    /// Keeps the position up to where the file is acknowledged.
+    async fn commit(&self) -> Result<()> {
+        let Some(position) = self.marks.of(FILE) else { return Ok(()) };
+        let checkpoint = self.config.checkpoint.clone();
+        let written = self.context.blocking(move || {
+            let new = checkpoint.with_extension("new");
+            fs::write(&new, position.to_string())?;
+            fs::rename(new, checkpoint)
+        });
+        Ok(written.await??)
+    }
+}
+
+/// The position that the last run has left.
+fn start(checkpoint: &Path) -> Result<u64> {
+    match fs::read_to_string(checkpoint) {
+        Ok(text) => text.trim().parse().map_err(|error| {
+            Error::configuration(format!("{} is no checkpoint", checkpoint.display()))
+                .caused_by(&error)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The next lines, so many at most, with their ends.
+fn lines(path: &Path, position: u64, most: u32) -> Result<Vec<Vec<u8>>> {
+    let mut file = BufReader::new(File::open(path)?);
+    file.seek(SeekFrom::Start(position))?;
+    let mut lines = Vec::new();
+    while lines.len() < most as usize {
+        let mut line = Vec::new();
+        if file.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{
+        Result,
+        testing::{TestHost, conformance},
+    };
+
+    use super::ReadOnce;
+
+    const CONFIG: &str = r#"{ "path": "in", "checkpoint": "at" }"#;
+
+    fn scene(name: &str, lines: usize) -> Result<(TestHost, std::path::PathBuf)> {
+        let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder)?;
+        let text: String = (0..lines).map(|line| format!("line {line}\n")).collect();
+        std::fs::write(folder.join("in"), text)?;
+        let host = TestHost::new();
+        host.set_folder(&folder);
+        Ok((host, folder))
+    }
+
+    #[test]
+    fn each_run_goes_on_where_the_last_has_left_it() -> Result<()> {
+        let (host, folder) = scene("read-once", 600)?;
+        let mut source = host.source::<ReadOnce>(CONFIG)?;
+        let batches = source.pull_all()?;
+        assert_eq!(
+            batches.iter().map(|batch| batch.iter().count()).collect::<Vec<_>>(),
+            [256, 256, 88]
+        );
+        // The second has failed, so that the third is of no account.
+        source.acks()?.ack(3)?;
+        source.acks()?.ack(1)?;
+        source.acks()?.fail(2, &[3..4])?;
+        source.stop()?;
+        let mut source = host.source::<ReadOnce>(CONFIG)?;
+        let batches = source.pull_all()?;
+        let first = batches[0].iter().next().and_then(|event| event.raw());
+        assert_eq!(first, Some(&b"line 256"[..]));
+        for pull in [2, 1] {
+            source.acks()?.ack(pull)?;
+        }
+        source.stop()?;
+        assert!(host.source::<ReadOnce>(CONFIG)?.pull_all()?.is_empty());
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+        let (_, folder) = scene("read-once-contract", 9)?;
+        let config =
+            format!(r#"{{ "path": "{0}/in", "checkpoint": "{0}/at" }}"#, folder.display());
+        conformance::source::<ReadOnce>(&config).expect_no_faults();
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! A sink that has several deliveries under way: each batch becomes a file of its own.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use tremor_pdk::prelude::*;
+
+/// The `config` of the flow file.
+#[tremor_pdk::config]
+pub struct Config {
+    /// The folder for the files; it is made if it does not exist.
+    folder: PathBuf,
+}
+
+/// The sink.
+pub struct Spool {
+    folder: PathBuf,
+    context: Context,
+    files: AtomicU64,
+}
+
+impl Component for Spool {
+    const NAME: &str = "spool";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let folder = context.resolve(config.folder);
+        Ok(Self { folder, context, files: AtomicU64::new(0) })
+    }
+}
+
+impl ParallelSink for Spool {
+    const CODEC: CodecRequirement = CodecRequirement::Optional("json");
+
+    fn most_in_flight(&self) -> usize {
+        16
+    }
+
+    async fn deliver(&self, batch: &Batch) -> Delivery {
+        let number = self.files.fetch_add(1, Ordering::Relaxed);
+        let (folder, mut bytes) = (self.folder.clone(), Vec::new());
+        for message in batch.iter().filter_map(EventRef::raw) {
+            bytes.extend_from_slice(message);
+            bytes.push(b'\n');
+        }
+        let written = self.context.blocking(move || {
+            fs::create_dir_all(&folder)?;
+            // Complete, or not there.
+            let new = folder.join(format!("{number}.new"));
+            fs::write(&new, bytes)?;
+            fs::rename(new, folder.join(format!("{number}.ndjson")))
+        });
+        Ok(written.await??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::{
+        Batch, Result,
+        testing::{TestHost, conformance},
+    };
+
+    use super::Spool;
+
+    #[test]
+    fn each_batch_is_a_file() -> Result<()> {
+        let host = TestHost::new();
+        let folder = std::env::temp_dir().join(format!("spool-{}", std::process::id()));
+        host.set_folder(&folder);
+        let mut sink = host.sink::<Spool>(r#"{ "folder": "out" }"#)?;
+        for message in [&b"one"[..], b"two"] {
+            let mut batch = Batch::new();
+            batch.push_message(message);
+            sink.deliver(&batch).map_err(|undelivered| undelivered.into_error())?;
+        }
+        sink.stop()?;
+        assert_eq!(std::fs::read(folder.join("out/1.ndjson"))?, b"two\n");
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("spool-contract-{}", std::process::id()));
+        let config = format!(r#"{{ "folder": "{}" }}"#, folder.display());
+        conformance::sink::<Spool>(&config).expect_no_faults();
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    }
+}
