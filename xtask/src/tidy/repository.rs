@@ -88,7 +88,7 @@ impl File {
         Ok(Self { path, text, tokens, is_for_tests: false })
     }
 
-    fn has_extension(&self, extension: &str) -> bool {
+    pub(super) fn has_extension(&self, extension: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 

@@ -131,6 +131,7 @@ impl Event {
     }
 
     /// Says where in its pull it is.
+    #[doc(hidden)]
     #[inline]
     pub fn set_position(&mut self, position: usize) {
         self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);

@@ -96,6 +96,7 @@ impl Batch {
     }
 
     /// An empty batch whose buffers come from `pool` and go back to it.
+    #[doc(hidden)]
     pub fn from_pool(pool: &Pool) -> Self {
         Self::on(pool.take())
     }

@@ -196,6 +196,7 @@ impl Output {
 
     /// Gives the batch in hand its number, which [`Output::hold`] keeps; zero where the host does
     /// not keep track of it.
+    #[doc(hidden)]
     pub fn begin(&mut self, batch: u64) {
         (self.batch, self.holds) = (batch, 0);
     }
@@ -206,16 +207,19 @@ impl Output {
     }
 
     /// The numbers of batches that were held, as often as that was said, and are not any more.
+    #[doc(hidden)]
     pub fn take_released(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.released.drain(..)
     }
 
     /// The batches that leave by ports, to be sent there.
+    #[doc(hidden)]
     pub fn take_ports(&mut self) -> impl Iterator<Item = PortBatch> + '_ {
         self.ports.drain(..)
     }
 
     /// What could not be handled, to be seen to.
+    #[doc(hidden)]
     pub fn take_rejected(&mut self) -> Vec<Rejected> {
         if self.rejected.is_empty() {
             return Vec::new();
@@ -232,16 +236,19 @@ impl Output {
     }
 
     /// How many events were dropped on purpose since this was last asked.
+    #[doc(hidden)]
     pub fn take_discarded(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.discarded)).unwrap_or(usize::MAX)
     }
 
     /// How many events were made since this was last asked.
+    #[doc(hidden)]
     pub fn take_created(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.created)).unwrap_or(usize::MAX)
     }
 
     /// How many events have become part of others since this was last asked.
+    #[doc(hidden)]
     pub fn take_merged(&mut self) -> usize {
         usize::try_from(std::mem::take(&mut self.merged)).unwrap_or(usize::MAX)
     }

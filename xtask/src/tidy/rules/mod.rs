@@ -1,6 +1,7 @@
 //! The habits, one module each.
 
 mod boundary;
+mod conflicts;
 mod crate_docs;
 mod decisions;
 mod dependencies;
@@ -9,6 +10,7 @@ mod file_length;
 mod import_circles;
 mod links;
 mod machine_paths;
+mod methods;
 mod packed_runs;
 mod quotes;
 mod safety;
@@ -20,8 +22,9 @@ mod unsafe_files;
 use super::Violation;
 use super::repository::Repository;
 
-const RULES: [fn(&Repository) -> Vec<Violation>; 17] = [
+const RULES: [fn(&Repository) -> Vec<Violation>; 19] = [
     boundary::crates_in_their_modules,
+    conflicts::merge_is_finished,
     crate_docs::crate_has_docs,
     decisions::record_has_its_headings,
     dependencies::plugin_depends_on_the_pdk_alone,
@@ -31,6 +34,7 @@ const RULES: [fn(&Repository) -> Vec<Violation>; 17] = [
     import_circles::imports_go_one_way,
     links::link_resolves,
     machine_paths::path_is_no_machines_own,
+    methods::method_is_shown,
     packed_runs::run_is_packed,
     quotes::shown_rust_is_compiled,
     safety::unsafe_says_why,
