@@ -11,6 +11,7 @@ mod behaviour;
 mod describe;
 mod drive;
 mod files;
+mod kept;
 mod loading;
 mod opening;
 mod registry;

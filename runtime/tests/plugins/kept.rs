@@ -1,0 +1,160 @@
+//! Libraries that were built against earlier minors of the ABI, and are kept as they were: whatever the ABI
+//! gains, they load, and do what they always did. `tests/fixtures/kept/README.md` says how one is made.
+
+use std::{
+    env, fs,
+    future::poll_fn,
+    path::Path,
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use serde_json::{Value as Json, json};
+use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, Output, Pull, Signal};
+use tremor_runtime::{
+    executor::block_on,
+    plugin::{ComponentFactory, Library, Policy},
+};
+
+use crate::{
+    drive::{Instance, factory, host},
+    support::{library, workspace},
+};
+
+#[test]
+fn a_library_of_today_does_what_is_expected_of_those_that_are_kept() {
+    does_everything(&library("fixture-every-kind"));
+}
+
+#[test]
+fn libraries_that_are_kept_load_and_do_what_they_did() {
+    let folder = workspace().join("tests/fixtures/kept");
+    let platform = format!("{}-{}", env::consts::ARCH, env::consts::OS);
+    let mut found = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(version) = name.strip_suffix(&format!("-{platform}.so.zst")) else { continue };
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{name}.so"));
+        let bytes = zstd::decode_all(fs::File::open(&path).unwrap()).unwrap();
+        // Another process may have it open: written beside it, and moved there.
+        let new = target.with_extension(std::process::id().to_string());
+        fs::write(&new, bytes).unwrap();
+        fs::rename(new, &target).unwrap();
+        assert_eq!(Library::inspect(&target).unwrap().metadata().abi, version);
+        does_everything(&target);
+        found += 1;
+    }
+    if found == 0 {
+        eprintln!("SKIPPED: no library of an earlier minor is kept for {platform}");
+    }
+}
+
+fn texts(batch: &Batch) -> Vec<String> {
+    let text = |event: EventRef<'_>| match (event.raw(), event.value()) {
+        (Some(bytes), _) => String::from_utf8_lossy(bytes).into_owned(),
+        (None, Some(value)) => value.to_string(),
+        (None, None) => String::new(),
+    };
+    batch.iter().map(text).collect()
+}
+
+fn messages(messages: &[&str]) -> Batch {
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
+    batch
+}
+
+fn does_everything(path: &Path) {
+    the_source_and_its_acknowledgements(path);
+    the_sink_and_its_slots(path);
+    the_steps(path);
+}
+
+fn the_source_and_its_acknowledgements(path: &Path) {
+    let context = host("kept");
+    let mut it = Instance::start(&factory(path, "both"), &json!({ "count": 3 }), &context).unwrap();
+    assert_eq!(it.connector.codec_requirement(), CodecRequirement::Optional("string"));
+    let source = it.source.as_mut().unwrap();
+    let mut acks = source.acks().unwrap().expect("it wants to know");
+    assert_eq!(acks.most_in_flight(), 7);
+    let mut batch = Batch::new();
+    batch.set_pull(1);
+    let mut waits = Context::from_waker(Waker::noop());
+    assert!(source.poll_pull(&mut waits, &mut batch).is_pending());
+    // While it waits.
+    acks.ack(1).unwrap();
+    let pulled = block_on(poll_fn(|context| source.poll_pull(context, &mut batch)));
+    assert_eq!(pulled, Ok(Pull::Finished));
+    assert_eq!(texts(&batch), ["3", "2", "1"]);
+    acks.fail(2, &[0..1, 4..6]).unwrap();
+    source.on_circuit_breaker(true).unwrap();
+    assert!(source.poll_pull(&mut waits, &mut Batch::new()).is_pending());
+    source.give_up(&mut Batch::new());
+    block_on(source.close()).unwrap();
+    assert_eq!(context.metrics().snapshot()[0].value, 301.0);
+    block_on(it.connector.on_pause()).unwrap();
+    block_on(it.connector.on_resume()).unwrap();
+    block_on(it.connector.on_drain()).unwrap();
+    (it.source, it.sink) = (None, None);
+    block_on(it.connector.on_stop()).unwrap();
+}
+
+fn the_sink_and_its_slots(path: &Path) {
+    let config = json!({ "count": 3 });
+    let mut it = Instance::start(&factory(path, "both"), &config, &host("kept")).unwrap();
+    let sink = it.sink.as_mut().unwrap();
+    assert_eq!(sink.in_flight(8), 3);
+    let mut batches = [messages(&["a"]), messages(&["b", "", "c"]), messages(&["d"])];
+    let mut waits = Context::from_waker(Waker::noop());
+    for (slot, batch) in batches.iter_mut().enumerate() {
+        assert!(sink.poll_deliver(&mut waits, slot, batch).is_pending());
+    }
+    sink.give_up(0);
+    for slot in [2, 1] {
+        let answer = poll_fn(|context| sink.poll_deliver(context, slot, &mut batches[slot]));
+        let exceptions = block_on(pin!(answer)).unwrap();
+        let told: Vec<_> = exceptions.exceptions().iter().map(|it| it.events.clone()).collect();
+        assert_eq!(told, if slot == 1 { vec![1..2] } else { vec![] });
+        for exception in exceptions.exceptions() {
+            assert_eq!(exception.error.policy(), ErrorPolicy::RETRY);
+            assert_eq!(exception.error.delay().as_millis(), 7);
+        }
+    }
+    let nowhere = sink.poll_deliver(&mut waits, 3, &mut messages(&["e"]));
+    assert!(matches!(nowhere, Poll::Ready(Err(_))), "there are three slots");
+    block_on(sink.on_signal(Signal::Drain)).unwrap();
+}
+
+fn the_steps(path: &Path) {
+    let library = Library::inspect(path).unwrap();
+    let of = |kind, name| ComponentFactory::load(&library, kind, name, Policy::default()).unwrap();
+    let (config, context, mut output) = (Json::Null, host("kept"), Output::new());
+
+    let mut codec = of("codec", "text").codec(&config, &context).unwrap();
+    let mut batch = messages(&["some", "text"]);
+    codec.decode(&mut batch, &mut output).unwrap();
+    assert_eq!(texts(&batch), ["\"some\"", "\"text\""]);
+    let mut encoded = Batch::new();
+    codec.encode(&mut batch, &mut encoded, &mut output).unwrap();
+    assert_eq!(texts(&encoded), ["\"some\"", "\"text\""]);
+
+    let mut evens = of("operator", "evens").operator(&config, &context).unwrap();
+    assert_eq!(evens.ports(), ["odd"]);
+    let mut numbers = Batch::new();
+    (0..4).for_each(|number| numbers.push(&number).unwrap());
+    numbers.push(&"none").unwrap();
+    evens.process(&mut numbers, &mut output).unwrap();
+    assert_eq!(texts(&numbers), ["0", "2"]);
+    let odd: Vec<_> = output.take_ports().map(|port| texts(&port.batch)).collect();
+    assert_eq!(odd, [["1", "3"]]);
+    assert_eq!(output.take_rejected()[0].error.message(), "not a number");
+
+    let mut upper = of("preprocessor", "upper").preprocessor(&config, &context).unwrap();
+    let mut batch = messages(&["up"]);
+    upper.process(&mut batch, &mut output).unwrap();
+    assert_eq!(texts(&batch), ["UP"]);
+    let mut dotted = of("postprocessor", "dotted").postprocessor(&config, &context).unwrap();
+    dotted.process(&mut batch, &mut output).unwrap();
+    assert_eq!(texts(&batch), ["UP."]);
+}
