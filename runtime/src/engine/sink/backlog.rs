@@ -44,9 +44,15 @@ impl Backlog {
     /// `by_stream` says so.
     pub(crate) fn push(&mut self, Queued { item, payload }: Queued, by_stream: bool) {
         let streams = if by_stream { streams(&item) } else { Vec::new() };
-        let (place, attempts, due) = (self.places, None, None);
+        let pending = self.pending(item);
+        self.batches.push_back(Pending { payload, streams, ..pending });
+    }
+
+    /// Another batch came, and is delivered at once.
+    pub(crate) fn pending(&mut self, item: InFlight) -> Pending {
+        let (place, payload, streams) = (self.places, Payload::Values, Vec::new());
         self.places += 1;
-        self.batches.push_back(Pending { place, item, payload, streams, attempts, due });
+        Pending { place, item, payload, streams, attempts: None, due: None }
     }
 
     /// A batch was not delivered: it is again where it was.

@@ -180,9 +180,13 @@ impl Session<'_> {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
                     self.side.router.stats.taken(queued.events());
-                    let by_stream = self.side.parallel.ordered && self.slots.count() > 1;
-                    self.side.backlog.push(queued, by_stream);
-                    Ok(())
+                    if self.slots.count() > 1 {
+                        self.side.backlog.push(queued, self.side.parallel.ordered);
+                        Ok(())
+                    } else {
+                        // Nothing comes before it, or nothing would have been received.
+                        self.deliver(queued).await
+                    }
                 }
                 Step::Received(None) => {
                     if !std::mem::replace(&mut self.has_ended, true) {
@@ -249,6 +253,37 @@ impl Session<'_> {
             alarm.poll(context, times).map(Step::Due)
         })
         .await
+    }
+
+    /// Delivers a batch in the only slot. Mostly the sink answers at once, and has all of it.
+    async fn deliver(&mut self, Queued { mut item, payload }: Queued) -> Result<(), End> {
+        self.side.standing.set_in_hand(item.batch.len());
+        let mut outgoing = self.side.encode(&mut item, payload).await;
+        if item.batch.is_empty() {
+            item.token.settle();
+            return Ok(());
+        }
+        let sink = &mut self.sink;
+        let polled = poll_fn(|context| Poll::Ready(sink.poll_deliver(context, 0, &mut outgoing)));
+        match polled.await {
+            Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty() => {
+                self.connection.event_passed();
+                self.side.router.stats.delivered(item.batch.len());
+                self.side.router.stats.letters(if item.is_letter { item.batch.len() } else { 0 });
+                item.token.settle();
+                self.side.progress();
+                Ok(())
+            }
+            Poll::Ready(result) => {
+                let pending = self.side.backlog.pending(item);
+                self.answered(pending, result).await
+            }
+            Poll::Pending => {
+                let pending = self.side.backlog.pending(item);
+                self.slots.put(pending, outgoing);
+                Ok(())
+            }
+        }
     }
 
     /// Begins to deliver a batch.

@@ -33,6 +33,18 @@ pub(crate) fn identical(plugin: Layout, host: Layout) -> bool {
     true
 }
 
+/// A type, and every type that it contains.
+#[cfg(test)]
+pub(super) fn every_type(layout: Layout) -> Vec<Layout> {
+    let (mut pairs, mut every) = (Pairs::default(), Vec::new());
+    pairs.add(layout, layout);
+    while let Some((layout, _)) = pairs.open.pop() {
+        every.push(layout);
+        same_parts(layout, layout, &mut pairs);
+    }
+    every
+}
+
 /// The types that have to be alike. Types contain themselves, so each pair is looked at once.
 #[derive(Default)]
 struct Pairs {

@@ -1,17 +1,36 @@
 //! What is taken for identical, and that the full comparison would let it pass.
 
+use std::collections::BTreeSet;
+
 use abi_stable::{
     StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout,
 };
 use tremor_pdk::abi::module::PluginModuleRef;
 
-use super::identical::identical;
+use super::identical::{every_type, identical};
 
 #[test]
 fn the_host_is_identical_to_itself_and_passes_the_full_comparison_with_itself() {
     let host = PluginModuleRef::LAYOUT;
     assert!(identical(host, host));
     check_layout_compatibility(host, host).unwrap();
+}
+
+#[test]
+fn layouts_hold_types_of_ours_and_of_two_pinned_crates_alone() {
+    let packages: BTreeSet<_> = every_type(PluginModuleRef::LAYOUT)
+        .into_iter()
+        .map(|layout| {
+            let package = layout.item_info().package_and_version().0;
+            assert!(!package.is_empty(), "{layout:?}");
+            package
+        })
+        .collect();
+    // `std` stands for the primitive types.
+    assert_eq!(
+        packages.into_iter().collect::<Vec<_>>(),
+        ["abi_stable", "async-ffi", "std", "tremor-abi"]
+    );
 }
 
 /// Makes a module of each type, so that all can have one name, as in builds of one crate, and a

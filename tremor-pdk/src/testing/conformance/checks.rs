@@ -76,6 +76,8 @@ const CHECKS: &[Check] = checks! {
             is back", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \
             says what to do", sink::delivers;
+        takes_several(delivers): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
+            them may be dropped", sink::takes_several;
         answers_signals(connects): "`Sink::on_signal`: time has passed, or no event follows",
             sink::answers_signals;
         drains(lives, delivers, answers_signals): "`Signal::Drain`: no event follows; the sink sends what it holds \

@@ -89,6 +89,54 @@ pub(super) fn delivers(subject: &Subject) -> Verdict {
     Ok(())
 }
 
+/// How many deliveries at a time are asked for.
+const SEVERAL: usize = 4;
+
+pub(super) fn takes_several(subject: &Subject) -> Verdict {
+    let mut connected = subject.with_sink()?;
+    let codec = connected.connector.codec_requirement();
+    let slots = connected.slots(SEVERAL)?;
+    if slots == 1 {
+        return Err(Finding::skip("it takes one delivery at a time"));
+    }
+    // Of different sizes, so that what is said of one is not taken for what is said of another.
+    let of_size = |size: usize| {
+        let mut batch = Batch::new();
+        for _ in 0..size {
+            match codec {
+                CodecRequirement::Structured => drop(batch.push("one of several")),
+                _ => batch.push_message(b"one of several"),
+            }
+        }
+        batch
+    };
+    for gives_up in [true, false] {
+        let mut batches: Vec<_> = (0..slots).map(|slot| of_size(3 * slot + 1)).collect();
+        let mut pending = Vec::new();
+        for (slot, batch) in batches.iter_mut().enumerate() {
+            match connected.deliver_in(slot, batch, 1)? {
+                Some(answer) => {
+                    delivered("one of several batches", &of_size(3 * slot + 1), &answer)?
+                }
+                None => pending.push(slot),
+            }
+        }
+        if gives_up && !pending.is_empty() {
+            connected.give_up(pending.remove(0))?;
+        }
+        for slot in pending {
+            let help = "the future of `ParallelSink::deliver` may be dropped at any `await`: give back \
+                there what it holds, a lock, a permit, a place in a count";
+            let answer = connected.deliver_in(slot, &mut batches[slot], usize::MAX)?;
+            let answer = answer.ok_or_else(|| {
+                fault("with several deliveries under way, one of them given up, another waits for ever", help)
+            })?;
+            delivered("one of several batches", &of_size(3 * slot + 1), &answer)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn answers_signals(subject: &Subject) -> Verdict {
     let mut connected = subject.with_sink()?;
     for signal in [Signal::Tick, Signal::Tick, Signal::Drain] {

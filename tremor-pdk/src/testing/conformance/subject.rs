@@ -211,6 +211,31 @@ impl Connected {
         Ok(pulled)
     }
 
+    /// How many deliveries the sink takes at a time, of so many that are asked for.
+    pub(super) fn slots(&mut self, wanted: usize) -> Verdict<usize> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        timed("most_in_flight", || sink.in_flight(wanted))
+    }
+
+    /// Polls the delivery in a slot, no more than `polls` times; `None` where it is still pending then, or
+    /// waits for something outside.
+    pub(super) fn deliver_in(
+        &mut self,
+        slot: usize,
+        batch: &mut Batch,
+        polls: usize,
+    ) -> Verdict<Option<Result<Exceptions>>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        let calls = Calls { host: &self.host };
+        calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
+    }
+
+    /// Gives up the delivery in a slot.
+    pub(super) fn give_up(&mut self, slot: usize) -> Verdict {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        timed("deliver", || sink.give_up(slot))
+    }
+
     /// Delivers a batch.
     pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
