@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Keeps a library that is built against this version of the ABI, for the tests of later versions.
+#
+# Run it once for each minor, when the ABI of that minor is final, and commit what it writes. Needs strip and zstd.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+version=$(sed -n 's/^version = "\([0-9]*\.[0-9]*\)\..*/\1/p' tremor-pdk/abi/Cargo.toml)
+kept="tests/fixtures/kept/$version-$(uname -m)-linux.so.zst"
+if [ -e "$kept" ]; then
+  echo "$kept is there already: what is kept does not change" >&2
+  exit 1
+fi
+
+target=$(mktemp -d)
+trap 'rm -rf "$target"' EXIT
+# No path of this machine in what is committed.
+export RUSTFLAGS="--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo --remap-path-prefix=$(rustc --print sysroot)=rust"
+cargo build --release --target-dir "$target" --package fixture-every-kind --example fixture-every-kind
+strip -o "$target/kept.so" "$target/release/examples/libfixture_every_kind.so"
+zstd -q -19 -o "$kept" "$target/kept.so"
+echo "$kept: $(stat -c %s "$kept") bytes"
