@@ -4,6 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use tremor_runtime::{
     engine::{HeldUp, Report},
+    redact,
     run::{self, Stopper},
 };
 
@@ -44,7 +45,8 @@ fn summarise(report: &Report, failure: &mut Failure) {
     if let Some(reason) = &report.failure {
         failure.flow(&format_args!(
             "error: flow `{flow}` failed: connector `{}`: {}",
-            reason.component, reason.error
+            reason.component,
+            redact::text(&reason.error.to_string())
         ));
     }
     if report.cut_off {
