@@ -53,6 +53,8 @@ fn summarise(report: &Report, failure: &mut Failure) {
         let mut held_up = String::new();
         for HeldUp { component, doing } in &report.held_up {
             // Writing to a string cannot fail.
+            // It may have an error in it.
+            let doing = redact::owned(doing.to_string());
             let _ = write!(held_up, "\n  `{component}`: {doing}");
         }
         failure.flow(&format_args!(

@@ -123,11 +123,17 @@ fn no_value_is_in_a_message_about_the_configuration() {
         format!("plugins: [{value}]\nconnectors:{ENDS}\nlinks: [in -> out]"),
         format!("connectors:{ENDS}\nlinks: ['in -> ${{env:CANARY}}']"),
     ] {
+        let scene = scene(&flow);
+        for folder in ["input", "expected"] {
+            std::fs::create_dir(scene.path().join(folder)).unwrap();
+        }
+        let scene = scene.write("input/in.jsonl", b"{\"n\":1}\n");
         for command in ["check", "run"] {
-            let run = tremor(&scene(&flow), &[command, "flow.yaml"]);
+            let run = tremor(&scene, &[command, "flow.yaml"]);
             keeps_quiet(&run, &flow);
             run.expect(2, &["error: "]);
         }
+        keeps_quiet(&tremor(&scene, &["test", "."]), &flow);
     }
 }
 
@@ -150,6 +156,25 @@ fn no_value_is_in_what_a_flow_says_while_it_runs() {
     let run = tremor(&scene, &["run", "flow.yaml"]);
     run.expect(0, &["a component ends the run", "[redacted]"]);
     assert!(!run.stderr.contains(CANARY), "{}", run.stderr);
+}
+
+#[test]
+fn no_value_is_in_the_report_of_a_benchmark() {
+    let flow = "connectors:
+  bench:
+    type: bench
+    codec: json
+    config: { file: '${env:CANARY}.json', iterations: 1, report: report }
+links: [bench -> bench]";
+    let scene = scene(flow).write(&format!("{CANARY}.json"), b"{\"n\":1}\n");
+    let run = tremor(&scene, &["bench", "--json", "report.json", "flow.yaml"]);
+    run.expect(0, &[]);
+    assert!(run.stdout.contains("[redacted].json"), "{}", run.stdout);
+    keeps_quiet(&run, flow);
+    assert!(!scene.read("report.json").contains(CANARY));
+    let missing = tremor(&self::scene(flow), &["bench", "flow.yaml"]);
+    missing.expect(2, &["[redacted].json: there is no such file to replay"]);
+    keeps_quiet(&missing, flow);
 }
 
 #[test]
