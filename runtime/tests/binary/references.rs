@@ -87,54 +87,54 @@ fn keeps_quiet(run: &Run, what: &str) {
 
 #[test]
 fn no_value_is_in_a_message_about_the_configuration() {
-    let connector =
-        |keys: &str| format!("connectors:{ENDS}\n  x: {{ {keys} }}\nlinks: [in -> out, in -> x]");
-    let operator = |operator: &str| {
-        format!(
-            "connectors:{ENDS}\npipelines: {{ p: {{ operators: [{operator}] }} }}\nlinks: [in -> p -> out]"
-        )
-    };
     let value = "'${env:CANARY}'";
-    for flow in [
-        connector(&format!("type: {value}")),
-        connector(&format!("type: file, codec: {value}, config: {{ path: x, mode: write }}")),
-        connector(&format!("type: file, codec: json, config: {{ path: x, mode: {value} }}")),
-        connector(&format!("type: file, codec: json, config: {{ path: [{value}], mode: write }}")),
-        connector(&format!("type: file, codec: json, config: {value}")),
-        connector(&format!(
-            "type: file, codec: json, err: {value}, config: {{ path: x, mode: write }}"
-        )),
-        connector(&format!("type: stdio, codec: json, queue: {{ max_bytes: {value} }}")),
-        connector(&format!(
-            "type: stdio, codec: json, retry: {{ backoff: {value}, attempts: {value} }}"
-        )),
-        connector(&format!("type: stdio, codec: {{ csv: {{ headers: [{value}, {value}] }} }}")),
-        connector(&format!("type: stdio, codec: {{ csv: {{ quote: {value} }} }}")),
-        connector("type: exit, config: { when: { field: 'a[${env:CANARY}', equals: 1 } }"),
-        connector("type: exit, config: { when: { field: 'a[${file:secret}', equals: 1 } }"),
-        connector(&format!("type: exit, config: {{ after_events: {value} }}")),
-        connector(&format!("type: hostile, codec: json, config: {{ fault: {value} }}")),
-        operator("{ type: filter, config: { field: a, matches: '(${env:CANARY}' } }"),
-        operator(&format!("{{ type: dedupe, config: {{ by: [a], within: {value} }} }}")),
-        operator("{ type: dedupe, config: { by: ['a[${file:secret}'], within: 1s } }"),
-        operator(&format!("{{ type: window, config: {{ every: {value}, aggregates: {{}} }} }}")),
-        operator(value),
-        format!("name: {value}\nconnectors:{ENDS}\nlinks: [in -> out]"),
-        format!("plugins: [{value}]\nconnectors:{ENDS}\nlinks: [in -> out]"),
-        format!("connectors:{ENDS}\nlinks: ['in -> ${{env:CANARY}}']"),
-    ] {
-        let scene = scene(&flow);
-        for folder in ["input", "expected"] {
-            std::fs::create_dir(scene.path().join(folder)).unwrap();
-        }
-        let scene = scene.write("input/in.jsonl", b"{\"n\":1}\n");
-        for command in ["check", "run"] {
-            let run = tremor(&scene, &[command, "flow.yaml"]);
-            keeps_quiet(&run, &flow);
-            run.expect(2, &["error: "]);
-        }
-        keeps_quiet(&tremor(&scene, &["test", "."]), &flow);
+    let connectors = [
+        "type: ${value}, codec: json",
+        "type: file, codec: ${value}, config: { path: x, mode: write }",
+        "type: file, codec: json, config: { path: x, mode: ${value} }",
+        "type: file, codec: json, config: { path: [${value}], mode: write }",
+        "type: file, codec: json, config: ${value}",
+        "type: file, codec: json, err: ${value}, config: { path: x, mode: write }",
+        "type: stdio, codec: json, queue: { max_bytes: ${value} }",
+        "type: stdio, codec: json, in_flight: ${value}",
+        "type: stdio, codec: json, ordered: ${value}",
+        "type: stdio, codec: json, retry: { backoff: ${value} }",
+        "type: stdio, codec: { csv: { headers: [${value}, ${value}] } }",
+        "type: stdio, codec: { csv: { quote: ${value} } }",
+        "type: exit, config: { when: { field: 'a[${env:CANARY}', equals: 1 } }",
+        "type: exit, config: { when: { field: 'a[${file:secret}', equals: 1 } }",
+        "type: exit, config: { after_events: ${value} }",
+        "type: hostile, codec: json, config: { fault: ${value} }",
+    ];
+    let operators = [
+        "{ type: filter, config: { field: a, matches: '(${env:CANARY}' } }",
+        "{ type: dedupe, config: { by: [a], within: ${value} } }",
+        "{ type: dedupe, config: { by: ['a[${file:secret}'], within: 1s } }",
+        "{ type: window, config: { every: ${value}, aggregates: {} } }",
+        "${value}",
+    ];
+    let written = |(number, keys): (usize, &&str)| format!("  c{number}: {{ {keys} }}\n");
+    let connectors: Vec<_> = connectors.iter().enumerate().map(written).collect();
+    let written = |(number, it): (usize, &&str)| format!("  p{number}: {{ operators: [{it}] }}\n");
+    let operators: Vec<_> = operators.iter().enumerate().map(written).collect();
+    let errors = connectors.len() + operators.len() + 3;
+    let flow = format!(
+        "name: {value}\nplugins: [{value}]\nconnectors:{ENDS}\n{}pipelines:\n{}links: [in -> out, {value}]",
+        connectors.concat(),
+        operators.concat()
+    );
+    let scene = scene(&flow.replace("${value}", value));
+    for folder in ["input", "expected"] {
+        std::fs::create_dir(scene.path().join(folder)).unwrap();
     }
+    let scene = scene.write("input/in.jsonl", b"{\"n\":1}\n");
+    for command in ["check", "run"] {
+        let run = tremor(&scene, &[command, "flow.yaml"]);
+        keeps_quiet(&run, command);
+        run.expect(2, &[]);
+        assert_eq!(run.stderr.matches(": error: ").count(), errors, "{}", run.stderr);
+    }
+    keeps_quiet(&tremor(&scene, &["test", "."]), "test");
 }
 
 #[test]
