@@ -10,7 +10,7 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What stands in place of a value.
 pub const REDACTED: &str = "[redacted]";
@@ -46,14 +46,22 @@ pub fn owned(text: String) -> String {
     }
 }
 
-/// The same for a JSON text, where it is one: its keys stay.
-pub fn json(json: &str) -> Cow<'_, str> {
+/// The same for a line of the log that is a JSON object: its keys stay, and what the log itself says.
+pub fn log_line(json: &str) -> Cow<'_, str> {
     if KEPT.read().unwrap_or_else(PoisonError::into_inner).is_none() {
         return Cow::Borrowed(json);
     }
-    let Ok(mut value) = serde_json::from_str(json) else { return text(json) };
-    if redact_values(&mut value) { Cow::Owned(value.to_string()) } else { Cow::Borrowed(json) }
+    let Ok(mut line) = serde_json::from_str::<Map<String, Value>>(json) else { return text(json) };
+    let of_event = line.iter_mut().filter(|(key, _)| !OF_LOG.contains(&key.as_str()));
+    if redact_all(of_event.map(|(_, value)| value)) {
+        Cow::Owned(Value::from(line).to_string())
+    } else {
+        Cow::Borrowed(json)
+    }
 }
+
+/// The keys of log lines whose values are the log's own.
+const OF_LOG: [&str; 3] = ["timestamp", "level", "target"];
 
 /// Whether there was anything.
 fn redact_values(value: &mut Value) -> bool {
@@ -113,7 +121,7 @@ impl Kept {
         // How far the values go that were found so far.
         let mut covered = 0;
         for (at, _) in text.char_indices() {
-            let Some(length) = self.length_at(&text[at..]) else { continue };
+            let Some(length) = self.length_at(text, at) else { continue };
             if at >= covered {
                 redacted.push_str(&text[covered..at]);
                 redacted.push_str(REDACTED);
@@ -127,25 +135,36 @@ impl Kept {
         Cow::Owned(redacted)
     }
 
-    /// How long the longest value is that a text starts with.
-    fn length_at(&self, text: &str) -> Option<usize> {
+    /// How long the longest value is that stands at a place of a text.
+    fn length_at(&self, text: &str, at: usize) -> Option<usize> {
+        let (before, text) = text.split_at(at);
         let alike = self.by_start.get(text.as_bytes().first_chunk()?)?;
-        alike.iter().filter_map(|value| shown(value, text)).max()
+        alike.iter().filter_map(|value| shown(value, before, text)).max()
     }
 }
 
-/// How much of a value a text starts with, if that is all of it or was cut there.
-fn shown(value: &str, text: &str) -> Option<usize> {
+/// How much of a value a text starts with, if that is all of it or was cut there. Digits are not a part of
+/// a longer number.
+fn shown(value: &str, before: &str, text: &str) -> Option<usize> {
     let alike = value.chars().zip(text.chars()).take_while(|(one, other)| one == other);
     let length = alike.map(|(c, _)| c.len_utf8()).sum();
     let rest = &text[length..];
+    if value.bytes().all(|byte| byte.is_ascii_digit())
+        && (before.ends_with(is_digit) || rest.starts_with(is_digit))
+    {
+        return None;
+    }
     let is_cut = length >= BEGINNING && (rest.starts_with('…') || rest.starts_with("..."));
     (length == value.len() || is_cut).then_some(length)
 }
 
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Kept, json, keep};
+    use super::{Kept, keep, log_line};
 
     fn redact(values: &[&str], text: &str) -> String {
         let mut kept = Kept::default();
@@ -165,6 +184,14 @@ mod tests {
     #[test]
     fn values_of_three_bytes_and_fewer_stay() {
         assert_eq!(redact(&["abc", "", "1"], "abc 1"), "abc 1");
+    }
+
+    #[test]
+    fn digits_are_not_looked_for_in_longer_numbers() {
+        assert_eq!(
+            redact(&["1000"], "1000, 10003, a1000b, 21000"),
+            "[redacted], 10003, a[redacted]b, 21000"
+        );
     }
 
     #[test]
@@ -197,11 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_json_stay() {
+    fn keys_of_json_stay_and_so_does_what_the_log_says() {
         keep("redacted-in-json");
-        let text = r#"{"redacted-in-json":["is redacted-in-json",true],"n":1}"#;
-        assert_eq!(json(text), r#"{"n":1,"redacted-in-json":["is [redacted]",true]}"#);
-        assert_eq!(json("{\"other\" : 1}"), "{\"other\" : 1}");
-        assert_eq!(json("no redacted-in-json"), "no [redacted]");
+        let line =
+            r#"{"level":"redacted-in-json","redacted-in-json":["is redacted-in-json"],"n":1}"#;
+        let expected = r#"{"level":"redacted-in-json","n":1,"redacted-in-json":["is [redacted]"]}"#;
+        assert_eq!(log_line(line), expected);
+        assert_eq!(log_line("{\"other\" : 1}"), "{\"other\" : 1}");
+        assert_eq!(log_line("no redacted-in-json"), "no [redacted]");
     }
 }

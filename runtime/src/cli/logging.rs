@@ -46,7 +46,7 @@ impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let redacted = match self.0 {
-            Format::Json => with_line_break(redact::json(text.trim_end_matches('\n'))),
+            Format::Json => with_line_break(redact::log_line(text.trim_end_matches('\n'))),
             Format::Text => redacted(&text),
         };
         io::stderr().write_all(redacted.as_bytes())?;

@@ -241,6 +241,30 @@ links: [q -> y, p -> q, z -> p, z/err -> q]";
     }
 
     #[test]
+    fn what_a_reference_stands_for_is_not_looked_at_again() {
+        let text = "
+connectors:
+  a:
+    type: x
+    config:
+      text: ${env:TEXT} $${env:TEXT}
+      number: ${env:NUMBER}
+      quoted: \"${env:NUMBER}\"
+links: [a -> a]";
+        let variable = |name: &str| match name {
+            "TEXT" => Some("${env:NUMBER} [: {".into()),
+            _ => Some("-7".into()),
+        };
+        let environment = Environment::default().variables(&variable);
+        let draft = super::parse("f", text, &Limits::default(), &environment).expect("YAML");
+        let flow = draft.finish().expect("a sound flow");
+        let expected = serde_json::json!({
+            "text": "${env:NUMBER} [: { ${env:TEXT}", "number": -7, "quoted": "-7",
+        });
+        assert_eq!(*flow.spec.connectors[0].component.config.value(), expected);
+    }
+
+    #[test]
     fn values_of_references_are_not_in_what_is_shown_for_debugging() {
         let text = "
 connectors:
