@@ -1,5 +1,6 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
+mod about;
 mod built_in;
 mod codec;
 mod parts;
@@ -17,7 +18,7 @@ use tremor_pdk::{Result, linked::LinkedPlugin};
 pub(crate) use self::built_in::factory;
 pub use self::built_in::{built_in_names, codec, operator};
 pub(crate) use self::parts::FlowParts;
-use self::{built_in::BuiltIn, codec::Chosen};
+use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
     plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
@@ -110,17 +111,14 @@ impl Components {
                 };
                 let artefact =
                     self.library(kind, &name).and_then(|library| artefact(library, kind, &name));
-                let about = artefact.map(|artefact| artefact.description.clone());
-                let about = about.or_else(|| {
-                    let about = config.as_ref()?.get("description")?.as_str()?;
-                    about.lines().next().map(str::to_owned)
-                });
+                let said = artefact.map(|artefact| artefact.description.clone());
+                let said = said.filter(|said| !said.is_empty());
+                let description = said.unwrap_or_else(|| about(kind, &name, config.as_ref()));
                 let codec = match artefact.and_then(|artefact| artefact.codec.as_deref()) {
                     Some("required") => Some(true),
                     Some("structured") => Some(false),
                     _ => None,
                 };
-                let description = about.unwrap_or_default();
                 described.push(Described { kind, name, description, codec, config });
             }
         }

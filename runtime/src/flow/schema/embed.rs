@@ -109,11 +109,13 @@ fn let_refer(schema: &mut Value) {
         .into_iter()
         .filter_map(|keyword| map.remove_entry(keyword))
         .collect();
-    let mut either = or_reference(schema);
-    if let Value::Object(map) = &mut either {
+    // Any text is one already.
+    if *schema != json!({ "type": "string" }) {
+        *schema = or_reference(schema);
+    }
+    if let Value::Object(map) = schema {
         map.extend(about);
     }
-    *schema = either;
 }
 
 #[cfg(test)]
@@ -131,6 +133,7 @@ mod tests {
                 "port": { "type": "integer", "description": "A port." },
                 "list": { "type": "array", "items": { "$ref": "#/$defs/Mode" } },
                 "any": true,
+                "text": { "type": "string", "description": "A text." },
             },
             "additionalProperties": false,
             "$defs": { "Mode": { "oneOf": [{ "const": "a" }, { "const": "b" }] } },
@@ -145,6 +148,7 @@ mod tests {
                     "items": { "anyOf": [{ "$ref": "#/$defs/x.y/$defs/Mode" }, reference] },
                 },
                 "any": true,
+                "text": { "type": "string", "description": "A text." },
             },
             "additionalProperties": false,
             "$defs": { "Mode": { "anyOf": [{ "const": "a" }, { "const": "b" }] } },
