@@ -241,6 +241,12 @@ links: [q -> y, p -> q, z -> p, z/err -> q]";
     }
 
     #[test]
+    fn flows_go_from_thread_to_thread() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Flow>();
+    }
+
+    #[test]
     fn what_a_reference_stands_for_is_not_looked_at_again() {
         let text = "
 connectors:

@@ -131,15 +131,19 @@ impl Config {
     }
 
     /// Where the value stands that a message is about which starts with its path, as those of the kit do:
-    /// `` `addresses[1].port`: … ``.
+    /// `` `addresses[1].port`: … ``, or `` `addresses[1]`: `port`: … ``.
     pub(crate) fn place_of(&self, message: &str) -> Span {
-        let path = message.strip_prefix('`').and_then(|rest| rest.split_once("`: "));
-        let Some((path, _)) = path else { return self.at };
-        let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
-        match self.walk(&pointer) {
-            Some((_, Some(_))) => self.place(&pointer),
-            _ => self.at,
+        let (mut pointer, mut rest) = (String::new(), message);
+        while let Some((path, after)) =
+            rest.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
+        {
+            let longer = format!("{pointer}/{}", path.replace(['.', '['], "/").replace(']', ""));
+            if !matches!(self.walk(&longer), Some((_, Some(_)))) {
+                break;
+            }
+            (pointer, rest) = (longer, after);
         }
+        if pointer.is_empty() { self.at } else { self.place(&pointer) }
     }
 
     /// Where a key stands in the map that a JSON pointer leads to.

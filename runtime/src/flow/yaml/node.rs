@@ -1,6 +1,6 @@
 //! The tree.
 
-use std::{collections::HashMap, fmt, rc::Rc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use serde_json::{Number, Value};
 
@@ -15,7 +15,7 @@ pub(crate) struct Node {
     /// characters precede the first one (a quotation mark). `None` where they do not.
     pub(crate) inline: Option<usize>,
     /// The references in a text, as they are written: the value must not be shown.
-    pub(crate) references: Option<Rc<str>>,
+    pub(crate) references: Option<Arc<str>>,
 }
 
 /// With references in place of their values.
