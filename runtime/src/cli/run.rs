@@ -54,7 +54,7 @@ fn summarise(report: &Report, failure: &mut Failure) {
         for HeldUp { component, doing } in &report.held_up {
             // Writing to a string cannot fail.
             // It may have an error in it.
-            let doing = redact::owned(doing.to_string());
+            let doing = redact::text(doing);
             let _ = write!(held_up, "\n  `{component}`: {doing}");
         }
         failure.flow(&format_args!(
