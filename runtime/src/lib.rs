@@ -9,6 +9,7 @@ pub mod flow_test;
 pub mod operator;
 pub mod plugin;
 pub mod processor;
+pub mod redact;
 pub mod run;
 mod stop;
 pub mod time;

@@ -1,9 +1,9 @@
 //! `tremor check`: when the flows are prepared, they are checked.
 
-use super::Prepared;
+use super::{Failure, Prepared};
 
-/// Reports that the flows are valid.
-pub(crate) fn report(flows: &[Prepared]) {
+/// Reports that the flows are valid; a failure where there are warnings and `deny_warnings` is set.
+pub(crate) fn report(flows: &[Prepared], deny_warnings: bool) -> Result<(), Failure> {
     for Prepared { flow, .. } in flows {
         let (connectors, pipelines) = (flow.spec.connectors.len(), flow.spec.pipelines.len());
         eprintln!(
@@ -12,5 +12,13 @@ pub(crate) fn report(flows: &[Prepared]) {
             flow.name(),
             flow.spec.links.len()
         );
+    }
+    match flows.iter().map(|prepared| prepared.flow.warnings.len()).sum() {
+        0 => Ok(()),
+        _ if !deny_warnings => Ok(()),
+        1 => Err(Failure::of_usage("error: there is a warning, and `--deny-warnings` is set")),
+        warnings => Err(Failure::of_usage(format_args!(
+            "error: there are {warnings} warnings, and `--deny-warnings` is set"
+        ))),
     }
 }

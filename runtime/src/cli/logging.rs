@@ -1,8 +1,12 @@
 //! Logs, on stderr: stdout carries events only.
 
-use std::io;
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use tracing_subscriber::EnvFilter;
+use tremor_runtime::redact;
 
 /// The variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
@@ -22,7 +26,7 @@ pub(crate) fn start(format: Format) {
     let wrong = filter.as_ref().err().filter(|_| std::env::var_os(VARIABLE).is_some());
     let wrong = wrong.map(ToString::to_string);
     let filter = filter.unwrap_or_else(|_| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(format));
     match format {
         Format::Text => {
             logs.with_target(false).with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init();
@@ -32,4 +36,36 @@ pub(crate) fn start(format: Format) {
     if let Some(error) = wrong {
         tracing::warn!("{VARIABLE} is invalid, so everything from `info` on is logged: {error}");
     }
+}
+
+/// Writes log lines without the values that are kept out of them.
+struct Lines(Format);
+
+impl Write for Lines {
+    /// All that is written at once is one line.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        let redacted = match self.0 {
+            Format::Json => with_line_break(redact::log_line(text.trim_end_matches('\n'))),
+            Format::Text => redacted(&text),
+        };
+        io::stderr().write_all(redacted.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+fn with_line_break(line: Cow<'_, str>) -> Cow<'_, str> {
+    Cow::Owned(line.into_owned() + "\n")
+}
+
+/// A line for people: what follows the level, before which there is the time.
+fn redacted(line: &str) -> Cow<'_, str> {
+    const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
+    let level = LEVELS.iter().filter_map(|level| Some(line.find(level)? + level.len())).min();
+    let (start, rest) = line.split_at(level.unwrap_or(0));
+    Cow::Owned(start.to_owned() + &redact::text(rest))
 }

@@ -10,6 +10,7 @@ pub(crate) mod logging;
 mod plugin;
 mod prepare;
 mod run;
+mod schema;
 mod signals;
 mod test;
 mod verify;
@@ -19,7 +20,7 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use clap::{Parser, Subcommand};
 use tremor_runtime::{
     components::Components,
-    flow::Flow,
+    flow::{Environment, Flow},
     plugin::{describe_main, verify_main},
 };
 
@@ -55,6 +56,9 @@ enum Command {
         /// The flow files.
         #[arg(required = true, value_name = "FLOW.yaml")]
         flows: Vec<PathBuf>,
+        /// Fails where there is a warning.
+        #[arg(long)]
+        deny_warnings: bool,
     },
     /// Runs flows without their connectors and compares the results with files.
     Test {
@@ -67,6 +71,8 @@ enum Command {
     },
     /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
+    /// Prints a JSON Schema of flow files with the plugins at hand, for editors.
+    Schema,
     /// Lists and describes plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
@@ -88,11 +94,16 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
         Command::Run { flows, drain_timeout } => {
-            run::run(&plugins.prepare(&flows)?, Duration::from_secs(drain_timeout))?;
+            let flows = plugins.prepare(&flows, &Environment::default())?;
+            run::run(&flows, Duration::from_secs(drain_timeout))?;
         }
-        Command::Check { flows } => check::report(&plugins.prepare(&flows)?),
+        Command::Check { flows, deny_warnings } => {
+            let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;
+            check::report(&flows, deny_warnings)?;
+        }
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
         Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
+        Command::Schema => plugin::print(&schema::text(&plugins)?)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
         Command::PluginVerify => return Ok(verify_main()),
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),

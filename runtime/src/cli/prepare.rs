@@ -12,7 +12,7 @@ use clap::Args;
 use tremor_runtime::plugin::{Describer, ErrorKind};
 use tremor_runtime::{
     components::Components,
-    flow::{self, Draft, Flow},
+    flow::{self, Draft, Environment, Flow},
     plugin::{Error, Policy, SearchPath},
 };
 
@@ -59,8 +59,12 @@ impl PluginArguments {
     }
 
     /// Reads and checks flows; the errors of all of them are reported at once.
-    pub(super) fn prepare(&self, files: &[PathBuf]) -> Result<Vec<Prepared>, Failure> {
-        self.prepare_with(files, |file| flow::read(file))
+    pub(super) fn prepare(
+        &self,
+        files: &[PathBuf],
+        environment: &Environment<'_>,
+    ) -> Result<Vec<Prepared>, Failure> {
+        self.prepare_with(files, |file| flow::read(file, environment))
     }
 
     /// As [`PluginArguments::prepare`], with the draft that `read` makes of a file.
@@ -70,15 +74,7 @@ impl PluginArguments {
         read: impl Fn(&Path) -> Result<Draft, flow::Error>,
     ) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::with_capacity(files.len());
-        let mut failure = Failure::default();
-        for SearchPath { path, origin } in self.search_paths() {
-            if !path.exists() {
-                failure.usage(&format_args!(
-                    "error: {}: there is no such file or folder\n  help: correct {origin}",
-                    path.display()
-                ));
-            }
-        }
+        let mut failure = self.missing_paths();
         for file in files {
             let checked = read(file)
                 .map_err(Failure::of_usage)
@@ -103,6 +99,20 @@ impl PluginArguments {
         failure.or(prepared)
     }
 
+    /// What is wrong with the paths of the command line and of the variable.
+    fn missing_paths(&self) -> Failure {
+        let mut failure = Failure::default();
+        for SearchPath { path, origin } in self.search_paths() {
+            if !path.exists() {
+                failure.usage(&format_args!(
+                    "error: {}: there is no such file or folder\n  help: correct {origin}",
+                    path.display()
+                ));
+            }
+        }
+        failure
+    }
+
     /// Looks for the components of a flow and checks it against them.
     pub(super) fn check(
         &self,
@@ -110,8 +120,11 @@ impl PluginArguments {
         check: impl FnOnce(Draft, &Components) -> Result<Flow, flow::Error>,
     ) -> Result<Prepared, Failure> {
         missing_folders(draft.flow()).into_iter().for_each(|missing| draft.add(missing));
+        let origin = format!("`plugins` of {}", draft.flow().path().display());
+        let own = draft.flow().spec.plugins.iter();
+        let own: Vec<_> = own.map(|path| SearchPath::new(&path.value, &*origin)).collect();
         let components = self
-            .components(draft.flow())
+            .components(&own)
             .map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
         let flow = check(draft, &components).map_err(Failure::of_usage)?;
         for objection in components.libraries(&flow).iter().filter_map(|it| it.objection()) {
@@ -120,14 +133,17 @@ impl PluginArguments {
         Ok(Prepared { flow, components })
     }
 
+    /// All components but those of plugins that flows name.
+    pub(super) fn at_hand(&self) -> Result<Components, Failure> {
+        self.missing_paths().or(())?;
+        self.components(&[]).map_err(|error| Failure::of_usage(format_args!("error: {error}")))
+    }
+
     /// The flow's own plugin folders come before those of the command line.
     #[cfg(not(feature = "link-static"))]
     #[expect(clippy::unnecessary_wraps, reason = "the other build has something to fail with")]
-    fn components(&self, flow: &Flow) -> Result<Components, Error> {
-        let origin = format!("`plugins` of {}", flow.path().display());
-        let own = flow.spec.plugins.iter();
-        let own = own.map(|path| SearchPath::new(&path.value, &*origin));
-        let paths: Vec<SearchPath> = own.chain(self.search_paths()).collect();
+    fn components(&self, own: &[SearchPath]) -> Result<Components, Error> {
+        let paths: Vec<SearchPath> = own.iter().cloned().chain(self.search_paths()).collect();
         let describer = Describer::new(self.policy()).comparing();
         let (components, problems) = Components::find(&paths, describer, self.policy());
         // A broken library that the flow does not use does no harm, but its user may look for it. A path
@@ -139,7 +155,7 @@ impl PluginArguments {
 
     /// This build contains its plugins, and searches for no others.
     #[cfg(feature = "link-static")]
-    fn components(&self, _flow: &Flow) -> Result<Components, Error> {
+    fn components(&self, _own: &[SearchPath]) -> Result<Components, Error> {
         Components::linked(super::linked::plugins(), self.policy())
     }
 

@@ -4,6 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use tremor_runtime::{
     engine::{HeldUp, Report},
+    redact,
     run::{self, Stopper},
 };
 
@@ -44,13 +45,16 @@ fn summarise(report: &Report, failure: &mut Failure) {
     if let Some(reason) = &report.failure {
         failure.flow(&format_args!(
             "error: flow `{flow}` failed: connector `{}`: {}",
-            reason.component, reason.error
+            reason.component,
+            redact::text(&reason.error.to_string())
         ));
     }
     if report.cut_off {
         let mut held_up = String::new();
         for HeldUp { component, doing } in &report.held_up {
             // Writing to a string cannot fail.
+            // It may have an error in it.
+            let doing = redact::text(doing);
             let _ = write!(held_up, "\n  `{component}`: {doing}");
         }
         failure.flow(&format_args!(

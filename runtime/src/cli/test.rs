@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tremor_runtime::{flow, flow_test::FlowTest};
+use tremor_runtime::{
+    flow::{self, Environment},
+    flow_test::FlowTest,
+    redact,
+};
 
 use super::{Failure, PluginArguments, Prepared};
 
@@ -38,9 +42,12 @@ enum Outcome {
 }
 
 fn run(folder: &Path, update: bool, plugins: &PluginArguments) -> Result<Outcome, Failure> {
-    let failed = |error: &dyn fmt::Display| Failure::of_usage(format_args!("error: {error}"));
+    let failed = |error: &dyn fmt::Display| {
+        let error = error.to_string();
+        Failure::of_usage(format_args!("error: {}", redact::text(&error)))
+    };
     let test = FlowTest::open(folder).map_err(|error| failed(&error))?;
-    let draft = flow::read(test.flow()).map_err(Failure::of_usage)?;
+    let draft = flow::read(test.flow(), &Environment::default()).map_err(Failure::of_usage)?;
     let Prepared { flow, components } =
         plugins.check(draft, |draft, components| draft.check(&components.without_connectors()))?;
     if update {

@@ -1,5 +1,6 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
+mod about;
 mod built_in;
 mod codec;
 mod parts;
@@ -17,9 +18,9 @@ use tremor_pdk::{Result, linked::LinkedPlugin};
 pub(crate) use self::built_in::factory;
 pub use self::built_in::{built_in_names, codec, operator};
 pub(crate) use self::parts::FlowParts;
-use self::{built_in::BuiltIn, codec::Chosen};
+use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
-    flow::{self, Flow, Kind, Lookup, Resolver},
+    flow::{self, Described, Flow, Kind, Lookup, Resolver},
     plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
 };
 
@@ -91,6 +92,39 @@ impl Components {
         said.entry(asked).or_insert_with(ask).clone()
     }
 
+    /// All that flows can name, with a JSON Schema of each configuration; and what is wrong with those whose
+    /// configuration is not known.
+    pub fn described(&self) -> (Vec<Described>, Vec<String>) {
+        let (mut described, mut problems) = (Vec::new(), Vec::new());
+        for kind in Kind::ALL {
+            let mut names = self.names(kind);
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                let config = match self.find(kind, &name) {
+                    Lookup::Known { schema } => schema,
+                    Lookup::Unknown => continue,
+                    Lookup::Unusable(why) => {
+                        problems.push(format!("{}: {why}", kind.named(&name)));
+                        continue;
+                    }
+                };
+                let artefact =
+                    self.library(kind, &name).and_then(|library| artefact(library, kind, &name));
+                let said = artefact.map(|artefact| artefact.description.clone());
+                let said = said.filter(|said| !said.is_empty());
+                let description = said.unwrap_or_else(|| about(kind, &name, config.as_ref()));
+                let codec = match artefact.and_then(|artefact| artefact.codec.as_deref()) {
+                    Some("required") => Some(true),
+                    Some("structured") => Some(false),
+                    _ => None,
+                };
+                described.push(Described { kind, name, description, codec, config });
+            }
+        }
+        (described, problems)
+    }
+
     /// The libraries that a flow uses, each once.
     pub fn libraries(&self, flow: &Flow) -> Vec<&Library> {
         let mut libraries: Vec<&Library> = Vec::new();
@@ -127,7 +161,7 @@ impl Components {
             None => None,
         };
         let library = self.library(Kind::Connector, &kind.value);
-        let artefact = library.and_then(|library| artefact(library, &kind.value));
+        let artefact = library.and_then(|library| artefact(library, Kind::Connector, &kind.value));
         let need = artefact.and_then(|artefact| artefact.codec.as_deref());
         match (need, given) {
             (Some("structured"), Some(_)) => {
@@ -160,11 +194,9 @@ impl Components {
     }
 }
 
-fn artefact<'l>(library: &'l Library, name: &str) -> Option<&'l ArtefactMetadata> {
-    let artefacts = &library.metadata().artefacts;
-    artefacts
-        .iter()
-        .find(|artefact| artefact.kind == Kind::Connector.as_str() && artefact.name == name)
+fn artefact<'l>(library: &'l Library, kind: Kind, name: &str) -> Option<&'l ArtefactMetadata> {
+    let mut artefacts = library.metadata().artefacts.iter();
+    artefacts.find(|artefact| artefact.kind == kind.as_str() && artefact.name == name)
 }
 
 /// What a component says of its configuration, at its place in the flow.
@@ -175,7 +207,8 @@ fn wrong(
     error: &tremor_pdk::Error,
 ) -> flow::Diagnostic {
     let named = kind.named(&component.name.value);
-    flow.error(component.config.at(), format!("{named}: {error}"))
+    let why = error.to_string();
+    flow.error(component.config.place_of(&why), format!("{named}: {why}"))
 }
 
 impl Resolver for Components {

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, fmt, path::Path, sync::Arc};
 
 use super::source::{Source, Span};
+use crate::redact;
 
 /// How bad a [`Diagnostic`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,14 +45,24 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    pub(crate) fn error(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
-        let (at, message) = (Some(at), message.into());
-        let severity = Severity::Error;
+    /// What it says can be anything that a validator or a constructor quotes: values of references are not
+    /// in it.
+    pub(crate) fn new(
+        severity: Severity,
+        source: Arc<Source>,
+        at: Span,
+        message: impl Into<String>,
+    ) -> Self {
+        let (at, message) = (Some(at), redact::owned(message.into()));
         Self { severity, source, at, message, notes: Vec::new(), help: Vec::new() }
     }
 
+    pub(crate) fn error(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
+        Self::new(Severity::Error, source, at, message)
+    }
+
     pub(crate) fn warning(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(source, at, message) }
+        Self::new(Severity::Warning, source, at, message)
     }
 
     /// An error about a file as a whole, such as one that cannot be read.
@@ -62,14 +73,14 @@ impl Diagnostic {
     /// Points at another place that has to do with it.
     #[must_use]
     pub fn note(mut self, at: Span, message: impl Into<String>) -> Self {
-        self.notes.push((at, message.into()));
+        self.notes.push((at, redact::owned(message.into())));
         self
     }
 
     /// Adds what to do about it.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help.push(help.into());
+        self.help.push(redact::owned(help.into()));
         self
     }
 
@@ -249,6 +260,11 @@ impl Report {
     /// How much was pushed so far.
     pub(crate) fn count(&self) -> usize {
         self.found.len() + self.left_out
+    }
+
+    /// Whether anything was pushed that points at this place.
+    pub(crate) fn points_at(&self, place: Span) -> bool {
+        self.found.iter().any(|diagnostic| diagnostic.at == Some(place))
     }
 
     pub(crate) fn has_errors(&self) -> bool {

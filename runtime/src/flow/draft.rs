@@ -3,11 +3,12 @@
 use std::{collections::HashSet, sync::Arc};
 
 use super::{
-    Component, Diagnostic, Error, Flow, Kind, Limits, Resolver, check,
+    Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
     graph,
     source::{Source, Span},
-    spec, yaml,
+    spec, warn,
+    yaml::{self, Parsed, Problem},
 };
 
 /// A flow file as far as it could be understood, with everything that was found wrong with it so far.
@@ -23,17 +24,30 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(source: Arc<Source>, limits: &Limits) -> Result<Self, Error> {
+    pub(super) fn new(
+        source: Arc<Source>,
+        limits: &Limits,
+        environment: &Environment<'_>,
+    ) -> Result<Self, Error> {
         let mut report = Report::new(Arc::clone(&source));
-        let root = yaml::parse(&source, limits)?.filter(|root| root.data != yaml::Data::Null);
-        let Some(root) = root else {
+        let Parsed { root, problems } = yaml::parse(&source, limits, Some(environment))?;
+        let Some(root) = root.filter(|root| root.data != yaml::Data::Null) else {
             let empty = report.error(Span::START, "the file is empty, expected a flow");
             return Err(empty.help("a flow has at least `connectors:` and `links:`").into());
         };
         let draft = spec::read(&root, source.path(), &mut report);
+        for Problem { scalar, diagnostic } in problems {
+            // What is wrong with a reference that cannot stand there does not matter.
+            if !report.points_at(scalar) {
+                report.push(diagnostic);
+            }
+        }
         let graph = graph::build(&draft, &mut report);
         let spec::Draft { spec, faulty, loose, .. } = draft;
         let flow = Flow { spec, graph, warnings: Vec::new(), source };
+        if !report.has_errors() {
+            warn::warn(&flow, &mut report);
+        }
         Ok(Self { flow, report, faulty, loose })
     }
 

@@ -35,9 +35,12 @@ mod limits;
 mod link;
 mod name;
 mod read;
+mod reference;
+mod schema;
 mod source;
 mod spec;
 mod suggest;
+mod warn;
 mod yaml;
 
 use std::{
@@ -52,6 +55,8 @@ pub use self::{
     graph::{Edge, EdgeId, Graph, Node, NodeId, Output, Role},
     limits::Limits,
     link::{ERR, End, IN, Link, OUT},
+    reference::Environment,
+    schema::{Described, schema},
     source::{Located, Span},
     spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Retry, Spec},
 };
@@ -110,18 +115,18 @@ pub fn load(path: impl AsRef<Path>) -> Result<Flow, Error> {
 /// # Errors
 /// Everything that is wrong with the file.
 pub fn load_within(path: impl AsRef<Path>, limits: &Limits) -> Result<Flow, Error> {
-    Draft::new(read::read(path.as_ref(), limits)?, limits)?.finish()
+    Draft::new(read::read(path.as_ref(), limits)?, limits, &Environment::default())?.finish()
 }
 
 /// Reads a YAML file that is no flow, within the default [`Limits`]: what it says, without places.
 ///
 /// # Errors
 /// Where it cannot be read, or is no YAML.
-pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
+pub fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     let limits = Limits::default();
     let source = read::read(path, &limits)?;
     let mut report = Report::new(Arc::clone(&source));
-    let root = yaml::parse(&source, &limits)?;
+    let root = yaml::parse(&source, &limits, None)?.root;
     if let Some(root) = &root {
         root.report_repeated_keys(&mut report);
     }
@@ -130,13 +135,14 @@ pub(crate) fn read_yaml(path: &Path) -> Result<serde_json::Value, Error> {
     Ok(root.filter(|root| root.data != yaml::Data::Null).map_or(empty, |root| root.to_json()))
 }
 
-/// Reads a flow file, within the default [`Limits`], as far as it can be understood.
+/// Reads a flow file, within the default [`Limits`], as far as it can be understood. References in it stand
+/// for what they refer to in this environment.
 ///
 /// # Errors
 /// Where the file cannot be read, or is no YAML.
-pub fn read(path: impl AsRef<Path>) -> Result<Draft, Error> {
+pub fn read(path: impl AsRef<Path>, environment: &Environment<'_>) -> Result<Draft, Error> {
     let limits = Limits::default();
-    Draft::new(read::read(path.as_ref(), &limits)?, &limits)
+    Draft::new(read::read(path.as_ref(), &limits)?, &limits, environment)
 }
 
 /// Takes a text for that of a flow file. `path` is the file's: its name is the flow's unless the
@@ -148,8 +154,9 @@ pub fn parse(
     path: impl Into<PathBuf>,
     text: impl Into<String>,
     limits: &Limits,
+    environment: &Environment<'_>,
 ) -> Result<Draft, Error> {
-    Draft::new(Source::new(path.into(), text.into()), limits)
+    Draft::new(Source::new(path.into(), text.into()), limits, environment)
 }
 
 #[cfg(test)]
@@ -159,7 +166,7 @@ mod tests {
     use super::*;
 
     fn parse(path: &str, text: &str, limits: &Limits) -> Result<Flow, Error> {
-        super::parse(path, text, limits)?.finish()
+        super::parse(path, text, limits, &Environment::default())?.finish()
     }
 
     fn message(result: Result<Flow, Error>) -> String {
@@ -231,5 +238,57 @@ links: [q -> y, p -> q, z -> p, z/err -> q]";
         let node = flow.graph.node(source);
         assert_eq!((source.index(), node.inputs.len()), (0, 0));
         assert_eq!((node.output(OUT).len(), node.output(ERR).len()), (1, 1));
+    }
+
+    #[test]
+    fn flows_go_from_thread_to_thread() {
+        fn is_shared<T: Send + Sync>() {}
+        is_shared::<Flow>();
+    }
+
+    #[test]
+    fn what_a_reference_stands_for_is_not_looked_at_again() {
+        let text = "
+connectors:
+  a:
+    type: x
+    config:
+      text: ${env:TEXT} $${env:TEXT}
+      number: ${env:NUMBER}
+      quoted: \"${env:NUMBER}\"
+links: [a -> a]";
+        let variable = |name: &str| match name {
+            "TEXT" => Some("${env:NUMBER} [: {".into()),
+            _ => Some("-7".into()),
+        };
+        let environment = Environment::default().variables(&variable);
+        let draft = super::parse("f", text, &Limits::default(), &environment).expect("YAML");
+        let flow = draft.finish().expect("a sound flow");
+        let expected = serde_json::json!({
+            "text": "${env:NUMBER} [: { ${env:TEXT}", "number": -7, "quoted": "-7",
+        });
+        assert_eq!(*flow.spec.connectors[0].component.config.value(), expected);
+    }
+
+    #[test]
+    fn values_of_references_are_not_in_what_is_shown_for_debugging() {
+        let text = "
+connectors:
+  a: { type: x, config: { list: [{ key: '${env:KEY}' }], plain: shown } }
+links: [a -> a]";
+        let environment = Environment::default().variables(&|_: &str| Some("debug-canary".into()));
+        let draft = super::parse("f", text, &Limits::default(), &environment).expect("YAML");
+        let shown = format!("{draft:?} {draft:#?}");
+        assert!(!shown.contains("debug-canary"), "{shown}");
+        assert!(shown.contains("${env:KEY}") && shown.contains("shown"), "{shown}");
+        let flow = draft.finish().expect("a sound flow");
+        assert_eq!(
+            flow.spec.connectors[0].component.config.value()["list"][0]["key"],
+            "debug-canary"
+        );
+        let error = flow.error(Span::START, "no debug-canary").help("debug-canary");
+        let error = error.note(Span::START, "a debug-canary");
+        assert!(!format!("{error:?} {error}").contains("debug-canary"));
+        assert_eq!(error.message(), "no [redacted]");
     }
 }

@@ -77,7 +77,7 @@ fn a_wrong_flow_is_refused_before_anything_runs() {
         ),
         (
             "connectors:\n  a: { type: file, codec: { csv: { quote: ',' } }, config: { path: x, mode: read } }\n  b: { type: 'null' }\nlinks: [a -> b]",
-            vec!["flow.yaml:2:29", "codec type `csv`: `quote`: expected another character"],
+            vec!["flow.yaml:2:43", "codec type `csv`: `quote`: expected another character"],
         ),
     ] {
         for command in ["check", "run"] {
@@ -109,7 +109,7 @@ fn all_that_is_wrong_with_a_flow_is_said_at_once_in_order_and_once() {
 connectors:
   typo: { type: fil, codec: json }
   input: { type: file, codec: jsno, preprocessors: [line], config: { path: x, mode: read } }
-  schema: { type: file, codec: json, config: { path: 1, mode: read } }
+  schema: { type: file, config: { path: 1, mode: read } }
   asked: { type: hostile, codec: json, config: { fault: check_error } }
   needs: { type: file, config: { path: x, mode: read } }
   output: { type: 'null' }
@@ -130,10 +130,11 @@ links:
         "3:17: error: unknown connector type `fil`",
         "4:31: error: unknown codec type `jsno`",
         "4:53: error: unknown preprocessor type `line`",
-        "5:54: error: `path` of connector type `file`: expected a text",
+        "5:3: error: connector `schema` has no codec",
+        "5:41: error: `path` of connector type `file`: expected a text",
         "6:40: error: ",
         "7:3: error: connector `needs` has no codec",
-        "10:36: error: operator type `filter`: `matches`: ",
+        "10:65: error: operator type `filter`: `matches`: ",
         "10:74: error: unknown operator type `fliter`",
         "15:5: error: pipeline `q` has no output port `slow`",
         "17:14: error: no connector or pipeline is named `nowhere`",

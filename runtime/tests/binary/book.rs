@@ -51,23 +51,29 @@ fn read(folder: &Path, blocks: &mut Vec<Block>) {
 /// A part of a flow, indented, as a flow of its own. A connector may be a source or a sink: two.
 fn flows(block: &Block) -> Vec<String> {
     let indented: String = block.text.lines().flat_map(|line| ["    ", line, "\n"]).collect();
-    let ends =
-        "  start: { type: metronome, config: { interval_ms: 1 } }\n  end: { type: 'null' }\n";
-    let first = block.text.split(':').next().unwrap();
+    let (start, end) =
+        ("  start: { type: metronome, config: { interval_ms: 1 } }\n", "  end: { type: 'null' }\n");
+    let text = block.text.strip_prefix("# yaml-language-server: $schema=tremor.schema.json\n");
+    let first = text.unwrap_or(&block.text).split(':').next().unwrap();
     match first {
         "plugins" => vec![block.text.split_inclusive('\n').skip(1).collect()],
-        "type" => ["part -> end", "start -> part"]
-            .map(|link| format!("connectors:\n{ends}  part:\n{indented}links: [{link}]\n"))
+        "connectors" => vec![block.text.clone()],
+        "type" => [("part -> end", end), ("start -> part", start)]
+            .map(|(link, other)| {
+                format!("connectors:\n{other}  part:\n{indented}links: [{link}]\n")
+            })
             .into(),
         "preprocessors" => vec![format!(
             "connectors:\n  part:\n    type: stdio\n    codec: json\n{indented}links: [part -> part]\n"
         )],
         "operators" => vec![format!(
-            "connectors:\n{ends}pipelines:\n  part:\n{indented}links: [start -> part -> end]\n"
+            "connectors:\n{start}{end}pipelines:\n  part:\n{indented}links: [start -> part -> end]\n"
         )],
         "pipelines" => {
-            let connectors =
-                ["output", "archive", "dead"].map(|name| format!("  {name}: {{ type: 'null' }}\n"));
+            let names = ["output", "archive", "dead"];
+            let used = names.into_iter().filter(|name| block.text.contains(&format!("> {name}")));
+            let connectors: Vec<_> =
+                used.map(|name| format!("  {name}: {{ type: 'null' }}\n")).collect();
             let input = "  input: { type: metronome, config: { interval_ms: 1 } }\n";
             vec![format!("connectors:\n{input}{}{}", connectors.concat(), block.text)]
         }
@@ -87,14 +93,19 @@ fn check(needs_vrl: bool) {
             let arguments = ["check", "flow.yaml"];
             if needs_vrl { scene.tremor_with_vrl(&arguments) } else { scene.tremor(&arguments) }
         };
-        let runs: Vec<_> = flows(block).iter().map(check).collect();
+        let flows = flows(block);
+        let runs: Vec<_> = flows.iter().map(check).collect();
         let said: Vec<_> = runs.iter().map(|run| &*run.stderr).collect();
-        assert!(
-            runs.iter().any(|run| run.status == Some(0)),
-            "{}:\n{}",
-            block.place,
-            said.join("\n")
-        );
+        let said = || format!("{}:\n{}", block.place, said.join("\n"));
+        let is_sound: Vec<_> = runs.iter().map(|run| run.status == Some(0)).collect();
+        assert!(is_sound.contains(&true), "{}", said());
+        for ((run, flow), _) in runs.iter().zip(&flows).zip(is_sound).filter(|(_, sound)| *sound) {
+            let is_of_variables = flow.contains("${env:");
+            assert!(is_of_variables || !run.stderr.contains("warning: "), "{}", said());
+            if !needs_vrl {
+                crate::schema::accepts(flow);
+            }
+        }
     }
 }
 

@@ -91,5 +91,5 @@ fn a_bad_configuration_is_found_when_the_flow_is_checked() {
     let run = scene(operators, &["out"], "").run();
     let expected =
         "operator type `filter`: `all[0]`: `field`: expected exactly one comparison for `a`";
-    run.expect(2, &["flow.yaml:4:47: ", expected]);
+    run.expect(2, &["flow.yaml:4:72: ", expected]);
 }

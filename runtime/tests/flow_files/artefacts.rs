@@ -10,7 +10,7 @@ use tremor_runtime::flow::{Flow, Kind, Lookup, Resolver};
 /// Knows a handful of artefacts, none of which exists.
 pub(crate) struct Artefacts;
 
-type Artefact = (Kind, &'static str, Option<Value>);
+pub(crate) type Artefact = (Kind, &'static str, Option<Value>);
 
 static ARTEFACTS: LazyLock<Vec<Artefact>> = LazyLock::new(|| {
     let of = |schema: schemars::Schema| Some(schema.to_value());
@@ -28,6 +28,11 @@ static ARTEFACTS: LazyLock<Vec<Artefact>> = LazyLock::new(|| {
         (Kind::Operator, "route", of(schema_for!(Route))),
     ]
 });
+
+/// All of them, with their schemas.
+pub(crate) fn all() -> impl Iterator<Item = Artefact> {
+    ARTEFACTS.iter().cloned()
+}
 
 impl Resolver for Artefacts {
     fn find(&self, kind: Kind, name: &str) -> Lookup {

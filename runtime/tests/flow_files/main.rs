@@ -11,7 +11,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tremor_runtime::flow::{self, Draft, Error, Limits};
+use jsonschema::Validator;
+use tremor_runtime::flow::{self, Described, Draft, Environment, Error, Limits};
 
 use artefacts::Artefacts;
 
@@ -29,8 +30,69 @@ fn outcome(draft: Result<Draft, Error>) -> String {
     out
 }
 
+/// The variables that the cases refer to; others are not set.
+fn environment() -> Environment<'static> {
+    Environment::default().elsewhere().variables(&|name: &str| {
+        let value = match name {
+            "FIXTURE_PATH" => "path-in-fixtures",
+            "FIXTURE_CHUNK" => "65536",
+            "FIXTURE_WRONG" => "wrong-in-fixtures",
+            "FIXTURE_DIGITS" => "123456789012345678901234567890",
+            _ => return None,
+        };
+        Some(value.into())
+    })
+}
+
+/// The schema of flow files with the artefacts of the cases.
+fn schema() -> Validator {
+    let described = artefacts::all().map(|(kind, name, config)| Described {
+        kind,
+        name: name.to_owned(),
+        description: format!("The {kind} `{name}`."),
+        codec: None,
+        config,
+    });
+    let schema = flow::schema(&described.collect::<Vec<_>>());
+    jsonschema::draft202012::meta::validate(&schema).expect("a schema");
+    jsonschema::draft202012::new(&schema).expect("a schema")
+}
+
+/// What is wrong in these is beyond a schema: what links make of names.
+const BEYOND_A_SCHEMA: &[&str] = &[
+    "bad_port",
+    "bad_port_of_pipeline",
+    "cycle",
+    "cycle_of_one",
+    "cycle_through_err",
+    "cycle_through_err_of_a_sink",
+    "cycles",
+    "dangling_link",
+    "duplicated_link",
+    "err_of_nothing",
+];
+
+#[test]
+fn the_schema_accepts_what_is_sound_and_refuses_what_it_can() {
+    let schema = schema();
+    let mut accepted = Vec::new();
+    for case in cases() {
+        let name = case.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
+        let Ok(file) = flow::read_yaml(&case.join("flow.yaml")) else { continue };
+        let draft = flow::read(case.join("flow.yaml"), &environment());
+        let is_sound = draft.and_then(|draft| draft.check(&Artefacts)).is_ok();
+        let errors: Vec<_> = schema.iter_errors(&file).map(|error| error.to_string()).collect();
+        if is_sound {
+            assert_eq!(errors, [""; 0], "{name}");
+        } else if errors.is_empty() {
+            accepted.push(name);
+        }
+    }
+    assert_eq!(accepted, BEYOND_A_SCHEMA);
+}
+
 fn check(case: &Path) -> Result<(), String> {
-    let found = outcome(flow::read(case.join("flow.yaml")));
+    let found = outcome(flow::read(case.join("flow.yaml"), &environment()));
     let file = case.join("expected");
     if env::var_os("UPDATE_EXPECT").is_some() {
         return fs::write(&file, found).map_err(|error| format!("{}: {error}", file.display()));
@@ -72,7 +134,7 @@ fn damaged_flow_files() {
             let (before, after) = (&text[..at], &text[at + c.len_utf8()..]);
             // By turns, for the sake of time: schemas are slow to prepare in a debug build.
             let damaged = if at % 2 == 0 { before.to_owned() } else { format!("{before}{after}") };
-            outcome(flow::parse("flow.yaml", damaged, &limits));
+            outcome(flow::parse("flow.yaml", damaged, &limits, &environment()));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The conditions of a benchmark, without the libraries: machine, build, data, command.
 
-use std::{env, fmt, fs, path::PathBuf, thread};
+use std::{env, fmt, fs, path::Path, thread};
 
 use rustix::system::uname;
 use serde::Serialize;
-use tremor_runtime::{executor, flow::Flow};
+use tremor_runtime::{executor, flow::Flow, redact};
 use twox_hash::XxHash3_128;
 
 use super::overrides;
@@ -51,7 +51,7 @@ struct Build {
 /// A file that sources replayed.
 #[derive(Serialize)]
 struct Data {
-    path: PathBuf,
+    path: String,
     /// As it is on disk: before it is decompressed.
     bytes: u64,
     /// Of these bytes, XXH3 with 128 bits, as those of libraries; none where the file is gone.
@@ -64,7 +64,7 @@ impl Setup {
         Self {
             machine: Machine::this(),
             build: Build::this(),
-            data: overrides::files(flow).into_iter().map(Data::of).collect(),
+            data: overrides::files(flow).iter().map(|path| Data::of(path)).collect(),
             rate: overrides::rate(flow),
             command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
@@ -139,11 +139,13 @@ fn allocator(preloaded: Option<&str>) -> String {
 }
 
 impl Data {
-    fn of(path: PathBuf) -> Self {
+    fn of(path: &Path) -> Self {
         // The run has read it: one that is gone since then has no hash, and the report says so.
-        let (bytes, hash) = fs::read(&path).map_or((0, None), |bytes| {
+        let (bytes, hash) = fs::read(path).map_or((0, None), |bytes| {
             (bytes.len() as u64, Some(format!("{:032x}", XxHash3_128::oneshot(&bytes))))
         });
+        // It may come from a reference.
+        let path = redact::text(&path.to_string_lossy()).into_owned();
         Self { path, bytes, hash }
     }
 }
@@ -169,7 +171,7 @@ impl fmt::Display for Setup {
         writeln!(f, "allocator   {allocator}")?;
         for Data { path, bytes, hash } in data {
             let hash = hash.as_deref().unwrap_or("gone");
-            writeln!(f, "data        {}, {bytes} bytes {hash}", path.display())?;
+            writeln!(f, "data        {path}, {bytes} bytes {hash}")?;
         }
         writeln!(f, "command     {}", command.join(" "))
     }

@@ -8,6 +8,8 @@ use tremor_pdk::{
     abi::batch::{HostBatch, Pool, Rejected},
 };
 
+use crate::redact;
+
 /// How much of an error's message a letter has at most, in bytes.
 const MESSAGE: usize = 1 << 10;
 
@@ -118,7 +120,7 @@ pub(crate) fn letters(
         if letters.is_heavy() {
             done.push(std::mem::replace(&mut letters, Batch::from_pool(pool)));
         }
-        let mut message = rejected.error.to_string();
+        let mut message = redact::owned(rejected.error.to_string());
         if message.len() > MESSAGE {
             message.truncate(boundary(&message, MESSAGE));
             message.push('…');

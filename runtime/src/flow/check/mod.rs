@@ -106,8 +106,8 @@ pub trait Resolver {
         Ok(())
     }
 
-    /// Says whether the parts of a connector go together. Asked only where nothing is wrong with any
-    /// of them.
+    /// Says whether the parts of a connector go together. Asked only where its type is known and nothing
+    /// is wrong with its codec.
     ///
     /// # Errors
     /// What does not.
@@ -156,11 +156,12 @@ pub(super) fn report(
     let mut checker = Checker { flow, resolver, report, found: found(&all, resolver) };
     loose().for_each(|(kind, component)| _ = checker.component(kind, component));
     for connector in &flow.spec.connectors {
-        let mut sound = true;
+        let mut fit = checker.is_known(Kind::Connector, &connector.component);
         for (kind, component) in parts(connector) {
-            sound &= checker.component(kind, component);
+            let sound = checker.component(kind, component);
+            fit &= sound || kind != Kind::Codec;
         }
-        if sound && let Err(error) = resolver.go_together(flow, connector) {
+        if fit && let Err(error) = resolver.go_together(flow, connector) {
             checker.report.push(error);
         }
     }
@@ -196,7 +197,10 @@ fn found<'f>(
             }
         })
         .collect();
-    let all_fit = configurations.is_empty() || resolver.all_fit(&configurations);
+    let is_whole = |component: &Component| component.config.unknown().is_empty();
+    let all_fit = configurations.is_empty()
+        || components.iter().all(|(_, component)| is_whole(component))
+            && resolver.all_fit(&configurations);
     let found = |lookup| match lookup {
         Lookup::Unknown => Found::No,
         Lookup::Unusable(why) => Found::Unusable(why),
@@ -241,7 +245,12 @@ enum Found {
 }
 
 impl Checker<'_> {
-    /// Checks a component; `true` if nothing is wrong with it.
+    /// Whether there is such a component, and it can be used.
+    fn is_known(&self, kind: Kind, component: &Component) -> bool {
+        matches!(self.found.get(&(kind, component.name.value.as_str())), Some(Found::Yes(_)))
+    }
+
+    /// Checks a component; `true` if nothing is wrong with it, as far as its configuration is known at all.
     fn component(&mut self, kind: Kind, component: &Component) -> bool {
         let (name, at) = (&component.name.value, component.name.at);
         match self.found.get(&(kind, name.as_str())) {
@@ -262,7 +271,7 @@ impl Checker<'_> {
                 let fits = schema.as_ref().is_none_or(|schema| {
                     schema.check(&component.config, &kind.named(name), self.report)
                 });
-                fits && self.constructs(kind, component)
+                fits && component.config.unknown().is_empty() && self.constructs(kind, component)
             }
         }
     }
@@ -273,8 +282,9 @@ impl Checker<'_> {
         let result = self.resolver.check(self.flow, kind, name, config.value());
         let sound = result.is_ok();
         if let Err(why) = result {
+            let why = why.to_string();
             let message = format!("{}: {why}", kind.named(name));
-            self.report.push(self.report.error(config.at(), message));
+            self.report.push(self.report.error(config.place_of(&why), message));
         }
         sound
     }

@@ -15,7 +15,7 @@ use super::{
     super::{
         diagnostic::{Diagnostic, Report},
         spec::Config,
-        suggest::{did_you_mean, list, quote},
+        suggest::{did_you_mean, list, near, quote},
     },
     words,
 };
@@ -75,9 +75,11 @@ impl Schema {
     /// Reports what does not fit; `true` if all does. `owner` is what is configured, in the words
     /// of a message: "connector type `file`".
     pub(super) fn check(&self, config: &Config, owner: &str, report: &mut Report) -> bool {
-        let complaint = Complaint { schema: &self.text, config, owner };
         match self.errors(config.value()) {
-            Ok(errors) => {
+            Ok(mut errors) => {
+                let unknown = config.unknown();
+                errors.retain(|error| unknown.iter().all(|value| is_sure(error, value)));
+                let complaint = Complaint { schema: &self.text, config, owner, errors: &errors };
                 errors.iter().for_each(|error| complaint.report(error, report));
                 errors.is_empty()
             }
@@ -110,6 +112,8 @@ struct Complaint<'c> {
     schema: &'c Value,
     config: &'c Config,
     owner: &'c str,
+    /// All that does not fit.
+    errors: &'c [ValidationError<'static>],
 }
 
 impl Complaint<'_> {
@@ -131,6 +135,9 @@ impl Complaint<'_> {
             }
             Kind::Required { property } => {
                 let key = property.as_str().unwrap_or_default();
+                if self.is_misspelt(pointer, key) {
+                    return;
+                }
                 let message = format!("missing key {} in {}", quote(key), self.place(pointer));
                 report.push(
                     report
@@ -144,9 +151,23 @@ impl Complaint<'_> {
             kind => {
                 let found = self.config.describe(pointer);
                 let (expected, help) = words::expected(kind, error.instance());
+                let help =
+                    help.filter(|_| !self.config.is_reference(pointer) || is_about_quotes(kind));
                 report.push(self.wrong(pointer, &expected, &found, report).maybe_help(help));
             }
         }
+    }
+
+    /// Whether an unknown key, which is reported, was probably meant to be this one of the same map.
+    fn is_misspelt(&self, pointer: &str, key: &str) -> bool {
+        use ValidationErrorKind as Kind;
+        let unexpected = self.errors.iter().filter(|it| it.instance_path().as_str() == pointer);
+        let mut unexpected = unexpected.filter_map(|error| match error.kind() {
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => Some(unexpected),
+            _ => None,
+        });
+        unexpected.any(|keys| keys.iter().any(|other| !near(other, [key]).is_empty()))
     }
 
     fn wrong(&self, pointer: &str, expected: &str, found: &str, report: &Report) -> Diagnostic {
@@ -185,7 +206,8 @@ impl Complaint<'_> {
         if let Some(choice) = words::choice(context) {
             let found = self.config.describe(choice.pointer);
             let found_value = self.config.value().pointer(choice.pointer);
-            let near = found_value.and_then(Value::as_str).and_then(|text| {
+            let shown = found_value.filter(|_| !self.config.is_reference(choice.pointer));
+            let near = shown.and_then(Value::as_str).and_then(|text| {
                 did_you_mean(text, choice.values.iter().filter_map(|value| value.as_str()))
             });
             let expected = words::one_of(&choice.values);
@@ -209,7 +231,12 @@ impl Complaint<'_> {
         let mut diagnostic = self.wrong(pointer, &expected, &found, report);
         for (index, errors) in context.iter().enumerate() {
             if let Some(error) = errors.first() {
-                diagnostic = diagnostic.help(format!("not alternative {}: {error}", index + 1));
+                let why = if self.config.has_references() {
+                    error.masked().to_string()
+                } else {
+                    error.to_string()
+                };
+                diagnostic = diagnostic.help(format!("not alternative {}: {why}", index + 1));
             }
         }
         report.push(diagnostic);
@@ -246,6 +273,37 @@ impl Complaint<'_> {
         let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
         self.schema.pointer(parent)
     }
+}
+
+/// Whether an error holds whatever the value is that a pointer leads to, for which there is a `null`.
+fn is_sure(error: &ValidationError<'_>, unknown: &str) -> bool {
+    use ValidationErrorKind as Kind;
+    let pointer = error.instance_path().as_str();
+    let is_within = |inner: &str, outer: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if is_within(pointer, unknown) {
+        return false;
+    }
+    // What holds the value is a list or a map, whose keys and length are known.
+    !is_within(unknown, pointer)
+        || matches!(
+            error.kind(),
+            Kind::AdditionalProperties { .. }
+                | Kind::UnevaluatedProperties { .. }
+                | Kind::FalseSchema
+                | Kind::Required { .. }
+                | Kind::Type { .. }
+                | Kind::MinItems { .. }
+                | Kind::MaxItems { .. }
+                | Kind::MinProperties { .. }
+                | Kind::MaxProperties { .. }
+        )
+}
+
+/// Whether the help for a failed keyword says how to write a value, and nothing of what it is.
+fn is_about_quotes(kind: &ValidationErrorKind) -> bool {
+    matches!(kind, ValidationErrorKind::Type { .. })
 }
 
 /// Whether this is the validator's shorter way to say that a map must be empty.

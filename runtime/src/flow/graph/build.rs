@@ -1,6 +1,6 @@
 //! From links to the graph, with every check that needs no plugin.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::{
     super::{
@@ -45,7 +45,7 @@ pub(crate) fn build(draft: &Draft, report: &mut Report) -> Graph {
         spec.links.iter().filter_map(|link| resolve(link, &names, draft, report)).collect();
     report_duplicates(&resolved, report);
 
-    let mut builder = Builder { spec, nodes: Vec::new(), ids: HashMap::new() };
+    let mut builder = Builder { draft, spec, nodes: Vec::new(), ids: HashMap::new() };
     let edges = builder.edges(&resolved, report);
     let nodes = builder.nodes;
     for cycle in cycle::find(nodes.len(), &edges) {
@@ -54,7 +54,6 @@ pub(crate) fn build(draft: &Draft, report: &mut Report) -> Graph {
     if report.has_errors() {
         return Graph::default();
     }
-    warn_unused(spec, &nodes, report);
     in_order(nodes, edges)
 }
 
@@ -85,7 +84,7 @@ fn resolve<'l>(
 ) -> Option<Resolved<'l>> {
     let mut target = |end: &End| {
         let found = names.get(end.name.as_str()).copied();
-        if found.is_none() && !draft.faulty.contains(&end.name) {
+        if found.is_none() && !draft.faulty.contains(&end.name) && !draft.may_have_more {
             report.push_with(|report| dangling(end, names, draft, report));
         }
         found
@@ -159,6 +158,7 @@ fn report_duplicates(links: &[Resolved<'_>], report: &mut Report) {
 }
 
 struct Builder<'s> {
+    draft: &'s Draft,
     spec: &'s Spec,
     nodes: Vec<Node>,
     ids: HashMap<(Role, usize), usize>,
@@ -189,7 +189,7 @@ impl Builder<'_> {
                 Target::Connector(index) => vec![self.node(Role::Source, index)],
                 Target::Pipeline(index) => vec![self.node(Role::Pipeline, index)],
             };
-            if sides.is_empty() {
+            if sides.is_empty() && !self.may_be_linked(&link.from.name, links) {
                 let name = quote(&link.from.name);
                 report.push(
                     report
@@ -220,6 +220,14 @@ impl Builder<'_> {
         edges
     }
 
+    /// Whether a connector may have sides that are not known, since a link was not understood.
+    fn may_be_linked(&self, name: &str, links: &[Resolved<'_>]) -> bool {
+        let is_named = |link: &&Link| link.from.name == *name || link.to.name == *name;
+        let is_resolved = |link: &Link| links.iter().any(|it| std::ptr::eq(it.link, link));
+        let mut naming = self.spec.links.iter().filter(is_named);
+        self.draft.has_faulty_links || naming.any(|link| !is_resolved(link))
+    }
+
     fn target_node(&mut self, target: Target) -> usize {
         match target {
             Target::Connector(index) => self.node(Role::Sink, index),
@@ -237,36 +245,6 @@ impl Builder<'_> {
             self.nodes.push(Node { role, name, index, inputs: Vec::new(), outputs: Vec::new() });
             self.nodes.len() - 1
         })
-    }
-}
-
-fn warn_unused(spec: &Spec, nodes: &[Node], report: &mut Report) {
-    let used: HashSet<_> =
-        nodes.iter().map(|node| (node.role == Role::Pipeline, node.index)).collect();
-    for (index, connector) in spec.connectors.iter().enumerate() {
-        if !used.contains(&(false, index)) {
-            let message = format!("connector {} is in no link", quote(&connector.name.value));
-            report.push(report.warning(connector.name.at, message).help("link it, or remove it"));
-        }
-    }
-    for (index, pipeline) in spec.pipelines.iter().enumerate() {
-        let (name, at) = (quote(&pipeline.name.value), pipeline.name.at);
-        let Some(node) =
-            nodes.iter().find(|node| node.role == Role::Pipeline && node.index == index)
-        else {
-            let message = format!("pipeline {name} is in no link");
-            report.push(report.warning(at, message).help("link it, or remove it"));
-            continue;
-        };
-        if node.inputs.is_empty() {
-            let message = format!("nothing is linked to pipeline {name}: it never gets an event");
-            report.push(report.warning(at, message).help("add a link that leads to it"));
-        }
-        if node.outputs.iter().all(|output| output.port == ERR) {
-            let message =
-                format!("pipeline {name} leads nowhere: it discards what it lets through");
-            report.push(report.warning(at, message).help("add a link that starts with it"));
-        }
     }
 }
 

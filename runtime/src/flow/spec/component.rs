@@ -1,5 +1,7 @@
 //! Things that have a type and a configuration.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -9,7 +11,8 @@ use super::{
         suggest::{list, quote},
         yaml::{Data, Node},
     },
-    fields::{Fields, text},
+    fields::{Fields, is_literal, text},
+    keys,
 };
 
 /// Something that is made from an artefact and a configuration: a connector, codec, preprocessor,
@@ -27,12 +30,22 @@ pub struct Component {
 }
 
 /// A free-form configuration, whose places are known.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config {
     value: Value,
     /// Where to point when something is missing.
     at: Span,
     node: Option<Node>,
+}
+
+/// With references in place of their values.
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Some(node) => node.fmt(f),
+            None => self.value.fmt(f),
+        }
+    }
 }
 
 impl Config {
@@ -92,6 +105,47 @@ impl Config {
         })
     }
 
+    /// Where the values are that are not known, since their references have none: JSON pointers. They are
+    /// `null` in [`Config::value`].
+    pub(crate) fn unknown(&self) -> Vec<String> {
+        self.pointers(&|node| node.data == Data::Unknown)
+    }
+
+    /// Whether any value came from a reference.
+    pub(crate) fn has_references(&self) -> bool {
+        !self.pointers(&|node| node.references.is_some()).is_empty()
+    }
+
+    fn pointers(&self, is_meant: &dyn Fn(&Node) -> bool) -> Vec<String> {
+        let mut all = Vec::new();
+        if let Some(node) = &self.node {
+            node.pointers(is_meant, "", &mut all);
+        }
+        all
+    }
+
+    /// Whether what a pointer leads to came from a reference.
+    pub(crate) fn is_reference(&self, pointer: &str) -> bool {
+        let found = self.walk(pointer).and_then(|(_, node)| node);
+        found.is_some_and(|node| node.references.is_some())
+    }
+
+    /// Where the value stands that a message is about which starts with its path, as those of the kit do:
+    /// `` `addresses[1].port`: … ``, or `` `addresses[1]`: `port`: … ``.
+    pub(crate) fn place_of(&self, message: &str) -> Span {
+        let (mut pointer, mut rest) = (String::new(), message);
+        while let Some((path, after)) =
+            rest.strip_prefix('`').and_then(|rest| rest.split_once("`: "))
+        {
+            let longer = format!("{pointer}/{}", path.replace(['.', '['], "/").replace(']', ""));
+            if !matches!(self.walk(&longer), Some((_, Some(_)))) {
+                break;
+            }
+            (pointer, rest) = (longer, after);
+        }
+        if pointer.is_empty() { self.at } else { self.place(&pointer) }
+    }
+
     /// Where a key stands in the map that a JSON pointer leads to.
     pub(crate) fn key_place(&self, pointer: &str, key: &str) -> Span {
         let entry = self.walk(pointer).and_then(|(_, node)| node).and_then(|node| node.entry(key));
@@ -136,6 +190,7 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
         _ => format!("a {kind}"),
     };
     match &node.data {
+        _ if !is_literal(node, &format!("{a_kind} of {whole}"), report) => None,
         Data::Text(name) if !name.is_empty() => {
             let name = Located::new(name.clone(), node.at);
             let config = Config::read(None, node.at, "", report)?;
@@ -149,7 +204,7 @@ pub(super) fn read(node: &Node, kind: &str, whole: &str, report: &mut Report) ->
             }
             _ => {
                 let what = format!("{a_kind} of {whole}");
-                let fields = Fields::open(node, &what, &["type", "config"], report)?;
+                let fields = Fields::open(node, &what, keys::COMPONENT, report)?;
                 typed(&fields, node.at, &what, report)
             }
         },
@@ -174,6 +229,9 @@ pub(super) fn typed(
     report: &mut Report,
 ) -> Option<Component> {
     let Some(kind) = fields.get("type") else {
+        if fields.is_misspelt("type") {
+            return None;
+        }
         report.push(
             report
                 .error(at, format!("{what} has no `type`"))

@@ -3,13 +3,14 @@
 use super::super::{
     diagnostic::Report,
     source::Span,
-    suggest::{did_you_mean, list, quote},
+    suggest::{did_you_mean, list, near, quote},
     yaml::{Data, Entry, Node, report_repeated_keys_of},
 };
 
 /// A map whose keys are known; every other key has been reported.
 pub(super) struct Fields<'n> {
     node: &'n Node,
+    known: &'static [&'static str],
 }
 
 impl<'n> Fields<'n> {
@@ -17,7 +18,7 @@ impl<'n> Fields<'n> {
     pub(super) fn open(
         node: &'n Node,
         what: &str,
-        known: &[&str],
+        known: &'static [&'static str],
         report: &mut Report,
     ) -> Option<Self> {
         let Data::Map(entries) = &node.data else {
@@ -42,7 +43,14 @@ impl<'n> Fields<'n> {
                 );
             }
         }
-        Some(Self { node })
+        Some(Self { node, known })
+    }
+
+    /// Whether an unknown key was probably meant to be this one.
+    pub(super) fn is_misspelt(&self, key: &str) -> bool {
+        let Data::Map(entries) = &self.node.data else { return false };
+        let unknown = entries.iter().filter(|entry| !self.known.contains(&entry.key.as_str()));
+        unknown.into_iter().any(|entry| near(&entry.key, self.known.iter().copied()).contains(&key))
     }
 
     /// The value of a key.
@@ -64,7 +72,7 @@ pub(super) fn items<'n>(node: Option<&'n Node>, what: &str, report: &mut Report)
         Some((data, node)) => {
             let found = node.describe();
             let help = match data {
-                Data::Text(text) if text.len() <= 40 => {
+                Data::Text(text) if text.len() <= 40 && node.references.is_none() => {
                     format!("write `[{text}]`, or `- {text}` on a line of its own")
                 }
                 _ => "write `[…]`, or each item as `- …` on a line of its own".to_owned(),
@@ -96,8 +104,20 @@ pub(super) fn entries<'n>(node: Option<&'n Node>, what: &str, report: &mut Repor
     }
 }
 
-/// A text; anything else is reported. `what` names it in messages: "a path".
+/// Whether a value stands in the file itself; a reference is reported.
+pub(super) fn is_literal(node: &Node, what: &str, report: &mut Report) -> bool {
+    let Some(references) = &node.references else { return true };
+    report.push(report.error(node.at, format!("expected {what}, found {references}")).help(
+        "what a flow consists of stands in its file; values below `config` and settings may refer",
+    ));
+    false
+}
+
+/// A text that stands in the file itself; anything else is reported. `what` names it in messages: "a path".
 pub(super) fn text<'n>(node: &'n Node, what: &str, report: &mut Report) -> Option<(&'n str, Span)> {
+    if !is_literal(node, what, report) {
+        return None;
+    }
     match &node.data {
         Data::Text(text) => Some((text, node.at)),
         data => {

@@ -16,8 +16,8 @@ use super::{
         yaml::{Data, Entry, Node},
     },
     Component, Connector, Pipeline, Pull, Queue, Retry, Spec, component,
-    fields::{Fields, entries, items, text},
-    settings,
+    fields::{Fields, entries, is_literal, items, text},
+    keys, settings,
 };
 
 /// A [`Spec`] that may be incomplete, for the sake of finding more errors.
@@ -28,8 +28,13 @@ pub(crate) struct Draft {
     pub(crate) faulty: HashSet<String>,
     /// What those connectors and pipelines consist of that are not in the spec.
     pub(crate) loose: Vec<(Kind, Component)>,
+    /// Whether there are or may be more connectors and pipelines than were understood: names that are not
+    /// known need not be wrong.
+    pub(crate) may_have_more: bool,
     /// Whether the file has links at all, faulty ones included.
     pub(crate) has_links: bool,
+    /// Whether any link was not understood.
+    pub(crate) has_faulty_links: bool,
     /// Where the key `links` stands, or where to say that there is none.
     pub(crate) links_at: Span,
 }
@@ -46,11 +51,12 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
         },
         faulty: HashSet::new(),
         loose: Vec::new(),
+        may_have_more: false,
         has_links: true,
+        has_faulty_links: false,
         links_at: root.at,
     };
-    let known = ["name", "plugins", "connectors", "pipelines", "links"];
-    let Some(fields) = Fields::open(root, "a flow", &known, report) else { return draft };
+    let Some(fields) = Fields::open(root, "a flow", keys::FLOW, report) else { return draft };
 
     if let Some((name, at)) = fields.get("name").and_then(|node| text(node, "a name", report)) {
         check_name(name, "a flow", at, report);
@@ -62,6 +68,11 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
         .filter_map(|node| read_plugin(node, folder, report))
         .collect();
 
+    draft.may_have_more =
+        ["connectors", "pipelines"].into_iter().any(|key| match fields.get(key) {
+            Some(node) => !matches!(node.data, Data::Map(_) | Data::Null),
+            None => fields.is_misspelt(key),
+        });
     let connectors = entries(fields.get("connectors"), "`connectors`", report);
     let pipelines = entries(fields.get("pipelines"), "`pipelines`", report);
     let mut names = Names::default();
@@ -90,8 +101,14 @@ pub(crate) fn read(root: &Node, path: &Path, report: &mut Report) -> Draft {
 
     let links = items(fields.get("links"), "`links`", report);
     draft.links_at = fields.entry("links").map_or(root.at, |entry| entry.at);
-    draft.has_links = !links.is_empty() || fields.get("links").is_some_and(|node| !is_empty(node));
+    draft.has_links = match fields.get("links") {
+        Some(node) => !is_empty(node),
+        None => fields.is_misspelt("links"),
+    };
+    let before = report.count();
     draft.spec.links = links.iter().flat_map(|node| read_links(node, report)).collect();
+    draft.has_faulty_links = report.count() > before
+        || fields.get("links").is_none_or(|node| !matches!(node.data, Data::List(_)));
     draft
 }
 
@@ -151,21 +168,7 @@ fn read_connector(
     report: &mut Report,
 ) -> Option<Connector> {
     let what = format!("connector {}", quote(&entry.key));
-    let known = [
-        "type",
-        "codec",
-        "preprocessors",
-        "postprocessors",
-        "config",
-        "reconnect",
-        "retry",
-        "in_flight",
-        "ordered",
-        "pull",
-        "queue",
-        "err",
-    ];
-    let fields = Fields::open(&entry.value, &what, &known, report)?;
+    let fields = Fields::open(&entry.value, &what, keys::CONNECTOR, report)?;
 
     let component = component::typed(&fields, entry.at, &what, report);
     let codec = match fields.get("codec") {
@@ -237,7 +240,7 @@ impl Pipeline {
 
 fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
     let what = format!("pipeline {}", quote(&entry.key));
-    let fields = Fields::open(&entry.value, &what, &["operators", "err"], report)?;
+    let fields = Fields::open(&entry.value, &what, keys::PIPELINE, report)?;
     let operators = read_components(fields.get("operators"), "operator", &what, report);
     let err = fields.get("err").and_then(|node| settings::err(node, report));
     Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators, err })
@@ -256,6 +259,9 @@ fn read_components(
 }
 
 fn read_links(node: &Node, report: &mut Report) -> Vec<Link> {
+    if !is_literal(node, "a link as a text", report) {
+        return Vec::new();
+    }
     let Data::Text(link) = &node.data else {
         let message = format!("expected a link as a text, found {}", node.describe());
         report.push(report.error(node.at, message).help(link::FORM));

@@ -10,13 +10,13 @@ use super::{
     },
     OnFailure, Pull, Queue, Retry,
     fields::Fields,
+    keys,
 };
 
 /// The keys `reconnect` and `retry`, which say the same of different things.
 pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) -> Retry {
     let what = format!("`{key}` of {owner}");
-    let known = ["attempts", "backoff", "max_backoff"];
-    let Some(fields) = Fields::open(node, &what, &known, report) else {
+    let Some(fields) = Fields::open(node, &what, keys::RETRY, report) else {
         return Retry::default();
     };
     let mut wait = |key| fields.get(key).and_then(|node| wait(node, key, report));
@@ -48,7 +48,7 @@ fn wait(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
 
 pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
     let what = format!("`pull` of {owner}");
-    let Some(fields) = Fields::open(node, &what, &["max_events"], report) else {
+    let Some(fields) = Fields::open(node, &what, keys::PULL, report) else {
         return Pull::default();
     };
     let max_events = fields.get("max_events").and_then(|node| whole(node, 1, "max_events", report));
@@ -57,7 +57,7 @@ pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
 
 pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
     let what = format!("`queue` of {owner}");
-    let Some(fields) = Fields::open(node, &what, &["max_events", "max_bytes"], report) else {
+    let Some(fields) = Fields::open(node, &what, keys::QUEUE, report) else {
         return Queue::default();
     };
     let mut bound = |key| {
@@ -70,12 +70,10 @@ pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
     match &node.data {
         Data::Text(text) if text == "dead_letter" => return Some(OnFailure::DeadLetter),
         Data::Text(text) if text == "discard" => return Some(OnFailure::Discard),
+        Data::Unknown => return None,
         _ => {}
     }
-    let found = match &node.data {
-        Data::Text(text) => quote(text),
-        _ => node.describe(),
-    };
+    let found = text_or_kind(node);
     report.push(
         report
             .error(node.at, format!("expected `dead_letter` or `discard` for `err`, found {found}"))
@@ -85,12 +83,13 @@ pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
 }
 
 /// The most deliveries that a sink may have under way: each has a batch in memory.
-const MOST_IN_FLIGHT: u64 = 1_024;
+pub(in super::super) const MOST_IN_FLIGHT: u64 = 1_024;
 
 pub(super) fn in_flight(node: &Node, report: &mut Report) -> Option<NonZeroU64> {
     let number = whole(node, 1, "in_flight", report)?;
     if number > MOST_IN_FLIGHT {
-        let message = format!("expected {MOST_IN_FLIGHT} or less for `in_flight`, found {number}");
+        let found = node.describe();
+        let message = format!("expected {MOST_IN_FLIGHT} or less for `in_flight`, found {found}");
         report.push(
             report.error(node.at, message).help("each delivery under way is a batch in memory"),
         );
@@ -100,8 +99,10 @@ pub(super) fn in_flight(node: &Node, report: &mut Report) -> Option<NonZeroU64> 
 }
 
 pub(super) fn boolean(node: &Node, key: &str, report: &mut Report) -> Option<bool> {
-    if let Data::Bool(value) = node.data {
-        return Some(value);
+    match node.data {
+        Data::Bool(value) => return Some(value),
+        Data::Unknown => return None,
+        _ => {}
     }
     let found = node.describe();
     report.push(
@@ -112,6 +113,7 @@ pub(super) fn boolean(node: &Node, key: &str, report: &mut Report) -> Option<boo
 
 fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64> {
     let number = match &node.data {
+        Data::Unknown => return None,
         Data::Number(number) => number.as_u64().filter(|number| *number >= least),
         _ => None,
     };
@@ -127,6 +129,7 @@ fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64>
 
 fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let parsed = match &node.data {
+        Data::Unknown => return None,
         Data::Text(text) => parse_duration(text),
         _ => None,
     };
@@ -143,7 +146,7 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
 
 fn text_or_kind(node: &Node) -> String {
     match &node.data {
-        Data::Text(text) => quote(text),
+        Data::Text(text) if node.references.is_none() => quote(text),
         _ => node.describe(),
     }
 }

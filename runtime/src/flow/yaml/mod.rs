@@ -7,8 +7,10 @@
 
 mod node;
 mod parse;
+mod references;
 mod scalar;
 mod syntax;
 
 pub(crate) use node::{Data, Entry, Node, report_repeated_keys_of};
-pub(crate) use parse::parse;
+pub(crate) use parse::{Parsed, parse};
+pub(crate) use references::Problem;

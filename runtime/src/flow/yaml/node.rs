@@ -1,24 +1,38 @@
 //! The tree.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use serde_json::{Number, Value};
 
 use super::super::{diagnostic::Report, source::Span, suggest::quote};
 
 /// A value in a YAML file, and its place.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Node {
     pub(crate) at: Span,
     pub(crate) data: Data,
     /// For a text whose characters stand one by one in a single line of the file: how many
     /// characters precede the first one (a quotation mark). `None` where they do not.
     pub(crate) inline: Option<usize>,
+    /// The references in a text, as they are written: the value must not be shown.
+    pub(crate) references: Option<Arc<str>>,
+}
+
+/// With references in place of their values.
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.references {
+            Some(references) => f.write_str(references),
+            None => self.data.fmt(f),
+        }
+    }
 }
 
 /// What a [`Node`] holds.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Data {
+    /// The value of a reference that has none; why has been reported.
+    Unknown,
     Null,
     Bool(bool),
     Number(Number),
@@ -39,7 +53,20 @@ pub(crate) struct Entry {
 impl Node {
     /// What stands there, in the words of a message: "the integer 5", "a map".
     pub(crate) fn describe(&self) -> String {
+        if let Some(references) = &self.references {
+            let kind = match &self.data {
+                Data::Null => "nothing",
+                Data::Bool(_) => "a boolean",
+                Data::Number(value) if value.is_f64() => "a number",
+                Data::Number(_) => "an integer",
+                Data::Text(value) if value.is_empty() => "an empty text",
+                Data::Text(_) => "a text",
+                Data::Unknown | Data::List(_) | Data::Map(_) => "a value",
+            };
+            return format!("{kind} from {references}");
+        }
         match &self.data {
+            Data::Unknown => "a value that is not known".to_owned(),
             Data::Null => "nothing".to_owned(),
             Data::Bool(value) => format!("the boolean {value}"),
             Data::Number(value) if value.is_f64() => format!("the number {value}"),
@@ -54,7 +81,7 @@ impl Node {
     /// The same value without places. Of repeated keys the last one stands.
     pub(crate) fn to_json(&self) -> Value {
         match &self.data {
-            Data::Null => Value::Null,
+            Data::Null | Data::Unknown => Value::Null,
             Data::Bool(value) => Value::Bool(*value),
             Data::Number(value) => Value::Number(value.clone()),
             Data::Text(value) => Value::String(value.clone()),
@@ -62,6 +89,32 @@ impl Node {
             Data::Map(entries) => {
                 entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect()
             }
+        }
+    }
+
+    /// Adds the places of all scalars of this kind, as JSON pointers (RFC 6901); `at` is that of this one.
+    pub(crate) fn pointers(
+        &self,
+        is_meant: &dyn Fn(&Self) -> bool,
+        at: &str,
+        all: &mut Vec<String>,
+    ) {
+        if is_meant(self) {
+            all.push(at.to_owned());
+        }
+        match &self.data {
+            Data::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    item.pointers(is_meant, &format!("{at}/{index}"), all);
+                }
+            }
+            Data::Map(entries) => {
+                for Entry { key, value, .. } in entries {
+                    let key = key.replace('~', "~0").replace('/', "~1");
+                    value.pointers(is_meant, &format!("{at}/{key}"), all);
+                }
+            }
+            _ => {}
         }
     }
 

@@ -8,24 +8,40 @@ use super::{
     super::{
         diagnostic::Diagnostic,
         limits::Limits,
+        reference::Environment,
         source::{Source, Span},
         suggest::quote,
     },
     node::{Data, Entry, Node},
+    references::{Problem, References, Scalar, check_length},
     scalar::{self, Unusable},
     syntax,
 };
 
-/// Parses a file that holds one YAML document; `None` if it holds none.
+/// What a file holds.
+pub(crate) struct Parsed {
+    /// The YAML document; `None` if there is none.
+    pub(crate) root: Option<Node>,
+    /// What is wrong with references in it.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Parses a file that holds one YAML document at most. With an environment, references in values stand for
+/// what they refer to there; without one they are text.
 ///
 /// # Errors
 /// The first thing in the file that is not YAML, or not the part of YAML that flow files use
 /// (text keys, no tags besides `!!str`, finite 64-bit numbers), or exceeds a limit. After it there
 /// is no telling what the rest means.
-pub(crate) fn parse(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node>, Diagnostic> {
+pub(crate) fn parse(
+    source: &Arc<Source>,
+    limits: &Limits,
+    environment: Option<&Environment<'_>>,
+) -> Result<Parsed, Diagnostic> {
     let mut builder = Builder {
         source,
         limits,
+        references: environment.map(|it| References::new(source, limits, it)),
         open: Vec::new(),
         anchors: HashMap::new(),
         expanded: 0,
@@ -37,7 +53,8 @@ pub(crate) fn parse(source: &Arc<Source>, limits: &Limits) -> Result<Option<Node
             event.map_err(|error| syntax::explain(source, &error, builder.open_bracket()))?;
         builder.take(event, range)?;
     }
-    Ok(builder.root)
+    let problems = builder.references.map(|references| references.problems).unwrap_or_default();
+    Ok(Parsed { root: builder.root, problems })
 }
 
 /// A list or map whose end has not come yet.
@@ -62,6 +79,8 @@ struct Size {
 struct Builder<'s> {
     source: &'s Arc<Source>,
     limits: &'s Limits,
+    /// None where references are text.
+    references: Option<References<'s>>,
     open: Vec<Open>,
     /// Nodes that aliases may stand for; key: the parser's number of the anchor.
     anchors: HashMap<usize, (Rc<Node>, Size)>,
@@ -108,6 +127,16 @@ impl Builder<'_> {
         let marks = usize::from(style != ScalarStyle::Plain);
         let as_written = range.start.line() == range.end.line()
             && range.len() == text.chars().count() + 2 * marks;
+        let at = self.span(range);
+        if !is_key
+            && text.contains("${")
+            && let Some(references) = &mut self.references
+        {
+            let node = references.resolve(&Scalar { text: &text, is_text, at, marks })?;
+            let length = if let Data::Text(text) = &node.data { text.len() } else { 0 };
+            let size = Size { bytes: Limits::NODE_BYTES + length, depth: 0 };
+            return self.finish(node, anchor, size, range);
+        }
         let size = Size { bytes: Limits::NODE_BYTES + text.len(), depth: 0 };
         let data = if is_key || is_text {
             if is_key && !is_text && text == "<<" {
@@ -119,15 +148,13 @@ impl Builder<'_> {
         } else {
             scalar::resolve(&text).map_err(|unusable| self.unusable(unusable, &text, range))?
         };
-        let node = Node { at: self.span(range), data, inline: as_written.then_some(marks) };
+        let inline = as_written.then_some(marks);
+        let node = Node { at, data, inline, references: None };
         self.finish(node, anchor, size, range)
     }
 
     fn unusable(&self, unusable: Unusable, text: &str, range: Range) -> Diagnostic {
-        let what = match unusable {
-            Unusable::TooLarge => "an integer that does not fit 64 bits",
-            Unusable::NotFinite => "not a finite number",
-        };
+        let what = unusable.what();
         self.error(range, format!("{} is {what}", quote(text)))
             .help("put it in quotes if it is meant as a text")
     }
@@ -168,7 +195,7 @@ impl Builder<'_> {
             return Err(self.error(range, "this closes a list or map that was never opened"));
         };
         let at = self.span(Range::new(start.start, range.end));
-        self.finish(Node { at, data, inline: None }, anchor, size, start)
+        self.finish(Node { at, data, inline: None, references: None }, anchor, size, start)
     }
 
     fn alias(&mut self, anchor: usize, range: Range) -> Result<(), Diagnostic> {
@@ -185,6 +212,9 @@ impl Builder<'_> {
             return Err(
                 self.error(range, "expected a text as a key, found an alias of another value")
             );
+        }
+        if self.awaits_key() && node.references.is_some() {
+            return Err(self.error(range, "the value of a reference stands here as a key"));
         }
         self.attach(node, size, range)
     }
@@ -249,14 +279,7 @@ impl Builder<'_> {
 
     fn count(&mut self, bytes: usize, range: Range) -> Result<(), Diagnostic> {
         self.expanded = self.expanded.saturating_add(bytes);
-        if self.expanded <= self.limits.max_expanded_bytes {
-            return Ok(());
-        }
-        let message = format!(
-            "with its aliases replaced by what they stand for, the file exceeds {} bytes",
-            self.limits.max_expanded_bytes
-        );
-        Err(self.error(range, message).help("do not build aliases from aliases"))
+        check_length(self.expanded, self.limits, self.source, self.span(range))
     }
 
     fn span(&self, range: Range) -> Span {

@@ -15,6 +15,16 @@ pub(super) enum Unusable {
     NotFinite,
 }
 
+impl Unusable {
+    /// What the text is, in words.
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::TooLarge => "an integer that does not fit 64 bits",
+            Self::NotFinite => "not a finite number",
+        }
+    }
+}
+
 pub(super) fn resolve(text: &str) -> Result<Data, Unusable> {
     Ok(match text {
         "" | "~" | "null" | "Null" | "NULL" => Data::Null,

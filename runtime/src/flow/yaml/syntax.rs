@@ -113,6 +113,13 @@ pub(super) fn explain(source: &Arc<Source>, error: &ScanError, open: Option<Span
         at.line -= 1;
         at.column = source.line(at.line).trim_end().chars().count() + 1;
     }
+    if source.line(at.line).chars().skip(at.column.saturating_sub(2)).take(2).eq("${".chars()) {
+        let at = Span { column: at.column - 1, width: 2, ..at };
+        let message = "a reference stands without quotes within `{…}` or `[…]`";
+        return Diagnostic::error(Arc::clone(source), at, message).help(
+            "put the whole value in quotes; for a number, write its key on a line of its own",
+        );
+    }
     let open = open.filter(|open| open.line < at.line);
     let diagnostic = match words {
         Some((_, COLON, _)) if open.is_some() => {

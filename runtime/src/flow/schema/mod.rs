@@ -1,0 +1,296 @@
+//! A JSON Schema of flow files, for editors.
+//!
+//! The reader of flow files is what decides. This says the same as far as a schema can: which names exist
+//! and what links make of them is beyond it. A test compares the keys of both.
+
+mod embed;
+
+use serde_json::{Map, Value, json};
+
+use self::embed::{REFERENCE, embedded, or_reference};
+use super::{Kind, spec::MOST_IN_FLIGHT};
+
+/// What is known of a component.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    /// Its kind.
+    pub kind: Kind,
+    /// The name that flows use.
+    pub name: String,
+    /// What it is for, in a line.
+    pub description: String,
+    /// Of a connector: whether it needs a codec (`true`) or takes none (`false`), where it is one of both.
+    pub codec: Option<bool>,
+    /// The JSON Schema of its configuration; none if any will do.
+    pub config: Option<Value>,
+}
+
+impl Described {
+    /// Where its configuration is in the schema.
+    fn id(&self) -> String {
+        format!("{}.{}", self.kind, self.name)
+    }
+
+    /// What its configuration must be.
+    fn config(&self) -> Value {
+        let config = reference_to(&self.id());
+        if self.needs_config() { config } else { json!({ "anyOf": [config, { "type": "null" }] }) }
+    }
+
+    /// Whether it has a key without which it is not made.
+    fn needs_config(&self) -> bool {
+        let required = self.config.as_ref().and_then(|config| config.get("required"));
+        required.and_then(Value::as_array).is_some_and(|required| !required.is_empty())
+    }
+
+    /// Its name.
+    fn named(&self) -> Value {
+        json!({ "const": self.name, "description": self.description })
+    }
+}
+
+/// The schema (draft 2020-12) of flow files with these components. Of a kind of which there is none, any
+/// name and any configuration will do.
+pub fn schema(components: &[Described]) -> Value {
+    let mut definitions = Map::new();
+    for component in components {
+        let config = component.config.clone().unwrap_or_else(|| json!({ "type": "object" }));
+        let id = component.id();
+        let config = embedded(config, &format!("#/$defs/{id}"));
+        definitions.insert(id, config);
+    }
+    let of = |kind| components.iter().filter(move |it| it.kind == kind).collect::<Vec<_>>();
+    for kind in Kind::ALL {
+        let schema = match kind {
+            Kind::Connector => connector(&of(kind)),
+            _ => part(&of(kind)),
+        };
+        definitions.insert(kind.as_str().to_owned(), schema);
+    }
+    definitions.insert(REFERENCE.to_owned(), embed::reference());
+    definitions.insert("pipeline".to_owned(), pipeline());
+    definitions.insert("retry".to_owned(), retry());
+    let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" });
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A flow file of tremor",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["links"],
+        "properties": {
+            "name": {
+                "type": "string",
+                "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$",
+                "description": "The name of the flow. Unless set, that of its file.",
+            },
+            "plugins": {
+                "type": ["array", "null"],
+                "items": literal(),
+                "description": "Folders and libraries to search for plugins. A relative path starts at \
+                                the folder of the flow file.",
+            },
+            "connectors": {
+                "type": ["object", "null"],
+                "propertyNames": names,
+                "additionalProperties": reference_to("connector"),
+                "description": "Where events come from and go to: a map from names to connectors.",
+            },
+            "pipelines": {
+                "type": ["object", "null"],
+                "propertyNames": names,
+                "additionalProperties": reference_to("pipeline"),
+                "description": "What is done with events: a map from names to pipelines.",
+            },
+            "links": {
+                "type": "array",
+                "minItems": 1,
+                "items": { "type": "string", "pattern": LINK },
+                "description": "Which way events go: chains `name[/port] -> name[/port] -> …`.",
+            },
+        },
+        "$defs": definitions,
+    })
+}
+
+/// A chain of two names or more, each with a port or without.
+const LINK: &str = r"^\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*(->\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*)+$";
+
+fn reference_to(definition: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{definition}") })
+}
+
+/// A text in which no reference can stand.
+fn literal() -> Value {
+    json!({ "type": "string", "not": reference_to(REFERENCE) })
+}
+
+/// The names of components; any where there are none.
+fn names(components: &[&Described]) -> Value {
+    match components {
+        [] => literal(),
+        _ => json!({ "anyOf": components.iter().map(|it| it.named()).collect::<Vec<_>>() }),
+    }
+}
+
+/// Adds what follows from the type of a component.
+fn with_types(mut schema: Value, components: &[&Described]) -> Value {
+    let then = |component: &&Described| {
+        let mut then = json!({ "properties": { "config": component.config() } });
+        let mut required = Vec::new();
+        if component.needs_config() {
+            required.push("config");
+        }
+        match component.codec {
+            Some(true) => required.push("codec"),
+            Some(false) => then["properties"]["codec"] = Value::Bool(false),
+            None => {}
+        }
+        if !required.is_empty() {
+            then["required"] = json!(required);
+        }
+        json!({
+            "if": { "properties": { "type": { "const": component.name } }, "required": ["type"] },
+            "then": then,
+        })
+    };
+    if !components.is_empty() {
+        schema["allOf"] = components.iter().map(then).collect();
+    }
+    schema
+}
+
+fn connector(components: &[&Described]) -> Value {
+    let parts = |kind: &str, about: &str| json!({ "type": ["array", "null"], "items": reference_to(kind), "description": about });
+    let setting = |mut schema: Value, about: &str| {
+        schema["description"] = about.into();
+        schema
+    };
+    let connector = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["type"],
+        "properties": {
+            "type": setting(names(components), "The name of the connector's type."),
+            "config": { "description": "The configuration of the connector." },
+            "codec": setting(reference_to("codec"), "How bytes become values, and values bytes."),
+            "preprocessors": parts(
+                "preprocessor",
+                "What cuts and transforms bytes before the codec decodes them, in order.",
+            ),
+            "postprocessors": parts(
+                "postprocessor",
+                "What frames and transforms bytes after the codec has encoded them, in order.",
+            ),
+            "reconnect": setting(reference_to("retry"), "When to connect again."),
+            "retry": setting(
+                reference_to("retry"),
+                "When to deliver again what the peer could not take.",
+            ),
+            "in_flight": described(
+                or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
+                "How many deliveries the sink may have under way at a time.",
+            ),
+            "ordered": described(
+                or_reference(&json!({ "type": "boolean" })),
+                "Whether batches of one stream are delivered one after the other; true unless set.",
+            ),
+            "pull": {
+                "type": "object",
+                "additionalProperties": false,
+                "description": "How much the source is asked for at a time.",
+                "properties": { "max_events": count(1, "Events that a pull may bring.") },
+            },
+            "queue": {
+                "type": "object",
+                "additionalProperties": false,
+                "description": "Bounds of the queue before the sink.",
+                "properties": {
+                    "max_events": count(1, "Events that may wait; 256 unless set."),
+                    "max_bytes": count(1, "Bytes that may wait; 4194304 unless set."),
+                },
+            },
+            "err": err(),
+        },
+    });
+    with_types(connector, components)
+}
+
+/// A codec, a processor or an operator: its name, its name with its configuration, or at length.
+fn part(components: &[&Described]) -> Value {
+    let alone: Vec<_> = components.iter().copied().filter(|it| !it.needs_config()).collect();
+    let by_name: Map<_, _> = components.iter().map(|it| (it.name.clone(), it.config())).collect();
+    let is_open = components.is_empty();
+    let alone = if is_open || !alone.is_empty() { names(&alone) } else { Value::Bool(false) };
+    let at_length = json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["type"],
+        "properties": {
+            "type": names(components),
+            "config": { "description": "Its configuration." },
+        },
+    });
+    json!({ "anyOf": [
+        alone,
+        {
+            "type": "object",
+            "minProperties": 1,
+            "maxProperties": 1,
+            "properties": by_name,
+            "additionalProperties": is_open,
+            "not": { "anyOf": [{ "required": ["type"] }, { "required": ["config"] }] },
+        },
+        with_types(at_length, components),
+    ] })
+}
+
+fn pipeline() -> Value {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "operators": {
+                "type": ["array", "null"],
+                "items": reference_to("operator"),
+                "description": "What events run through, in order.",
+            },
+            "err": err(),
+        },
+    })
+}
+
+fn retry() -> Value {
+    let time = |about: &str| {
+        let time = json!({ "type": "string", "pattern": r"^[0-9]+\s*(ms|s|m|h)$" });
+        described(or_reference(&time), about)
+    };
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "attempts": count(0, "How many attempts may follow one that has failed; no limit unless set."),
+            "backoff": time("The longest wait before the first further attempt; 100ms unless set."),
+            "max_backoff": time("The longest wait between two attempts."),
+        },
+    })
+}
+
+fn err() -> Value {
+    let choice = json!({ "enum": ["dead_letter", "discard"] });
+    described(
+        or_reference(&choice),
+        "What becomes of an event that cannot be handled, where nothing is linked to the port `err`.",
+    )
+}
+
+fn count(least: u64, about: &str) -> Value {
+    described(or_reference(&json!({ "type": "integer", "minimum": least })), about)
+}
+
+fn described(mut schema: Value, about: &str) -> Value {
+    schema["description"] = about.into();
+    schema
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,30 @@
+//! The keys that the reader knows.
+
+pub(crate) const FLOW: &[&str] = &["name", "plugins", "connectors", "pipelines", "links"];
+
+pub(crate) const CONNECTOR: &[&str] = &[
+    "type",
+    "codec",
+    "preprocessors",
+    "postprocessors",
+    "config",
+    "reconnect",
+    "retry",
+    "in_flight",
+    "ordered",
+    "pull",
+    "queue",
+    "err",
+];
+
+pub(crate) const PIPELINE: &[&str] = &["operators", "err"];
+
+/// Of a codec, a processor or an operator that is written at length.
+pub(crate) const COMPONENT: &[&str] = &["type", "config"];
+
+/// Of `reconnect` and `retry`.
+pub(crate) const RETRY: &[&str] = &["attempts", "backoff", "max_backoff"];
+
+pub(crate) const PULL: &[&str] = &["max_events"];
+
+pub(crate) const QUEUE: &[&str] = &["max_events", "max_bytes"];

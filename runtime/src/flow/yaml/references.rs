@@ -1,0 +1,180 @@
+//! Scalars with references.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    super::{
+        diagnostic::Diagnostic,
+        limits::Limits,
+        reference::{Environment, Missing, Part, Reference, To, split},
+        source::{Source, Span},
+        suggest::quote,
+    },
+    node::{Data, Node},
+    scalar,
+};
+use crate::redact;
+
+/// A scalar as it stands in the file.
+pub(super) struct Scalar<'t> {
+    pub(super) text: &'t str,
+    /// Whether it is a text whatever it looks like: in quotes, say.
+    pub(super) is_text: bool,
+    pub(super) at: Span,
+    /// How many characters precede its first one: a quotation mark.
+    pub(super) marks: usize,
+}
+
+/// Of how many problems the exact place is looked for: in a long line that takes time.
+const PLACED: usize = 50;
+
+/// Something that is wrong with a reference.
+pub(crate) struct Problem {
+    /// Where the whole scalar stands.
+    pub(crate) scalar: Span,
+    pub(crate) diagnostic: Diagnostic,
+}
+
+/// Puts values in place of the references of a file.
+pub(super) struct References<'s> {
+    source: &'s Arc<Source>,
+    limits: &'s Limits,
+    environment: &'s Environment<'s>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<'s> References<'s> {
+    pub(super) fn new(
+        source: &'s Arc<Source>,
+        limits: &'s Limits,
+        environment: &'s Environment<'s>,
+    ) -> Self {
+        Self { source, limits, environment, problems: Vec::new() }
+    }
+
+    /// A scalar with what its references stand for. Where one of them has no value, or is none, that is a
+    /// problem, and the value of all is unknown.
+    ///
+    /// # Errors
+    /// The values exceed a limit.
+    pub(super) fn resolve(&mut self, scalar: &Scalar<'_>) -> Result<Node, Diagnostic> {
+        let node = |data, references: &[&str]| {
+            let references = (!references.is_empty()).then(|| quoted(references).into());
+            Node { at: scalar.at, data, inline: None, references }
+        };
+        let parts = match split(scalar.text) {
+            Ok(parts) => parts,
+            Err(malformed) => {
+                let at = self.place(scalar, malformed.at, malformed.width);
+                let error = Diagnostic::error(Arc::clone(self.source), at, malformed.message);
+                self.problem(scalar, error.help(malformed.help));
+                return Ok(node(Data::Unknown, &[scalar.text]));
+            }
+        };
+        let folder = self.source.path().parent().unwrap_or(Path::new(""));
+        let (mut text, mut written, mut is_known) = (String::new(), Vec::new(), true);
+        let mut secrets = Vec::new();
+        for part in &parts {
+            let reference = match part {
+                Part::Text(part) => {
+                    text.push_str(part);
+                    continue;
+                }
+                Part::Reference(reference) => reference,
+            };
+            written.push(reference.written);
+            match self.environment.value(reference.to, folder) {
+                Ok(value) => {
+                    text.push_str(&value);
+                    if !is_default(reference, &value) {
+                        secrets.push(value);
+                    }
+                }
+                Err(Missing { severity, message, help }) => {
+                    let at = self.place(scalar, reference.at, reference.written.chars().count());
+                    let diagnostic =
+                        Diagnostic::new(severity, Arc::clone(self.source), at, message);
+                    self.problem(scalar, diagnostic.help(help));
+                    is_known = false;
+                }
+            }
+            check_length(text.len(), self.limits, self.source, scalar.at)?;
+        }
+        let is_whole = matches!(&*parts, [Part::Reference(_)]);
+        let data = if !is_known {
+            Data::Unknown
+        } else if scalar.is_text || !is_whole {
+            Data::Text(text)
+        } else {
+            scalar::resolve(&text).unwrap_or_else(|unusable| {
+                let message = format!("the value of {} is {}", quoted(&written), unusable.what());
+                let error = Diagnostic::error(Arc::clone(self.source), scalar.at, message);
+                self.problem(scalar, error.help("put it in quotes if it is meant as a text"));
+                Data::Unknown
+            })
+        };
+        // `true` is no secret, and is in too many messages.
+        if !matches!(data, Data::Bool(_) | Data::Null) {
+            secrets.iter().for_each(|secret| redact::keep(secret));
+            if let (Data::Number(number), false) = (&data, secrets.is_empty()) {
+                redact::keep(&number.to_string());
+            }
+        }
+        Ok(node(data, &written))
+    }
+
+    /// Where a part of a scalar stands: the whole, where its characters do not stand in one line one by one.
+    fn place(&self, scalar: &Scalar<'_>, start: usize, width: usize) -> Span {
+        let Span { line, column, .. } = scalar.at;
+        let column = column + scalar.marks;
+        let inline = || {
+            let written = self.source.line(line).chars().skip(column - 1);
+            written.take(scalar.text.chars().count()).eq(scalar.text.chars())
+        };
+        if self.problems.len() < PLACED && inline() {
+            Span { line, column: column + start, width }
+        } else {
+            scalar.at
+        }
+    }
+
+    fn problem(&mut self, scalar: &Scalar<'_>, diagnostic: Diagnostic) {
+        self.problems.push(Problem { scalar: scalar.at, diagnostic });
+    }
+}
+
+/// Whether the file itself has the value.
+fn is_default(reference: &Reference<'_>, value: &str) -> bool {
+    matches!(reference.to, To::Variable { default: Some(default), .. } if default == value)
+}
+
+/// `` `${env:A}` and `${file:b}` ``, each once.
+fn quoted(references: &[&str]) -> String {
+    let mut shown: Vec<String> = Vec::new();
+    for reference in references {
+        let quoted = quote(reference);
+        if !shown.contains(&quoted) {
+            shown.push(quoted);
+        }
+    }
+    shown.join(" and ")
+}
+
+/// # Errors
+/// The file is larger than the limit, once aliases and references are replaced.
+pub(super) fn check_length(
+    bytes: usize,
+    limits: &Limits,
+    source: &Arc<Source>,
+    at: Span,
+) -> Result<(), Diagnostic> {
+    if bytes <= limits.max_expanded_bytes {
+        return Ok(());
+    }
+    let message = format!(
+        "with its aliases and references replaced by what they stand for, the file exceeds {} bytes",
+        limits.max_expanded_bytes
+    );
+    let error = Diagnostic::error(Arc::clone(source), at, message);
+    Err(error.help("do not build aliases from aliases, or refer to less"))
+}

@@ -1,0 +1,200 @@
+//! References of flow files to variables and files, and that no value of theirs gets into a message.
+
+use std::process::Command;
+
+use crate::tremor::{Run, Scene, finish};
+
+/// What no message may have.
+const CANARY: &str = "canary-7f3a";
+
+/// Runs `tremor` with the canary in the variable `CANARY`, and in the file `secret`.
+fn tremor(scene: &Scene, arguments: &[&str]) -> Run {
+    let mut command: Command = scene.command(arguments);
+    command.env("CANARY", CANARY).env("TREMOR_LOG", "trace");
+    Run::of(&finish(command.spawn().unwrap()))
+}
+
+fn scene(flow: &str) -> Scene {
+    Scene::new(flow)
+        .write("secret", format!("{CANARY}\n").as_bytes())
+        .write("in", b"{\"n\":1}\n{\"n\":\"two\"}\n")
+}
+
+const ENDS: &str = "
+  in: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }
+  out: { type: stdio, codec: json, postprocessors: [lines] }";
+
+#[test]
+fn values_come_from_variables_and_files_and_have_types() {
+    let flow = "connectors:
+  ticks:
+    type: metronome
+    config:
+      interval_ms: ${env:INTERVAL}
+      count: ${file:folder/count}
+  out:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    queue:
+      max_events: ${env:NOT_SET:-10}
+    config: { path: '${env:NAME}.${env:NOT_SET:-json}', mode: \"${file:folder/mode}\" }
+links: [ticks -> out]";
+    let scene = Scene::new(flow);
+    std::fs::create_dir(scene.path().join("folder")).unwrap();
+    let scene = scene.write("folder/count", b"3\n").write("folder/mode", b"write\r\n");
+    for command in ["check", "run"] {
+        let mut command = scene.command(&[command, "flow.yaml"]);
+        // Paths start from the folder of the flow, wherever the program runs.
+        command.env("INTERVAL", "1").env("NAME", "events");
+        Run::of(&finish(command.spawn().unwrap())).expect(0, &[]);
+    }
+    assert_eq!(scene.read("events.json").lines().count(), 3);
+}
+
+#[test]
+fn what_a_reference_lacks_is_an_error_of_a_run_and_a_warning_of_a_check() {
+    let flow = "connectors:
+  ticks: { type: metronome, config: { interval_ms: '${env:NOT_SET}', count: 1 } }
+  out:
+    type: file
+    codec: json
+    config: { path: \"a ${file:none}\", mode: write }
+links: [ticks -> out]";
+    let parts = [
+        "flow.yaml:2:53: ",
+        "the variable `NOT_SET` is not set",
+        "help: set it, or write a default: `${env:NOT_SET:-…}`",
+        "flow.yaml:6:24: ",
+        "none: the file cannot be read: there is no such file",
+    ];
+    let run = scene(flow).run();
+    run.expect(2, &parts);
+    assert_eq!(run.stderr.matches(": error: ").count(), 2, "{}", run.stderr);
+    let check = scene(flow).tremor(&["check", "flow.yaml"]);
+    check.expect(0, &parts).expect(0, &["flow `flow` is valid"]);
+    assert_eq!(check.stderr.matches(": warning: ").count(), 2, "{}", check.stderr);
+    let denied = scene(flow).tremor(&["check", "--deny-warnings", "flow.yaml"]);
+    denied.expect(2, &["there are 2 warnings, and `--deny-warnings` is set"]);
+}
+
+/// Says nothing of the canary, in the log and in messages of any kind.
+#[track_caller]
+fn keeps_quiet(run: &Run, what: &str) {
+    assert!(!run.stderr.contains(CANARY), "{what}:\n{}", run.stderr);
+    assert!(!run.stdout.contains(CANARY), "{what}:\n{}", run.stdout);
+}
+
+#[test]
+fn no_value_is_in_a_message_about_the_configuration() {
+    let value = "'${env:CANARY}'";
+    let connectors = [
+        "type: ${value}, codec: json",
+        "type: file, codec: ${value}, config: { path: x, mode: write }",
+        "type: file, codec: json, config: { path: x, mode: ${value} }",
+        "type: file, codec: json, config: { path: [${value}], mode: write }",
+        "type: file, codec: json, config: ${value}",
+        "type: file, codec: json, err: ${value}, config: { path: x, mode: write }",
+        "type: stdio, codec: json, queue: { max_bytes: ${value} }",
+        "type: stdio, codec: json, in_flight: ${value}",
+        "type: stdio, codec: json, ordered: ${value}",
+        "type: stdio, codec: json, retry: { backoff: ${value} }",
+        "type: stdio, codec: { csv: { headers: [${value}, ${value}] } }",
+        "type: stdio, codec: { csv: { quote: ${value} } }",
+        "type: exit, config: { when: { field: 'a[${env:CANARY}', equals: 1 } }",
+        "type: exit, config: { when: { field: 'a[${file:secret}', equals: 1 } }",
+        "type: exit, config: { after_events: ${value} }",
+        "type: hostile, codec: json, config: { fault: ${value} }",
+    ];
+    let operators = [
+        "{ type: filter, config: { field: a, matches: '(${env:CANARY}' } }",
+        "{ type: dedupe, config: { by: [a], within: ${value} } }",
+        "{ type: dedupe, config: { by: ['a[${file:secret}'], within: 1s } }",
+        "{ type: window, config: { every: ${value}, aggregates: {} } }",
+        "${value}",
+    ];
+    let written = |(number, keys): (usize, &&str)| format!("  c{number}: {{ {keys} }}\n");
+    let connectors: Vec<_> = connectors.iter().enumerate().map(written).collect();
+    let written = |(number, it): (usize, &&str)| format!("  p{number}: {{ operators: [{it}] }}\n");
+    let operators: Vec<_> = operators.iter().enumerate().map(written).collect();
+    let errors = connectors.len() + operators.len() + 3;
+    let flow = format!(
+        "name: {value}\nplugins: [{value}]\nconnectors:{ENDS}\n{}pipelines:\n{}links: [in -> out, {value}]",
+        connectors.concat(),
+        operators.concat()
+    );
+    let scene = scene(&flow.replace("${value}", value));
+    for folder in ["input", "expected"] {
+        std::fs::create_dir(scene.path().join(folder)).unwrap();
+    }
+    let scene = scene.write("input/in.jsonl", b"{\"n\":1}\n");
+    for command in ["check", "run"] {
+        let run = tremor(&scene, &[command, "flow.yaml"]);
+        keeps_quiet(&run, command);
+        run.expect(2, &[]);
+        assert_eq!(run.stderr.matches(": error: ").count(), errors, "{}", run.stderr);
+    }
+    keeps_quiet(&tremor(&scene, &["test", "."]), "test");
+}
+
+#[test]
+fn no_value_is_in_what_a_flow_says_while_it_runs() {
+    // A path in an error of the system, which fails the flow.
+    let flow = format!(
+        "connectors:{ENDS}\n  x: {{ type: file, codec: json, config: {{ path: '${{env:CANARY}}/x', mode: write }} }}\nlinks: [in -> out, in -> x]"
+    );
+    for format in ["text", "json"] {
+        let run = tremor(&scene(&flow), &["run", "--log-format", format, "flow.yaml"]);
+        run.expect(1, &["[redacted]", "connector `x`"]);
+        keeps_quiet(&run, format);
+    }
+    // A value in the log.
+    let flow = format!(
+        "connectors:{ENDS}\n  x: {{ type: exit, config: {{ when: {{ field: n, equals: '${{file:secret}}' }} }} }}\nlinks: [in -> out, in -> x]"
+    );
+    let scene = scene(&flow).write("in", format!("{{\"n\":\"{CANARY}\"}}\n").as_bytes());
+    let run = tremor(&scene, &["run", "flow.yaml"]);
+    run.expect(0, &["a component ends the run", "[redacted]"]);
+    assert!(!run.stderr.contains(CANARY), "{}", run.stderr);
+}
+
+#[test]
+fn no_value_is_in_the_report_of_a_benchmark() {
+    let flow = "connectors:
+  bench:
+    type: bench
+    codec: json
+    config: { file: '${env:CANARY}.json', iterations: 1, report: report }
+links: [bench -> bench]";
+    let scene = scene(flow).write(&format!("{CANARY}.json"), b"{\"n\":1}\n");
+    let run = tremor(&scene, &["bench", "--json", "report.json", "flow.yaml"]);
+    run.expect(0, &[]);
+    assert!(run.stdout.contains("[redacted].json"), "{}", run.stdout);
+    keeps_quiet(&run, flow);
+    assert!(!scene.read("report.json").contains(CANARY));
+    let missing = tremor(&self::scene(flow), &["bench", "flow.yaml"]);
+    missing.expect(2, &["[redacted].json: there is no such file to replay"]);
+    keeps_quiet(&missing, flow);
+}
+
+#[test]
+fn no_value_is_in_a_dead_letter() {
+    let flow = format!(
+        "connectors:{ENDS}
+pipelines:
+  p:
+    operators:
+      - type: window
+        config: {{ events: 2, aggregates: {{ sum: {{ function: sum, field: '${{env:CANARY}}' }} }} }}
+links: [in -> p -> out, p/err -> out]"
+    );
+    let input = format!("{{\"{CANARY}\":\"no number\"}}\n");
+    let scene = scene(&flow).write("in", input.as_bytes());
+    let run = tremor(&scene, &["run", "flow.yaml"]);
+    run.expect(0, &["1 dead-lettered"]);
+    let letter: serde_json::Value =
+        serde_json::from_str(run.stdout.lines().next().unwrap()).unwrap();
+    let message = letter["error"]["message"].as_str().unwrap();
+    assert!(message.contains("at `[redacted]`"), "{letter}");
+    assert!(!run.stderr.contains(CANARY), "{}", run.stderr);
+}

@@ -1,0 +1,159 @@
+//! `tremor schema`: what editors are told of flow files.
+
+use std::{fs, sync::OnceLock};
+
+use jsonschema::Validator;
+use serde_json::Value;
+use tremor_runtime::flow::read_yaml;
+
+use crate::{support::workspace, tremor::Scene};
+
+fn schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        let run = Scene::new("").tremor(&["schema"]);
+        run.expect(0, &[]);
+        serde_json::from_str(&run.stdout).unwrap()
+    })
+}
+
+/// What the schema finds wrong with a flow.
+fn errors(flow: &str) -> Vec<String> {
+    static VALIDATOR: OnceLock<Validator> = OnceLock::new();
+    let validator =
+        VALIDATOR.get_or_init(|| jsonschema::draft202012::new(schema()).expect("a schema"));
+    let flow = read_yaml(&Scene::new(flow).path().join("flow.yaml")).unwrap();
+    validator.iter_errors(&flow).map(|error| error.to_string()).collect()
+}
+
+/// The schema of the plugins of these tests accepts a flow.
+#[track_caller]
+pub(crate) fn accepts(flow: &str) {
+    assert_eq!(errors(flow), [""; 0], "{flow}");
+}
+
+/// The flows of the workspace, without the folders of their plugins, which these tests have elsewhere.
+fn flows() -> Vec<(String, String)> {
+    let mut flows = Vec::new();
+    for folder in ["examples", "bench/flows"] {
+        for entry in fs::read_dir(workspace().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            let is_flow = path.extension().is_some_and(|extension| extension == "yaml");
+            let name = path.display().to_string();
+            if is_flow && !name.contains("vrl") && !name.contains("countdown") {
+                let text = fs::read_to_string(&path).unwrap();
+                let lines = text.lines().filter(|line| !line.starts_with("plugins:"));
+                flows.push((name, lines.flat_map(|line| [line, "\n"]).collect()));
+            }
+        }
+    }
+    assert!(flows.len() > 5, "{}", flows.len());
+    flows
+}
+
+#[test]
+fn the_schema_is_one_itself_and_accepts_the_flows_of_the_workspace() {
+    jsonschema::draft202012::meta::validate(schema()).unwrap();
+    flows().iter().for_each(|(_, flow)| accepts(flow));
+}
+
+#[test]
+fn no_flow_of_the_workspace_is_warned_of() {
+    for (name, flow) in flows() {
+        let check = Scene::new(&flow).tremor(&["check", "--deny-warnings", "flow.yaml"]);
+        assert_eq!(check.status, Some(0), "{name}:\n{}", check.stderr);
+    }
+}
+
+#[test]
+fn components_and_keys_have_descriptions() {
+    let schema = schema();
+    let types = schema["$defs"]["connector"]["properties"]["type"]["anyOf"].as_array().unwrap();
+    let file = types.iter().find(|one| one["const"] == "file").unwrap();
+    assert!(file["description"].as_str().unwrap().contains("file"), "{file}");
+    let path = &schema["$defs"]["connector.file"]["properties"]["path"];
+    assert!(path["description"].as_str().unwrap().starts_with("The file."), "{path}");
+    let lines = &schema["$defs"]["preprocessor.lines"]["properties"];
+    assert!(lines.is_object(), "{lines}");
+}
+
+#[test]
+fn a_reference_stands_for_a_value_of_any_type() {
+    accepts(
+        "connectors:
+  ticks:
+    type: metronome
+    queue: { max_bytes: '${env:BYTES}' }
+    retry: { attempts: '${env:ATTEMPTS:-3}', backoff: '${env:BACKOFF}' }
+    err: ${env:ERR}
+    config:
+      interval_ms: ${env:INTERVAL}
+      count: ${file:count}
+  out:
+    type: file
+    codec: { csv: { numbers: '${env:NUMBERS}' } }
+    config: { path: 'a${env:B}c', mode: '${env:MODE}' }
+links: [ticks -> out]",
+    );
+}
+
+#[test]
+fn what_is_wrong_is_refused() {
+    let ends = "
+  in: { type: metronome, config: { interval_ms: 1 } }
+  out: { type: 'null' }";
+    let connector = |keys: &str| format!("connectors:{ends}\n  x: {{ {keys} }}\nlinks: [in -> x]");
+    let operator = |operator: &str| {
+        format!(
+            "connectors:{ends}\npipelines: {{ p: {{ operators: [{operator}] }} }}\nlinks: [in -> p -> out]"
+        )
+    };
+    accepts(&connector("type: stdio, codec: json"));
+    accepts(&operator("passthrough"));
+    for flow in [
+        connector("type: fiel, codec: json, config: { path: x, mode: read }"),
+        connector("type: '${env:TYPE}', codec: json"),
+        connector("type: file, config: { path: x, mode: read }"),
+        connector("type: file, codec: json"),
+        connector("type: file, codec: json, config: { path: x, mode: raed }"),
+        connector("type: file, codec: json, config: { path: x, mode: read, more: 1 }"),
+        connector("type: file, codec: json, config: { path: [x], mode: read }"),
+        connector("type: file, codec: json, config: { path: x, mode: read, chunk_bytes: many }"),
+        connector("type: 'null', codec: json"),
+        connector("type: stdio, codec: jsno"),
+        connector("type: stdio, codec: { json: { max_depth: 0 } }"),
+        connector("type: stdio, codec: { json: {}, csv: {} }"),
+        connector("type: stdio, codec: { type: json, config: { max_depth: 0 } }"),
+        connector("type: stdio, codec: json, preprocessors: lines"),
+        connector("type: stdio, codec: json, preprocessors: [line]"),
+        connector("type: stdio, codec: json, queue: { max_events: 0 }"),
+        connector("type: stdio, codec: json, retry: { backoff: soon }"),
+        connector("type: stdio, codec: json, err: drop"),
+        connector("type: stdio, codec: json, codex: json"),
+        operator("{ type: filter, config: { field: 1, exists: true } }"),
+        operator("{ type: bucket, config: { rate: [] } }"),
+        operator("5"),
+        format!("connectors:{ends}"),
+        format!("connectors:{ends}\nlinks: []"),
+        format!("connectors:{ends}\nlinks: [in => out]"),
+        format!("connectors:{ends}\nlinks: ['in -> ${{env:OUT}}']"),
+        format!("connectors:{ends}\nlinks: [in -> out]\nmore: 1"),
+        format!("connectors:{ends}\n  1st: {{ type: stdio, codec: json }}\nlinks: [in -> out]"),
+    ] {
+        assert!(!errors(&flow).is_empty(), "{flow}");
+    }
+}
+
+#[test]
+fn without_plugins_the_schema_allows_any_connector_and_says_so() {
+    let scene = Scene::new("");
+    let mut command = scene.command(&["schema"]);
+    let run = crate::tremor::Run::of(&command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap());
+    run.expect(0, &["warning: there are no connectors at hand"]);
+    let schema: Value = serde_json::from_str(&run.stdout).unwrap();
+    let flow = serde_json::json!({
+        "connectors": { "a": { "type": "any", "codec": "json", "config": { "b": 1 } } },
+        "links": ["a -> a"],
+    });
+    assert!(jsonschema::draft202012::new(&schema).unwrap().is_valid(&flow));
+}
