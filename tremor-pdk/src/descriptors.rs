@@ -49,8 +49,8 @@ struct Set {
 
 #[derive(Default)]
 struct Entries {
-    entries: Vec<Option<Arc<Entry>>>,
-    free: Vec<u32>,
+    list: Vec<Option<Arc<Entry>>>,
+    free: Vec<usize>,
     /// How many there ever were: an event of one that is gone is no event of its successor.
     count: u32,
     /// What the host cannot wait for the set with.
@@ -58,7 +58,9 @@ struct Entries {
 }
 
 struct Entry {
-    /// Its place among the entries, and its number.
+    /// Its place in the list.
+    place: usize,
+    /// What the operating system names it by: its number, and its place in the lower half.
     token: u64,
     sides: [Mutex<Side>; 2],
 }
@@ -204,23 +206,19 @@ impl Set {
         let entries = &mut *lock(&self.entries);
         entries.count = entries.count.wrapping_add(1);
         let place = entries.free.pop().unwrap_or_else(|| {
-            entries.entries.push(None);
-            u32::try_from(entries.entries.len() - 1).unwrap_or(u32::MAX)
+            entries.list.push(None);
+            entries.list.len() - 1
         });
-        let token = u64::from(entries.count) << 32 | u64::from(place);
-        let entry = Arc::new(Entry { token, sides: Default::default() });
-        entries.entries[place as usize] = Some(entry.clone());
+        let token = u64::from(entries.count) << 32 | place as u64;
+        let entry = Arc::new(Entry { place, token, sides: Default::default() });
+        entries.list[place] = Some(entry.clone());
         entry
     }
 
     fn remove(&self, entry: &Entry) {
         let entries = &mut *lock(&self.entries);
-        // The lower half.
-        let place = entry.token as u32;
-        if let Some(of) = entries.entries.get_mut(place as usize) {
-            *of = None;
-            entries.free.push(place);
-        }
+        entries.list[entry.place] = None;
+        entries.free.push(entry.place);
     }
 
     /// Wakes what waits for descriptors that are ready.
@@ -243,7 +241,8 @@ impl Set {
 
     fn wake(&self, token: u64, flags: epoll::EventFlags) {
         use epoll::EventFlags as Flags;
-        let entry = lock(&self.entries).entries.get(token as u32 as usize).cloned().flatten();
+        let place = usize::try_from(token & u64::from(u32::MAX)).unwrap_or(usize::MAX);
+        let entry = lock(&self.entries).list.get(place).cloned().flatten();
         let Some(entry) = entry.filter(|entry| entry.token == token) else { return };
         let failed = Flags::ERR | Flags::HUP;
         let sides = [Flags::IN | Flags::RDHUP | failed, Flags::OUT | failed];
@@ -264,7 +263,7 @@ impl Set {
         let entries = {
             let entries = &mut *lock(&self.entries);
             entries.failed = Some(error.clone());
-            entries.entries.clone()
+            entries.list.clone()
         };
         for side in entries.iter().flatten().flat_map(|entry| &entry.sides) {
             let waiting = lock(side).waiting.take();
@@ -300,8 +299,8 @@ mod tests {
     use crate::testing::TestHost;
 
     fn pair() -> (UnixStream, UnixStream) {
-        let (one, other) = UnixStream::pair().unwrap();
-        one.set_nonblocking(true).unwrap();
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        one.set_nonblocking(true).expect("it is a socket");
         (one, other)
     }
 
@@ -354,7 +353,7 @@ mod tests {
         let (one, mut other) = pair();
         let one = descriptors.register(one).unwrap();
         let mut sent = 0;
-        while let Ok(count) = (&mut &*one.get_ref()).write(&[7; 4096]) {
+        while let Ok(count) = (&mut one.get_ref()).write(&[7; 4096]) {
             sent += count;
         }
         let reader = std::thread::spawn(move || {

@@ -92,7 +92,7 @@ fn the_source_and_its_acknowledgements(path: &Path) {
     assert!(source.poll_pull(&mut waits, &mut Batch::new()).is_pending());
     source.give_up(&mut Batch::new());
     block_on(source.close()).unwrap();
-    assert_eq!(context.metrics().snapshot()[0].value, 301.0);
+    assert_eq!(format!("{}", context.metrics().snapshot()[0].value), "301");
     block_on(it.connector.on_pause()).unwrap();
     block_on(it.connector.on_resume()).unwrap();
     block_on(it.connector.on_drain()).unwrap();
@@ -114,8 +114,8 @@ fn the_sink_and_its_slots(path: &Path) {
     for slot in [2, 1] {
         let answer = poll_fn(|context| sink.poll_deliver(context, slot, &mut batches[slot]));
         let exceptions = block_on(pin!(answer)).unwrap();
-        let told: Vec<_> = exceptions.exceptions().iter().map(|it| it.events.clone()).collect();
-        assert_eq!(told, if slot == 1 { vec![1..2] } else { vec![] });
+        let told = exceptions.exceptions().iter().map(|it| (it.events.start, it.events.end));
+        assert!(told.eq((slot == 1).then_some((1, 2))));
         for exception in exceptions.exceptions() {
             assert_eq!(exception.error.policy(), ErrorPolicy::RETRY);
             assert_eq!(exception.error.delay().as_millis(), 7);

@@ -183,7 +183,8 @@ mod tests {
         async fn deliver(&self, batch: &Batch) -> Delivery {
             self.under_way.fetch_add(1, Ordering::Relaxed);
             let _entered = Entered(&self.under_way);
-            let message = batch.iter().filter_map(|it| it.raw()).collect::<Vec<_>>().concat();
+            let message =
+                batch.iter().filter_map(crate::EventRef::raw).collect::<Vec<_>>().concat();
             poll_fn(|_| match self.answers.lock().unwrap().remove(&message) {
                 Some(answer) => Poll::Ready(answer),
                 None => Poll::Pending,

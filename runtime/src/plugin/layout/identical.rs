@@ -35,6 +35,7 @@ pub(crate) fn identical(plugin: Layout, host: Layout) -> bool {
 
 /// A type, and every type that it contains.
 #[cfg(test)]
+#[allow(dead_code, reason = "a benchmark takes this file without its tests")]
 pub(super) fn every_type(layout: Layout) -> Vec<Layout> {
     let (mut pairs, mut every) = (Pairs::default(), Vec::new());
     pairs.add(layout, layout);

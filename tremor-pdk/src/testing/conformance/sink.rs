@@ -116,7 +116,7 @@ pub(super) fn takes_several(subject: &Subject) -> Verdict {
         for (slot, batch) in batches.iter_mut().enumerate() {
             match connected.deliver_in(slot, batch, 1)? {
                 Some(answer) => {
-                    delivered("one of several batches", &of_size(3 * slot + 1), &answer)?
+                    delivered("one of several batches", &of_size(3 * slot + 1), &answer)?;
                 }
                 None => pending.push(slot),
             }
