@@ -103,7 +103,7 @@ impl Sink for Lines {
 mod tests {
     use std::{io::Read, net::TcpListener};
 
-    use tremor_pdk::{Batch, Result, testing::TestHost};
+    use tremor_pdk::{Batch, Result, Undelivered, testing::TestHost};
 
     use super::Forward;
 
@@ -116,7 +116,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(b"one");
         batch.push_message(b"two");
-        sink.deliver(&batch).map_err(|undelivered| undelivered.into_error())?;
+        sink.deliver(&batch).map_err(Undelivered::into_error)?;
         sink.stop()?;
         let mut text = String::new();
         peer.read_to_string(&mut text)?;

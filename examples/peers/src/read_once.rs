@@ -133,7 +133,7 @@ fn lines(path: &Path, position: u64, most: u32) -> Result<Vec<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use tremor_pdk::{
-        Result,
+        EventRef, Result,
         testing::{TestHost, conformance},
     };
 
@@ -145,7 +145,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder)?;
-        let text: String = (0..lines).map(|line| format!("line {line}\n")).collect();
+        let text = (0..lines).map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
         std::fs::write(folder.join("in"), text)?;
         let host = TestHost::new();
         host.set_folder(&folder);
@@ -164,11 +164,11 @@ mod tests {
         // The second has failed, so that the third is of no account.
         source.acks()?.ack(3)?;
         source.acks()?.ack(1)?;
-        source.acks()?.fail(2, &[3..4])?;
+        source.acks()?.fail(2, &[3..4, 7..9])?;
         source.stop()?;
         let mut source = host.source::<ReadOnce>(CONFIG)?;
         let batches = source.pull_all()?;
-        let first = batches[0].iter().next().and_then(|event| event.raw());
+        let first = batches[0].iter().next().and_then(EventRef::raw);
         assert_eq!(first, Some(&b"line 256"[..]));
         for pull in [2, 1] {
             source.acks()?.ack(pull)?;

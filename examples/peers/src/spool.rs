@@ -60,7 +60,7 @@ impl ParallelSink for Spool {
 #[cfg(test)]
 mod tests {
     use tremor_pdk::{
-        Batch, Result,
+        Batch, Result, Undelivered,
         testing::{TestHost, conformance},
     };
 
@@ -75,7 +75,7 @@ mod tests {
         for message in [&b"one"[..], b"two"] {
             let mut batch = Batch::new();
             batch.push_message(message);
-            sink.deliver(&batch).map_err(|undelivered| undelivered.into_error())?;
+            sink.deliver(&batch).map_err(Undelivered::into_error)?;
         }
         sink.stop()?;
         assert_eq!(std::fs::read(folder.join("out/1.ndjson"))?, b"two\n");
