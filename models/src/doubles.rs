@@ -47,7 +47,7 @@ pub mod layout {
 }
 
 pub mod pdk {
-    pub use super::Batch;
+    pub use super::{Batch, Event};
 }
 
 /// Waiting on the processor, with as few looks as there can be.
@@ -113,7 +113,15 @@ impl Batch {
 }
 
 #[derive(Debug)]
-pub struct Event;
+pub struct Event {
+    pub pull: u64,
+}
+
+impl Event {
+    pub fn position(&self) -> Option<usize> {
+        None
+    }
+}
 #[derive(Debug)]
 pub struct Node;
 #[derive(Debug)]
