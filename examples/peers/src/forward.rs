@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use tokio::{io::AsyncWriteExt, net::TcpStream, runtime};
+use tokio::{io::AsyncWriteExt, net::TcpStream, runtime, task::AbortHandle};
 use tremor_pdk::prelude::*;
 
 /// The `config` of the flow file.
@@ -70,7 +70,8 @@ impl Drop for Forward {
     }
 }
 
-/// The sink: a line for each message.
+/// The sink: a line for each message. The protocol has no acknowledgements: `Ok(())` says only that the
+/// operating system has the bytes. If a peer can confirm events, wait for that.
 pub struct Lines {
     handle: runtime::Handle,
     /// None while tokio writes to it.
@@ -87,15 +88,30 @@ impl Sink for Lines {
             bytes.push(b'\n');
         }
         let Some(mut socket) = self.socket.take() else {
-            return Err(Error::connection_lost("a delivery was given up half written").into());
+            return Err(
+                Error::connection_lost("the last delivery was not written to its end").into()
+            );
         };
         let written = self.handle.spawn(async move {
             let written = socket.write_all(&bytes).await;
             (socket, written)
         });
+        // Dropped with this future: tokio writes no further then.
+        let _aborts = Aborts(written.abort_handle());
         let (socket, written) = written.await.map_err(Error::internal)?;
+        // Half a line may be written: whatever the error is, this connection takes no more.
+        written.map_err(|error| Error::connection_lost("cannot write").caused_by(&error))?;
         self.socket = Some(socket);
-        Ok(written?)
+        Ok(())
+    }
+}
+
+/// Ends a task of tokio when it is dropped.
+struct Aborts(AbortHandle);
+
+impl Drop for Aborts {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     io::Read,
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use async_channel::{Receiver, Sender};
@@ -38,25 +39,25 @@ impl Connector for Listen {
     type Sink = NoSink;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let listener = TcpListener::bind(self.config.listen)?;
-        listener.set_nonblocking(true)?;
-        tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
-        self.listener = Some(listener);
+        // It outlives connections: the address is in use as long as an earlier one ends.
+        if self.listener.is_none() {
+            let listener = TcpListener::bind(self.config.listen)?;
+            listener.set_nonblocking(true)?;
+            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+            self.listener = Some(listener);
+        }
         Ok(true)
     }
 
     async fn create_source(&mut self) -> Result<Option<Connections>> {
-        let Some(listener) = self.listener.take() else { return Ok(None) };
+        let Some(listener) = &self.listener else { return Ok(None) };
         let descriptors = Descriptors::new(&self.context)?;
-        let listener = descriptors.register(listener)?;
+        let listener = descriptors.register(listener.try_clone()?)?;
         // So many parts wait; then the peers do.
         let (sender, parts) = async_channel::bounded(64);
         let host: Host = (*self.context).clone();
         let accepts = self.context.spawn("accepts", async move {
-            if let Err(error) = accept(&host, &descriptors, &listener, &sender).await {
-                tremor_pdk::warn!(host, "cannot accept: {error}");
-                host.connection_lost();
-            }
+            accept(&host, &descriptors, &listener, &sender).await;
         });
         Ok(Some(Connections { parts, _accepts: accepts }))
     }
@@ -76,20 +77,35 @@ async fn accept(
     descriptors: &Descriptors,
     listener: &Registered<TcpListener>,
     parts: &Sender<(u64, Part)>,
-) -> std::io::Result<()> {
+) {
     let tasks = Arc::new(Mutex::new(HashMap::new()));
     for stream in 1.. {
-        let (socket, _) = listener.read_with(TcpListener::accept).await?;
-        socket.set_nonblocking(true)?;
-        let socket = descriptors.register(socket)?;
-        let (own, parts) = (tasks.clone(), parts.clone());
+        let accepted = listener.read_with(TcpListener::accept).await;
+        let socket = accepted.and_then(|(socket, _)| {
+            socket.set_nonblocking(true)?;
+            descriptors.register(socket)
+        });
+        let socket = match socket {
+            Ok(socket) => socket,
+            Err(error) => {
+                // One connection that fails, or too many of them, end no other.
+                tremor_pdk::warn!(host, "cannot accept: {error}");
+                host.sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        // Weak: tasks that kept the map would keep their own handles, and never end.
+        let (own, parts) = (Arc::downgrade(&tasks), parts.clone());
+        // Locked before the task starts: it may end at once, and then removes itself.
+        let mut handles = tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let task = host.spawn("reads", async move {
             read(&socket, stream, &parts).await;
-            own.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+            if let Some(own) = own.upgrade() {
+                own.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
+            }
         });
-        tasks.lock().unwrap_or_else(PoisonError::into_inner).insert(stream, task);
+        handles.insert(stream, task);
     }
-    Ok(())
 }
 
 /// Reads one connection to its end.
@@ -138,7 +154,11 @@ impl Source for Connections {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Write, net::TcpStream};
+    use std::{
+        io::{Read, Write},
+        net::TcpStream,
+        time::Duration,
+    };
 
     use tremor_pdk::{EventRef, Result, testing::TestHost};
 
@@ -165,5 +185,21 @@ mod tests {
         }
         assert_eq!(bytes, 20 * "half a line\n".len());
         listen.stop()
+    }
+
+    #[test]
+    fn a_source_that_is_dropped_closes_its_connections() -> Result<()> {
+        let host = TestHost::new();
+        let mut listen = host.connect::<Listen>(r#"{ "listen": "127.0.0.1:0" }"#)?;
+        let log = host.log();
+        let mut client = TcpStream::connect(log[0].1.trim_start_matches("listens on "))?;
+        client.write_all(b"one")?;
+        let (_, batch) = listen.pull()?;
+        assert_eq!(batch.iter().next().and_then(EventRef::raw), Some(&b"one"[..]));
+        listen.stop()?;
+        // What the host drops, it drops when it comes to it.
+        host.block_on(host.host().sleep(Duration::from_millis(1)));
+        assert_eq!(client.read(&mut [0; 8])?, 0, "the other side is closed");
+        Ok(())
     }
 }

@@ -4,9 +4,10 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Seek, SeekFrom},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use tremor_pdk::{Watermarks, prelude::*};
+use tremor_pdk::{Blocking, Watermarks, prelude::*};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -28,6 +29,8 @@ pub struct ReadOnce {
     marks: Watermarks<u64>,
     /// When that is kept next, by the clock of the host.
     commit_at_ns: u64,
+    /// A write that is under way.
+    committing: Option<Blocking<io::Result<()>>>,
 }
 
 /// The file is one stream.
@@ -44,7 +47,7 @@ impl Component for ReadOnce {
         };
         // Each pull has its lines in memory until they are delivered.
         let marks = Watermarks::new().at_most(64);
-        Ok(Self { config, context, position: None, marks, commit_at_ns: 0 })
+        Ok(Self { config, context, position: None, marks, commit_at_ns: 0, committing: None })
     }
 }
 
@@ -60,10 +63,6 @@ impl Source for ReadOnce {
             self.commit().await?;
             self.commit_at_ns = self.context.now_ns() + 1_000_000_000;
         }
-        if let Some(again) = self.marks.take().again.pop() {
-            // Lines from there on were not delivered: they come once more.
-            self.position = again.from.or(self.position.map(|_| 0));
-        }
         let (config, position) = (self.config.clone(), self.position);
         let most = batch.limit().events;
         let read = self.context.blocking(move || {
@@ -71,7 +70,13 @@ impl Source for ReadOnce {
             lines(&config.path, position, most).map(|lines| (position, lines))
         });
         let (mut position, lines) = read.await??;
-        // From here on nothing waits: what was read is in the batch, or is read again.
+        // From here on nothing waits: what was read is in the batch, or is read again. If a pull has failed
+        // meanwhile, other lines come first.
+        if let Some(again) = self.marks.take().again.pop() {
+            // None: nothing is acknowledged yet. The checkpoint says where it began.
+            self.position = again.from;
+            return Ok(Pull::Idle(Duration::ZERO));
+        }
         for line in &lines {
             if batch.is_full() {
                 break;
@@ -91,15 +96,24 @@ impl Source for ReadOnce {
 
 impl ReadOnce {
     /// Keeps the position up to where the file is acknowledged.
-    async fn commit(&self) -> Result<()> {
+    async fn commit(&mut self) -> Result<()> {
+        // A write goes on if its pull is dropped. Two at a time would spoil the file.
+        if let Some(earlier) = &mut self.committing {
+            let written = earlier.await;
+            self.committing = None;
+            written??;
+        }
         let Some(position) = self.marks.of(FILE) else { return Ok(()) };
         let checkpoint = self.config.checkpoint.clone();
-        let written = self.context.blocking(move || {
-            let new = checkpoint.with_extension("new");
+        let write = self.context.blocking(move || {
+            let mut new = checkpoint.clone().into_os_string();
+            new.push(".new");
             fs::write(&new, position.to_string())?;
             fs::rename(new, checkpoint)
         });
-        Ok(written.await??)
+        let written = self.committing.insert(write).await;
+        self.committing = None;
+        Ok(written??)
     }
 }
 
@@ -115,7 +129,8 @@ fn start(checkpoint: &Path) -> Result<u64> {
     }
 }
 
-/// The next lines, so many at most, with their ends.
+/// The next lines, so many at most, with their ends. For files that are complete: one that still grows needs
+/// a look whether the last line has its end, and one of strangers a limit for a line.
 fn lines(path: &Path, position: u64, most: u32) -> Result<Vec<Vec<u8>>> {
     let mut file = BufReader::new(File::open(path)?);
     file.seek(SeekFrom::Start(position))?;

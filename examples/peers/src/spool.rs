@@ -1,7 +1,8 @@
 //! A sink that has several deliveries under way: each batch becomes a file of its own.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write,
     path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -28,7 +29,9 @@ impl Component for Spool {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let folder = context.resolve(config.folder);
-        Ok(Self { folder, context, files: AtomicU64::new(0) })
+        // From the clock: the sink is made anew for each connection, and must not write a file again.
+        let files = AtomicU64::new(context.now_ns());
+        Ok(Self { folder, context, files })
     }
 }
 
@@ -50,7 +53,10 @@ impl ParallelSink for Spool {
             fs::create_dir_all(&folder)?;
             // Complete, or not there.
             let new = folder.join(format!("{number}.new"));
-            fs::write(&new, bytes)?;
+            let mut file = File::create(&new)?;
+            file.write_all(&bytes)?;
+            // `Ok(())` is to hold if the machine fails.
+            file.sync_all()?;
             fs::rename(new, folder.join(format!("{number}.ndjson")))
         });
         Ok(written.await??)
@@ -78,7 +84,11 @@ mod tests {
             sink.deliver(&batch).map_err(Undelivered::into_error)?;
         }
         sink.stop()?;
-        assert_eq!(std::fs::read(folder.join("out/1.ndjson"))?, b"two\n");
+        let mut files = std::fs::read_dir(folder.join("out"))?
+            .map(|file| std::fs::read(file?.path()))
+            .collect::<Result<Vec<_>, _>>()?;
+        files.sort();
+        assert_eq!(files, [b"one\n", b"two\n"]);
         std::fs::remove_dir_all(folder)?;
         Ok(())
     }

@@ -146,12 +146,12 @@ impl Connection {
     /// # Errors
     /// Those of the connector, its source and its sink.
     pub fn stop(mut self) -> Result<()> {
+        if let Some(source) = &mut self.source {
+            self.host.block_on(source.close())?;
+        }
         self.host.block_on(self.connector.on_drain())?;
         if self.sink.is_some() {
             self.signal(Signal::Drain)?;
-        }
-        if let Some(source) = &mut self.source {
-            self.host.block_on(source.close())?;
         }
         self.source = None;
         self.sink = None;
