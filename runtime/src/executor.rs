@@ -7,6 +7,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -156,7 +157,13 @@ pub fn after(duration: Duration) -> Instant {
 
 /// A file descriptor that is waited for again and again: it is registered with the operating system once.
 #[derive(Debug)]
-pub struct Watched(async_io::Async<OwnedFd>);
+pub struct Watched {
+    io: Arc<async_io::Async<OwnedFd>>,
+    // `Async::poll_readable` wakes the waker that it has where another comes, and FFI contexts always bring
+    // another: a task that polls twice would wake itself for ever. These put the new one in its place.
+    readable: Option<async_io::ReadableOwned<OwnedFd>>,
+    writable: Option<async_io::WritableOwned<OwnedFd>>,
+}
 
 impl Watched {
     /// Registers a descriptor.
@@ -164,23 +171,36 @@ impl Watched {
     /// # Errors
     /// Where the operating system cannot wait for this kind of file.
     pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        async_io::Async::new_nonblocking(descriptor).map(Self)
+        let io = Arc::new(async_io::Async::new_nonblocking(descriptor)?);
+        Ok(Self { io, readable: None, writable: None })
     }
 
     /// Ready when a read would not block.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_readable(context)
+    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, readable, .. } = self;
+        let wait = readable.get_or_insert_with(|| io.clone().readable_owned());
+        let polled = Pin::new(wait).poll(context);
+        if polled.is_ready() {
+            *readable = None;
+        }
+        polled
     }
 
     /// Ready when a write would not block.
     ///
     /// # Errors
     /// The operating system's.
-    pub fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.poll_writable(context)
+    pub fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { io, writable, .. } = self;
+        let wait = writable.get_or_insert_with(|| io.clone().writable_owned());
+        let polled = Pin::new(wait).poll(context);
+        if polled.is_ready() {
+            *writable = None;
+        }
+        polled
     }
 }
 
@@ -201,7 +221,52 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
 
 #[cfg(test)]
 mod tests {
-    use super::{StandIns, all, block_on, spawn};
+    use std::{
+        io::Write,
+        os::unix::net::UnixStream,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context, Wake, Waker},
+    };
+
+    use super::{StandIns, Watched, all, block_on, spawn};
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_descriptor_that_is_asked_for_again_wakes_nothing_before_it_is_ready() {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let mut watched = Watched::new(one.into()).unwrap();
+        let woken = Arc::<Woken>::default();
+        for _ in 0..10 {
+            // As a context of the boundary does, each brings another waker of the same task.
+            let count = Arc::new(Through(woken.clone()));
+            let waker = Waker::from(count);
+            assert!(watched.poll_readable(&mut Context::from_waker(&waker)).is_pending());
+        }
+        assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+        for round in 0..3 {
+            other.write_all(&[round]).unwrap();
+            block_on(std::future::poll_fn(|context| watched.poll_readable(context))).unwrap();
+        }
+    }
+
+    struct Through(Arc<Woken>);
+
+    impl Wake for Through {
+        fn wake(self: Arc<Self>) {
+            self.0.clone().wake();
+        }
+    }
 
     #[test]
     fn stand_ins_come_as_far_as_they_may_and_go_again() {

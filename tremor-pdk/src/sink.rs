@@ -193,8 +193,8 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// As [`Sink::deliver`].
     fn deliver(&self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Something other than events, while deliveries may be under way. [`Signal::Drain`] comes after the
-    /// last of them.
+    /// Something other than events, while deliveries may be under way. They do not move on before this has
+    /// answered: it must not wait for one of them. [`Signal::Drain`] comes after the last.
     ///
     /// # Errors
     /// As [`Sink::on_signal`].

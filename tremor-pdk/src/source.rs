@@ -73,7 +73,8 @@ pub trait Source: Send + 'static {
 /// on waiting. It shares with the source what both need to know.
 pub trait Acks: Send + 'static {
     /// How many pulls may be without an end at a time: the runtime pulls no further before one of them has
-    /// ended, unless a message is half read. Asked once.
+    /// ended, unless the others wait for the rest of a message. Operators that hold events hold their pulls:
+    /// a bound below what a window holds stops the flow. Asked once.
     fn most_in_flight(&self) -> usize {
         usize::MAX
     }
@@ -86,8 +87,8 @@ pub trait Acks: Send + 'static {
     fn ack(&mut self, pull: u64) -> Result<()>;
 
     /// These events of the pull of this number could not be delivered, and its others are done with. They
-    /// are named by their positions in the batch that the pull filled, in order. Where that is not known to
-    /// the event, they are all events of the pull.
+    /// are named by their positions in the batch that the pull filled, in order. All events of the pull are
+    /// named where the runtime does not know which: of messages that it put together, say.
     ///
     /// # Errors
     /// As [`Source::pull`].

@@ -46,7 +46,7 @@ impl DynSource for LoadedSource {
 
     fn give_up(&mut self, batch: &mut Batch) {
         self.raw.give_up(batch);
-        self.forged = check(batch).err();
+        self.forged = check(batch).err().or(self.forged.take());
     }
 
     fn acks(&mut self) -> Result<Option<Box<dyn Acks>>> {

@@ -5,7 +5,7 @@
 //! of the pulls that its own stream's bytes came with, and of the pull that completed it; a stream
 //! that is idle within a message holds up no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::HostBatch, abi::batch::Rejected};
 
@@ -100,14 +100,15 @@ impl<S> Chain<S> {
     pub(crate) fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
-
-    /// Whether something of a tracked pull waits here for what is yet to come of its stream.
-    pub(crate) fn holds(&self) -> bool {
-        self.steps.iter().any(|step| !step.held.is_empty())
-    }
 }
 
 impl<S: Share> Chain<S> {
+    /// Of how many pulls something waits here for what is yet to come of its stream.
+    pub(crate) fn held_pulls(&self) -> usize {
+        let held = self.steps.iter().flat_map(|step| step.held.values()).flatten();
+        held.map(S::pull).collect::<BTreeSet<_>>().len()
+    }
+
     /// Takes in what was pulled: [`Chain::next`] gives what comes of it.
     pub(crate) fn push(&mut self, batch: Batch, share: Option<S>) {
         let origin = Origin { pull: share, earlier: BTreeMap::new() };

@@ -171,6 +171,9 @@ type Breakers = HashMap<NodeId, Arc<Breaker>>;
 /// What the sources that feed a sink know of it.
 fn outage(flow: &Flow, sink: Option<NodeId>, breakers: &mut Breakers) -> Outage {
     let feeding = sink.map(|id| flow.graph.sources_of(id)).into_iter().flatten();
+    // A peer may wait to be read before it takes anything: the source of the same connector goes on.
+    let own = sink.map(|id| flow.graph.node(id).index);
+    let feeding = feeding.filter(|id| Some(flow.graph.node(*id).index) != own);
     Outage::new(feeding.map(|id| breakers.entry(id).or_default().clone()).collect())
 }
 

@@ -34,8 +34,13 @@ pub(crate) struct Backlog {
 }
 
 impl Pending {
+    /// How many events there are to account for.
     pub(crate) fn events(&self) -> usize {
-        self.item.batch.len()
+        let rejected = match &self.payload {
+            Payload::Encoded { rejected, .. } => rejected.len(),
+            Payload::Values => 0,
+        };
+        self.item.batch.len() + rejected
     }
 }
 
@@ -83,7 +88,14 @@ impl Backlog {
 
     /// When the next batch that waits for its time is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.batches.iter().filter_map(|batch| batch.due).min()
+        self.batches.iter().filter(|batch| !batch.is_due()).filter_map(|batch| batch.due).min()
+    }
+
+    /// Batches that came when there was one slot keep the order of their streams in several.
+    pub(crate) fn keep_streams(&mut self) {
+        for batch in self.batches.iter_mut().filter(|batch| batch.streams.is_empty()) {
+            batch.streams = streams(&batch.item);
+        }
     }
 
     /// There is another connection, on which everything may be tried at once.

@@ -135,7 +135,11 @@ impl SinkSide {
         self.backlog.try_now();
         self.retries.try_now();
         self.outage.end();
+        self.standing.gate.set_rests(Side::Sink, false);
         let slots = Slots::new(sink.in_flight(self.parallel.wanted));
+        if self.parallel.ordered && slots.count() > 1 {
+            self.backlog.keep_streams();
+        }
         let mut session = Session {
             sink,
             connection,
@@ -164,6 +168,7 @@ impl Session<'_> {
             if self.rests != (is_paused && self.slots.is_empty()) {
                 self.rests = !self.rests;
                 self.side.standing.gate.set_rests(Side::Sink, self.rests);
+                continue;
             }
             while !is_paused
                 && self.slots.has_free()
@@ -220,7 +225,9 @@ impl Session<'_> {
         let Self { side, sink, interrupt, slots, alarm, gate, .. } = self;
         // A sink with one slot is not called while a delivery is under way.
         let may_be_told = !is_paused && (slots.is_empty() || slots.count() > 1);
-        let retry = side.retries.next().or_else(|| side.backlog.next_due());
+        // What is due and finds no slot is begun with the next answer.
+        let next_due = slots.has_free().then(|| side.backlog.next_due()).flatten();
+        let retry = side.retries.next().or(next_due);
         let times = [
             (retry.filter(|_| !is_paused), Due::Retry),
             (side.router.egress.due(), Due::Operator),

@@ -51,6 +51,8 @@ pub(crate) struct Intake {
     brought: usize,
     /// The pulls from the first one on that has not ended.
     open: VecDeque<Open>,
+    /// How many of them the source has not heard of.
+    unheard: usize,
     /// Pulls in a row that did not wait and brought as much as was asked for.
     in_a_row: usize,
     /// Whether events come without end, and any task may pull.
@@ -101,6 +103,7 @@ impl Intake {
             pulls: 0,
             brought: 0,
             open: VecDeque::new(),
+            unheard: 0,
             in_a_row: 0,
             steady: None,
             processors,
@@ -170,7 +173,8 @@ impl Intake {
     /// Whether another pull may follow before one of those before it has ended. Where a message is half
     /// read, it may: the rest of it is yet to come.
     pub(crate) fn may_pull(&self) -> bool {
-        self.open.len() < self.most_in_flight || self.inlet.preprocessors.holds()
+        self.unheard < self.most_in_flight
+            || self.unheard - self.inlet.preprocessors.held_pulls() < self.most_in_flight
     }
 
     /// Gives up a pull that is pending, and takes in what it has brought so far.
@@ -213,7 +217,11 @@ impl Intake {
         if token.is_some() {
             self.open.push_back(Open { events: batch.len(), heard: false });
             let events = batch.events_mut().iter_mut();
-            events.enumerate().for_each(|(position, event)| event.set_position(position));
+            // A message that is put together of parts has no position of its own.
+            let whole =
+                events.enumerate().filter(|(_, it)| !it.is_fragment() && !it.is_stream_end());
+            whole.for_each(|(position, event)| event.set_position(position));
+            self.unheard += 1;
         }
         self.stamp(batch.events_mut());
         self.brought = batch.len();
@@ -286,14 +294,19 @@ impl Intake {
             let first = self.pulls - self.open.len() as u64 + 1;
             let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(open) = place.and_then(|place| self.open.get_mut(place)) else { continue };
-            open.heard = true;
+            if std::mem::replace(&mut open.heard, true) {
+                continue;
+            }
+            self.unheard -= 1;
             let all = 0..open.events;
             while self.open.pop_front_if(|open| open.heard).is_some() {}
             let Some(acks) = &mut self.acks else { continue };
             let heard = match failed {
                 None => acks.ack(pull),
                 // It may have been any of them.
-                Some(failed) if failed.is_empty() => acks.fail(pull, std::slice::from_ref(&all)),
+                Some(failed) if failed.last().is_none_or(|last| last.end > all.end) => {
+                    acks.fail(pull, std::slice::from_ref(&all))
+                }
                 Some(failed) => acks.fail(pull, &failed),
             };
             told = told.and(heard);
@@ -314,6 +327,7 @@ impl Intake {
     pub(crate) fn fail_outstanding(&mut self) -> Result<()> {
         let first = self.pulls - self.open.len() as u64 + 1;
         let mut told = Ok(());
+        self.unheard = 0;
         for (pull, open) in (first..).zip(self.open.drain(..)) {
             if let (false, Some(acks)) = (open.heard, &mut self.acks) {
                 told = told.and(acks.fail(pull, std::slice::from_ref(&(0..open.events))));

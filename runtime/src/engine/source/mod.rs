@@ -358,7 +358,12 @@ impl Session<'_> {
             let ended = poll_fn(|context| match taken.as_mut().poll(context) {
                 Poll::Ready(woke) => Poll::Ready(Err(woke)),
                 Poll::Pending => {
-                    shared.others.rest_at_gate(context);
+                    // With the intake, so that no helper pulls meanwhile.
+                    if let Poll::Ready(mut intake) = shared.intake.poll_lock(context)
+                        && shared.others.rests_at_gate(context)
+                    {
+                        intake.pauses();
+                    }
                     shared.others.poll_ended(context).map(Ok)
                 }
             });
@@ -460,12 +465,13 @@ impl Others<'_> {
         Held { by_breaker: self.breaker.0.is_open(), by_gate: self.gate.0.is_closed() }
     }
 
-    /// While the source is not called: what its connector has to know where it is paused.
-    fn rest_at_gate(&mut self, context: &Context<'_>) {
+    /// While the source is not called: what its connector has to know where it is paused. Whether it is.
+    fn rests_at_gate(&mut self, context: &Context<'_>) -> bool {
         while self.gate.1.poll(context, self.held.by_gate).is_ready() {
             self.held.by_gate = !self.held.by_gate;
             self.gate.0.set_rests(Side::Source, self.held.by_gate);
         }
+        self.held.by_gate
     }
 
     /// Ready when that has changed.

@@ -5,6 +5,7 @@ use std::{
     future::poll_fn,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tremor_pdk::{
@@ -256,4 +257,22 @@ fn what_has_no_answer_when_the_connection_is_lost_is_delivered_in_order_on_the_n
     assert_eq!(heard, pulls(4, true));
     let desk = desk.lock().unwrap();
     assert_eq!((desk.delivered.len(), desk.given_up), (4, 1));
+}
+
+#[test]
+fn what_is_due_while_all_slots_are_taken_waits_for_one_and_keeps_no_task_busy() {
+    let desk = Shared::<Desk>::default();
+    let later = Duration::from_millis(40);
+    let heard = run(&[1, 2, 3], (2, false), &desk, async {
+        until(&desk, 2, &["1", "2"]).await;
+        desk.lock().unwrap().answer("1", Err(Error::full("429").retry_after(later)));
+        until(&desk, 3, &["2", "3"]).await;
+        // Its time comes, and there is no slot: were the sink to look again and again, this would not end.
+        executor::sleep(later).await;
+        desk.lock().unwrap().answer("2", Ok(Exceptions::none()));
+        until(&desk, 4, &["1", "3"]).await;
+        desk.lock().unwrap().answer("1", Ok(Exceptions::none()));
+        desk.lock().unwrap().answer("3", Ok(Exceptions::none()));
+    });
+    assert_eq!(heard, pulls(3, true));
 }

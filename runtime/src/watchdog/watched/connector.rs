@@ -124,7 +124,7 @@ struct Acks {
 
 impl pdk::Acks for Acks {
     fn most_in_flight(&self) -> usize {
-        self.inner.inner.most_in_flight()
+        self.record.call(Call::Acks, || self.inner.inner.most_in_flight())
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {

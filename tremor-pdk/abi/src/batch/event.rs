@@ -124,8 +124,8 @@ impl Event {
     /// The position of an event that was made elsewhere, or after 65,534 others.
     const NOWHERE: u16 = u16::MAX;
 
-    /// Its position among the events that its pull brought, where that is known: what was cut from a
-    /// fragment has that of the fragment.
+    /// Its position among the events that its pull brought, where that is known: of parts of a byte stream,
+    /// and of what was cut from them, it is not.
     pub fn position(&self) -> Option<usize> {
         (self.position != Self::NOWHERE).then_some(self.position.into())
     }
