@@ -15,8 +15,9 @@ fi
 target=$(mktemp -d)
 trap 'rm -rf "$target"' EXIT
 # No path of this machine in what is committed.
-export RUSTFLAGS="--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo --remap-path-prefix=$(rustc --print sysroot)=rust"
-cargo build --release --target-dir "$target" --package fixture-every-kind --example fixture-every-kind
+sysroot=$(rustc --print sysroot)
+flags="--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo"
+RUSTFLAGS="$flags --remap-path-prefix=$sysroot=rust" cargo build --release --target-dir "$target" --package fixture-every-kind --example fixture-every-kind
 strip -o "$target/kept.so" "$target/release/examples/libfixture_every_kind.so"
 zstd -q -19 -o "$kept" "$target/kept.so"
 echo "$kept: $(stat -c %s "$kept") bytes"

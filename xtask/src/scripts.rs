@@ -10,12 +10,13 @@ use anyhow::Result;
 use crate::project::{cargo, root, run};
 
 /// Those that others source are checked with them.
-const SCRIPTS: [&str; 9] = [
+const SCRIPTS: [&str; 10] = [
     ".ci/run",
     "scripts/bench.sh",
     "scripts/boundary.sh",
     "scripts/experiments.sh",
     "scripts/idle.sh",
+    "scripts/keep-plugin.sh",
     "scripts/million.sh",
     "scripts/pack-run.sh",
     "scripts/tests/bench.sh",
