@@ -28,7 +28,9 @@ pub(crate) fn execute(
                 eprintln!("{name}: updated");
                 files.iter().for_each(|file| eprintln!("  {}", file.display()));
             }
-            Ok(Outcome::Different(text)) => failure.flow(&format_args!("{name}: FAILED\n{text}")),
+            Ok(Outcome::Different(text)) => {
+                failure.flow(&format_args!("{name}: FAILED\n{}", redact::text(&text)));
+            }
             Err(error) => failure.usage(&error),
         }
     }

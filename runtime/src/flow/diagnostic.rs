@@ -223,15 +223,18 @@ impl std::error::Error for Error {}
 pub(crate) struct Report {
     source: Arc<Source>,
     found: Vec<Diagnostic>,
+    /// Of those that were found.
+    errors: usize,
     left_out: usize,
 }
 
 impl Report {
-    /// More errors than this help nobody.
+    /// More errors than this help nobody, and neither do more warnings. Both are counted for themselves:
+    /// whatever there is of warnings, no error is left out for them.
     const MAX: usize = 50;
 
     pub(crate) fn new(source: Arc<Source>) -> Self {
-        Self { source, found: Vec::new(), left_out: 0 }
+        Self { source, found: Vec::new(), errors: 0, left_out: 0 }
     }
 
     /// A new error about this file, still to be [pushed](Report::push).
@@ -250,11 +253,22 @@ impl Report {
 
     /// Pushes a diagnostic that is only made if it will be shown, for those that cost something.
     pub(crate) fn push_with(&mut self, make: impl FnOnce(&Self) -> Diagnostic) {
-        if self.found.len() < Self::MAX {
-            self.found.push(make(self));
-        } else {
+        if self.errors == Self::MAX {
             self.left_out += 1;
+            return;
         }
+        let mut diagnostic = make(self);
+        let warnings = self.found.len() - self.errors;
+        match diagnostic.severity {
+            Severity::Error => self.errors += 1,
+            Severity::Warning if warnings == Self::MAX => {
+                "further warnings are left out".clone_into(&mut diagnostic.message);
+                (diagnostic.notes, diagnostic.help) = (Vec::new(), Vec::new());
+            }
+            Severity::Warning if warnings > Self::MAX => return,
+            Severity::Warning => {}
+        }
+        self.found.push(diagnostic);
     }
 
     /// How much was pushed so far.
@@ -268,7 +282,7 @@ impl Report {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.found.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+        self.errors > 0
     }
 
     /// The warnings if there was nothing worse, the errors otherwise.
@@ -346,5 +360,20 @@ mod tests {
         let error = report.finish().expect_err("errors");
         assert_eq!((error.diagnostics().len(), error.left_out()), (50, 10));
         assert!(error.to_string().ends_with("\nand 10 more errors\n"));
+    }
+
+    #[test]
+    fn no_number_of_warnings_hides_an_error() {
+        let mut report = Report::new(source("a"));
+        let at = |column| Span { line: 1, column, width: 1 };
+        for column in 1..=60 {
+            report.push(report.warning(at(column), format!("warning {column}")));
+        }
+        assert!(!report.has_errors());
+        report.push(report.error(at(61), "an error"));
+        assert!(report.has_errors());
+        let error = report.finish().unwrap_err().to_string();
+        assert!(error.contains("an error") && error.contains("further warnings are left out"));
+        assert!(error.contains("warning 50") && !error.contains("warning 51"), "{error}");
     }
 }
