@@ -136,7 +136,7 @@ impl SinkSide {
         self.retries.try_now();
         self.outage.end();
         self.standing.gate.set_rests(Side::Sink, false);
-        let slots = Slots::new(sink.in_flight(self.parallel.wanted));
+        let slots = Slots::new(sink.in_flight(self.parallel.wanted).max(1));
         if self.parallel.ordered && slots.count() > 1 {
             self.backlog.keep_streams();
         }
@@ -235,8 +235,7 @@ impl Session<'_> {
         ];
         // What is to be delivered again comes before whatever else there is: of that, so much is taken
         // that streams find their slots.
-        let most = if slots.count() > 1 { slots.count() } else { 1 };
-        let has_room = slots.has_free() && side.backlog.len() < most;
+        let has_room = slots.has_free() && side.backlog.len() < slots.count();
         let may_receive = has_room && !is_paused && side.retries.next().is_none();
         poll_fn(|context| {
             if !slots.is_empty()
@@ -275,8 +274,7 @@ impl Session<'_> {
         match polled.await {
             Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty() => {
                 self.connection.event_passed();
-                self.side.router.stats.delivered(item.batch.len());
-                self.side.router.stats.letters(if item.is_letter { item.batch.len() } else { 0 });
+                self.side.delivered(item.batch.len(), item.is_letter);
                 item.token.settle();
                 self.side.progress();
                 Ok(())
@@ -396,6 +394,12 @@ impl Session<'_> {
 }
 
 impl SinkSide {
+    /// Counts events that the peer has.
+    fn delivered(&self, events: usize, are_letters: bool) {
+        self.router.stats.delivered(events);
+        self.router.stats.letters(if are_letters { events } else { 0 });
+    }
+
     /// Something went through.
     fn progress(&mut self) {
         self.outage.end();
@@ -450,8 +454,7 @@ impl SinkSide {
             }
         }
         let delivered = batch.len() - undelivered;
-        self.router.stats.delivered(delivered);
-        self.router.stats.letters(if is_letter { delivered } else { 0 });
+        self.delivered(delivered, is_letter);
         if !rejected.is_empty() {
             self.router.reject(&batch, rejected, token.clone()).await;
         }
