@@ -10,7 +10,7 @@
 //! checks of their own, as `abi_stable`'s trait objects do, those are asked as it asks them. Whatever
 //! is not identical is left to the full comparison to judge.
 
-use std::collections::BTreeSet;
+use std::ptr;
 
 use abi_stable::{
     abi_stability::extra_checks::{ExtraChecksError, TypeChecker, TypeCheckerMut},
@@ -18,6 +18,7 @@ use abi_stable::{
     type_layout::{TLData, TLEnum, TLField, TLFields, TLFunction, TypeLayout},
     type_level::downcasting::TD_Opaque,
 };
+use hashbrown::HashSet;
 
 type Layout = &'static TypeLayout;
 
@@ -26,7 +27,7 @@ pub(crate) fn identical(plugin: Layout, host: Layout) -> bool {
     let mut pairs = Pairs::default();
     pairs.add(plugin, host);
     while let Some((plugin, host)) = pairs.open.pop() {
-        if !same(plugin, host) || !same_parts(plugin, host, &mut pairs) {
+        if !same(plugin, host, &mut pairs) || !same_parts(plugin, host, &mut pairs) {
             return false;
         }
     }
@@ -49,20 +50,21 @@ pub(super) fn every_type(layout: Layout) -> Vec<Layout> {
 /// The types that have to be alike. Types contain themselves, so each pair is looked at once.
 #[derive(Default)]
 struct Pairs {
-    seen: BTreeSet<(*const TypeLayout, *const TypeLayout)>,
+    /// By their addresses.
+    seen: HashSet<(usize, usize)>,
     open: Vec<(Layout, Layout)>,
 }
 
 impl Pairs {
     fn add(&mut self, plugin: Layout, host: Layout) {
-        if self.seen.insert((plugin, host)) {
+        if self.seen.insert((ptr::from_ref(plugin).addr(), ptr::from_ref(host).addr())) {
             self.open.push((plugin, host));
         }
     }
 }
 
 /// What is said of a type as a whole.
-fn same(plugin: Layout, host: Layout) -> bool {
+fn same(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
     plugin.size() == host.size()
         && plugin.alignment() == host.alignment()
         && plugin.is_nonzero() == host.is_nonzero()
@@ -72,38 +74,35 @@ fn same(plugin: Layout, host: Layout) -> bool {
         && plugin.generics().lifetime_count() == host.generics().lifetime_count()
         && plugin.generics().const_params() == host.generics().const_params()
         && plugin.tag() == host.tag()
-        && own_checks_pass(plugin, host)
+        && own_checks_pass(plugin, host, pairs)
 }
 
 /// Whether the checks that the types bring with them pass, and leave nothing to be compared with
 /// what other plugins bring.
-fn own_checks_pass(plugin: Layout, host: Layout) -> bool {
+fn own_checks_pass(plugin: Layout, host: Layout, pairs: &mut Pairs) -> bool {
     let (plugins, hosts) = match (plugin.extra_checks(), host.extra_checks()) {
         (None, None) => return true,
         (Some(plugins), Some(hosts)) => (plugins, hosts),
         _ => return false,
     };
-    let mut identity = Identity;
-    let mut checker = TypeCheckerMut::from_ptr(&mut identity, TD_Opaque);
-    let passed = plugins.check_compatibility(plugin, host, checker.sabi_reborrow_mut());
-    passed.is_ok() && matches!(plugins.combine(hosts, checker), RResult::ROk(ROption::RNone))
+    let mut checker = TypeCheckerMut::from_ptr(pairs, TD_Opaque);
+    // Such a check may let more stand for less, so it is made both ways.
+    plugins.check_compatibility(plugin, host, checker.sabi_reborrow_mut()).is_ok()
+        && hosts.check_compatibility(host, plugin, checker.sabi_reborrow_mut()).is_ok()
+        && matches!(plugins.combine(hosts, checker), RResult::ROk(ROption::RNone))
 }
 
-/// Tells such checks of which types they may take one for the other: of identical ones.
-struct Identity;
-
-// SAFETY: identical types are compatible.
-unsafe impl TypeChecker for Identity {
+/// Tells such checks of which types they may take one for the other: of all, on the condition that
+/// they are identical, too.
+// SAFETY: identical types are compatible, and nothing is taken for identical before all pairs are.
+unsafe impl TypeChecker for Pairs {
     fn check_compatibility(
         &mut self,
         interface: Layout,
         implementation: Layout,
     ) -> RResult<(), ExtraChecksError> {
-        if identical(interface, implementation) {
-            RResult::ROk(())
-        } else {
-            RResult::RErr(ExtraChecksError::TypeChecker)
-        }
+        self.add(interface, implementation);
+        RResult::ROk(())
     }
 
     fn local_check_compatibility(

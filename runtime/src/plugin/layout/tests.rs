@@ -37,9 +37,12 @@ fn layouts_hold_types_of_ours_and_of_two_pinned_crates_alone() {
 /// table of their names and layouts. Each is within two other types, where nobody looks at once.
 macro_rules! types {
     ($($version:ident { $type:ident $($item:tt)* })*) => {
-        $(#[allow(dead_code, unused_imports, clippy::cast_ptr_alignment, clippy::expl_impl_clone_on_copy)]
+        $(#[allow(
+            dead_code, non_local_definitions, unused_imports,
+            clippy::cast_ptr_alignment, clippy::expl_impl_clone_on_copy, clippy::used_underscore_binding
+        )]
         mod $version {
-            use abi_stable::{StableAbi, std_types::{RString, RVec}};
+            use abi_stable::{StableAbi, sabi_trait, std_types::{RBox, RString, RVec}};
             $($item)*
             #[repr(C)]
             #[derive(StableAbi)]
@@ -96,6 +99,11 @@ types! {
         struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: u32, d: u32 } }
     other_type_behind_the_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
         struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: i32 } }
+
+    object { T #[sabi_trait] pub(super) trait O { fn f(&self) -> u8; } type T = O_TO<'static, RBox<()>>; }
+    other_method { T #[sabi_trait] pub(super) trait O { fn f(&self) -> i8; } type T = O_TO<'static, RBox<()>>; }
+    object_to_send { T #[sabi_trait] pub(super) trait O: Send { fn f(&self) -> u8; } type T = O_TO<'static, RBox<()>>; }
+    printed_object { T #[sabi_trait] pub(super) trait O: Debug { fn f(&self) -> u8; } type T = O_TO<'static, RBox<()>>; }
 }
 
 #[test]
