@@ -13,7 +13,7 @@ use self::BuiltIn::{Component, Stateless};
 use crate::{
     codec::{Codec, Json, csv, msgpack},
     flow::Kind,
-    operator::{Batching, Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
+    operator::{Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
     plugin::{ComponentFactory, HostContext},
     processor::{Join, RemoveEmpty, base64, compression, length_prefixed, lines},
 };
@@ -49,7 +49,6 @@ const ALL: &[BuiltIn] = &[
     codec!("influx": NoConfig, |_| Ok(Codec::Influx)),
     codec!("syslog": NoConfig, |_| Ok(Codec::Syslog)),
     codec!("null": NoConfig, |_| Ok(Codec::Null)),
-    Component(linked::operators::<Batching>()),
     Component(linked::operators::<Bucket>()),
     Component(linked::operators::<Dedupe>()),
     Stateless(linked::operators::<Filter>()),
@@ -294,7 +293,6 @@ mod tests {
     #[test]
     fn what_is_built_in_keeps_the_contract_of_plugins() {
         let configurations = [
-            ("batch", json!({ "max_events": 10 })),
             ("dedupe", json!({ "by": ["message"], "within": "1s" })),
             ("filter", json!({ "field": "level", "exists": true })),
             (

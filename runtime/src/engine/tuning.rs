@@ -4,7 +4,7 @@
 //! `bench/runs` shows what it does, it is named: repeat that run with both values, interleaved, before
 //! you change one (`docs/benchmarks/harness.md` says how). No run compares other values of them yet.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{num::NonZeroUsize, ops::RangeInclusive, time::Duration};
 
 /// Unused batch storages that a pool keeps: as many as a few full queues hold in small batches, and
 /// those that are being filled and delivered. A larger number costs memory only, which
@@ -26,6 +26,18 @@ pub(crate) const STEADY: usize = 16;
 /// costs a wake-up of a thread, if there is one that sleeps: p99.9 at half load shows it
 /// (`bench/runs/2026-11-21-half-load-one-pass`).
 pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
+
+/// What the key `batch` of a connector stands for that has no value of its own: as many events as a body of
+/// HTTP usually has,
+pub(crate) const SINK_BATCH_EVENTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();
+/// so many bytes,
+pub(crate) const SINK_BATCH_BYTES: NonZeroUsize = NonZeroUsize::new(1 << 20).unwrap();
+/// and a time that nobody notices who looks at the other end.
+pub(crate) const SINK_BATCH_LINGER: Duration = Duration::from_millis(50);
+
+/// What waits to be put together for a sink weighs so much at most, in bytes: then batches go out as they
+/// are. Events that are left of large batches keep these in memory.
+pub(crate) const SINK_WAITING_BYTES: usize = 32 << 20;
 
 /// How long an operator waits at least that wants to be told the time again as soon as it was.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);

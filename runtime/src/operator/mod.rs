@@ -1,6 +1,5 @@
 //! Operators: what a pipeline does to events. Each is written as a plugin's operator is.
 
-mod batch;
 mod bounded;
 mod bucket;
 mod condition;
@@ -17,6 +16,6 @@ mod testing;
 mod window;
 
 pub(crate) use self::{
-    batch::Batching, bucket::Bucket, dedupe::Dedupe, filter::Filter, passthrough::Passthrough,
-    route::Route, select::Select, window::Windows,
+    bucket::Bucket, dedupe::Dedupe, filter::Filter, passthrough::Passthrough, route::Route,
+    select::Select, window::Windows,
 };

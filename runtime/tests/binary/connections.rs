@@ -76,7 +76,7 @@ fn a_connector_that_feeds_its_own_sink_through_a_pipeline_with_a_queue_is_connec
     let bad =
         format!("reconnect: {QUICKLY}, config: {{ fault: deliver_lost, times: 9, count: 5000 }}");
     let rest = "  other: { type: hostile, config: { count: 1 } }
-pipelines: { p: { operators: [{ type: batch, config: { max_events: 7 } }] } }
+pipelines: { p: { operators: [{ type: mischief, config: { } }] } }
 links: [bad -> p, other -> p, p -> bad]";
     let run = flow(&bad, rest).run();
     run.expect(0, &["connection lost", "0 dead-lettered"]);

@@ -230,3 +230,38 @@ fn dead_letters_that_arrive_are_not_events_that_came_out() {
     let (_, run) = run(connections, "base64", false);
     run.expect(0, &["2 events in, 1 out, 1 dead-lettered"]);
 }
+
+#[test]
+fn a_sink_gets_large_deliveries_where_small_batches_came() {
+    let scene = Scene::new(
+        "connectors:
+  input:
+    type: file
+    codec: string
+    preprocessors: [lines]
+    pull: { max_events: 3 }
+    config: { path: in, chunk_bytes: 64 }
+  output:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    batch: { max_events: 100, linger: 1h }
+    config: { path: out.gz, mode: truncate }
+  again:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    batch: { max_bytes: 1KiB, linger: 1h }
+    config: { path: out, mode: truncate }
+links: [input -> output, input -> again]",
+    );
+    let lines: Vec<_> = (0..1_000).map(|number| format!("line {number}\n")).collect();
+    let lines = lines.concat();
+    let scene = scene.write("in", lines.as_bytes());
+    scene.run().expect(0, &["1000 events in, 2000 out"]);
+    assert_eq!(scene.read("out"), lines);
+    // A member for each delivery.
+    let compressed = std::fs::read(scene.path().join("out.gz")).unwrap();
+    let members = compressed.windows(3).filter(|bytes| *bytes == [0x1f, 0x8b, 8]);
+    assert_eq!(members.count(), 10);
+}

@@ -35,16 +35,6 @@ fn numbers(count: u32) -> String {
 }
 
 #[test]
-fn batches_that_are_taken_apart_and_put_together_keep_their_order() {
-    let events = numbers(1_000);
-    let operators = "{ type: batch, config: { max_events: 7 } },
-        { type: batch, config: { max_events: 300 } }, { type: batch, config: { max_events: 11 } }";
-    let scene = scene(operators, &["out"], &events);
-    scene.run().expect(0, &["1000 events in, 1000 out"]);
-    assert_eq!(scene.read("out"), events);
-}
-
-#[test]
 fn every_port_of_a_route_leads_where_its_link_says() {
     let operators = "{ type: route, config: { rules: [
         { when: { field: '', less: 2 }, port: few },

@@ -101,7 +101,7 @@ fn source_of_few(config: &'static str) -> Bad {
     let around = "
   nowhere: { type: 'null' }
 pipelines:
-  main: { operators: [{ type: batch, config: { max_events: 100 } }] }
+  main: { operators: [{ type: window, config: { events: 100, aggregates: { n: { function: count } } } }] }
 links: [BAD -> main, main -> nowhere]";
     Bad { config, around }
 }

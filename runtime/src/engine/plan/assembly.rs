@@ -1,11 +1,19 @@
 //! What components consist of.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    num::{NonZeroU64, NonZeroUsize},
+};
 
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::Parts, route::pipeline::Step, sink::Parallel, source::pace::Pace, target::Target,
+        parts::Parts,
+        route::pipeline::Step,
+        sink::{Parallel, lane::Batching},
+        source::pace::Pace,
+        target::Target,
+        tuning::{SINK_BATCH_BYTES, SINK_BATCH_EVENTS, SINK_BATCH_LINGER},
     },
     flow::{self, Flow, Node, NodeId, Role},
     processor::{self, Chain, Framing},
@@ -24,6 +32,19 @@ pub(super) fn codec(
 pub(super) fn parallel(spec: &flow::Connector) -> Parallel {
     let wanted = spec.in_flight.map_or(1, |wanted| wanted.get().try_into().unwrap_or(usize::MAX));
     Parallel { wanted, ordered: spec.ordered }
+}
+
+/// How batches are put together for a sink.
+pub(super) fn batching(spec: &flow::Connector) -> Option<Batching> {
+    let set = spec.batch?;
+    let whole = |set: Option<NonZeroU64>, unless: NonZeroUsize| {
+        set.map_or(unless, |set| NonZeroUsize::try_from(set).unwrap_or(NonZeroUsize::MAX))
+    };
+    Some(Batching {
+        max_events: whole(set.max_events, SINK_BATCH_EVENTS),
+        max_bytes: whole(set.max_bytes, SINK_BATCH_BYTES),
+        linger: set.linger.unwrap_or(SINK_BATCH_LINGER),
+    })
 }
 
 /// What happens to the messages of each sink after its codec.

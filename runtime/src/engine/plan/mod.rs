@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use tremor_pdk::{Error, abi::batch::Pool};
 
 use self::{
-    assembly::{codec, framings, pace, parallel, preprocessors, steps},
+    assembly::{batching, codec, framings, pace, parallel, preprocessors, steps},
     placement::{Runners, runners},
     wiring::{Queues, Targets, kind},
 };
@@ -133,7 +133,7 @@ pub(crate) fn tasks(
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
-                backlog: Backlog::default(),
+                backlog: Backlog::new(batching(spec)),
                 parallel: parallel(spec),
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,

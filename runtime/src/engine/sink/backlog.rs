@@ -1,195 +1,386 @@
-//! What a sink has taken from its queue and not delivered: in which order it is, and when it is delivered
-//! again.
+//! What a sink has taken from its queue and not delivered: what may be delivered next, and when.
 
-use std::{collections::VecDeque, time::Instant};
+use std::time::Instant;
 
 use crate::engine::{
     account::token::InFlight,
-    life::backoff::Attempts,
-    queue::{Payload, Queued},
+    sink::{
+        lane::{Batching, Lane, Leaving},
+        pending::{Part, Pending},
+        streams::{Load, Streams},
+    },
+    tuning::SINK_WAITING_BYTES,
 };
 
-/// A batch that a sink is to deliver.
-pub(crate) struct Pending {
-    /// Its place in the order in which batches came.
-    place: u64,
-    pub(crate) item: InFlight,
-    pub(crate) payload: Payload,
-    /// The streams of its events, by source. Empty where their order is of no account, or is kept anyway.
-    streams: Vec<Stream>,
-    /// Deliveries of it that have failed, in a row.
-    pub(crate) attempts: Option<Box<Attempts>>,
-    /// Before then it is not delivered again.
-    pub(crate) due: Option<Instant>,
-}
-
-/// A source, and a stream of it.
-type Stream = (u32, u64);
-
-/// The batches of a sink, in the order in which they came.
-#[derive(Default)]
+/// The deliveries that a sink is to make.
 pub(crate) struct Backlog {
-    batches: VecDeque<Pending>,
+    batching: Option<Batching>,
+    /// One, unless streams go side by side.
+    lanes: Vec<Lane>,
+    /// In a lane one delivery is made after the other.
+    in_order: bool,
+    /// How many deliveries the sink may have under way.
+    slots: usize,
+    streams: Streams,
     places: u64,
-}
-
-impl Pending {
-    /// How many events there are to account for.
-    pub(crate) fn events(&self) -> usize {
-        let rejected = match &self.payload {
-            Payload::Encoded { rejected, .. } => rejected.len(),
-            Payload::Values => 0,
-        };
-        self.item.batch.len() + rejected
-    }
+    /// Nothing follows for which to wait.
+    is_complete: bool,
+    /// Of each lane, as it was when a delivery was last looked for.
+    loads: Vec<Load>,
 }
 
 impl Backlog {
-    /// Another batch came. Of two that have a stream in common the second waits for the first, where
-    /// `by_stream` says so.
-    pub(crate) fn push(&mut self, Queued { item, payload }: Queued, by_stream: bool) {
-        let streams = if by_stream { streams(&item) } else { Vec::new() };
-        let pending = self.pending(item);
-        self.batches.push_back(Pending { payload, streams, ..pending });
+    pub(crate) fn new(batching: Option<Batching>) -> Self {
+        Self {
+            batching,
+            lanes: vec![Lane::default()],
+            in_order: false,
+            slots: 1,
+            streams: Streams::default(),
+            places: 0,
+            is_complete: false,
+            loads: vec![Load::default()],
+        }
+    }
+
+    /// Whether batches are put together.
+    pub(crate) fn is_batching(&self) -> bool {
+        self.batching.is_some()
+    }
+
+    /// There is a sink that may have so many deliveries under way, in the order of their streams or in any.
+    /// Everything may be tried at once.
+    pub(crate) fn begin(&mut self, slots: usize, in_order: bool) {
+        (self.slots, self.in_order) = (slots, in_order);
+        let lanes = if in_order { slots } else { 1 };
+        if lanes != self.lanes.len() {
+            let old = std::mem::take(&mut self.lanes);
+            self.lanes.resize_with(lanes, Lane::default);
+            (self.loads, self.streams) = (vec![Load::default(); lanes], Streams::default());
+            let mut waiting: Vec<Pending> = old.into_iter().flat_map(Lane::into_waiting).collect();
+            waiting.sort_by_key(|pending| pending.place);
+            for part in waiting.into_iter().flat_map(Pending::into_parts) {
+                self.push(part, [].into_iter());
+            }
+        }
+        self.lanes.iter_mut().for_each(Lane::try_now);
+    }
+
+    /// Another batch came, beside those that are `under_way`.
+    pub(crate) fn push<'p>(&mut self, part: Part, under_way: impl Iterator<Item = &'p Pending>) {
+        let place = self.next_place();
+        let joins = self.batching.map(|_| (Instant::now(), part.weight()));
+        let all = part.events();
+        if self.lanes.len() == 1 {
+            return self.lanes[0].insert(Pending::new(place, 0, part).joining(joins, all));
+        }
+        self.look(under_way);
+        let assigned = self.streams.assign(&part.item.batch, place, &mut self.loads);
+        if let [(lane, _)] = &assigned[..] {
+            return self.lanes[*lane].insert(Pending::new(place, *lane, part).joining(joins, all));
+        }
+        for (lane, positions) in assigned {
+            let some = Pending::new(place, lane, part.pick(&positions)).joining(joins, all);
+            self.lanes[lane].insert(some);
+        }
+        // Each lane has a share of it.
+        part.item.token.settle();
     }
 
     /// Another batch came, and is delivered at once.
     pub(crate) fn pending(&mut self, item: InFlight) -> Pending {
-        let (place, payload, streams) = (self.places, Payload::Values, Vec::new());
-        self.places += 1;
-        Pending { place, item, payload, streams, attempts: None, due: None }
+        Pending::new(self.next_place(), 0, item.into())
     }
 
-    /// A batch was not delivered: it is again where it was.
-    pub(crate) fn put_back(&mut self, batch: Pending) {
-        let at = self.batches.partition_point(|other| other.place < batch.place);
-        self.batches.insert(at, batch);
+    /// A delivery was not made: it is again where it was.
+    pub(crate) fn put_back(&mut self, pending: Pending) {
+        self.lanes[pending.lane].insert(pending);
     }
 
-    /// The first batch that may be delivered now, beside those that are `under_way`.
+    /// The first delivery that may be made now, beside those that are `under_way`.
     pub(crate) fn take_next<'p>(
         &mut self,
         under_way: impl Iterator<Item = &'p Pending>,
     ) -> Option<Pending> {
-        let first = self.batches.front()?;
-        if first.streams.is_empty() {
-            let at = self.batches.iter().position(Pending::is_due)?;
-            return self.batches.remove(at);
+        if self.is_empty() {
+            return None;
         }
-        let mut taken: Vec<Stream> = under_way.flat_map(|other| &other.streams).copied().collect();
-        let at = self.batches.iter().position(|batch| {
-            let is_free = batch.streams.iter().all(|stream| !taken.contains(stream));
-            let is_next = is_free && batch.is_due();
-            taken.extend(&batch.streams);
-            is_next
-        })?;
-        self.batches.remove(at)
+        self.look(under_way);
+        let (leaving, now) = (self.leaving(), Instant::now());
+        let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
+        let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
+        self.lanes[lane].take(leaving, now)
     }
 
-    /// When the next batch that waits for its time is due.
+    /// When the next delivery may be made, after none could be when one was last looked for.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.batches.iter().filter(|batch| !batch.is_due()).filter_map(|batch| batch.due).min()
+        let leaving = self.leaving();
+        self.free_lanes().filter_map(|lane| self.lanes[lane].next_due(leaving)).min()
     }
 
-    /// Batches that came when there was one slot keep the order of their streams in several.
-    pub(crate) fn keep_streams(&mut self) {
-        for batch in self.batches.iter_mut().filter(|batch| batch.streams.is_empty()) {
-            batch.streams = streams(&batch.item);
+    /// Whether more may be taken from the queue, by a sink that has a free slot or has not.
+    pub(crate) fn has_room(&self, has_free: bool) -> bool {
+        match self.batching {
+            // So much that streams find their slots.
+            None => has_free && self.lanes.iter().map(Lane::len).sum::<usize>() < self.slots,
+            Some(batching) => {
+                let weight: usize = self.lanes.iter().map(|lane| lane.joining().weight).sum();
+                // While a batch of each slot is delivered, another one is put together.
+                let events = batching.max_events.get().saturating_mul(2 * self.slots);
+                self.events() < events && weight < SINK_WAITING_BYTES
+            }
         }
     }
 
-    /// There is another connection, on which everything may be tried at once.
-    pub(crate) fn try_now(&mut self) {
-        self.batches.iter_mut().for_each(|batch| batch.due = None);
-    }
-
-    /// How many batches there are.
-    pub(crate) fn len(&self) -> usize {
-        self.batches.len()
+    /// Nothing comes any more. Whether that was not known.
+    pub(crate) fn complete(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_complete, true)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.batches.is_empty()
+        self.lanes.iter().all(|lane| lane.len() == 0)
     }
 
     /// How many events there are.
     pub(crate) fn events(&self) -> usize {
-        self.batches.iter().map(Pending::events).sum()
+        self.lanes.iter().map(Lane::events).sum()
     }
-}
 
-impl Pending {
-    fn is_due(&self) -> bool {
-        self.due.is_none_or(|due| due <= Instant::now())
+    fn next_place(&mut self) -> u64 {
+        self.places += 1;
+        self.places
     }
-}
 
-/// The streams of a batch, each once.
-fn streams(item: &InFlight) -> Vec<Stream> {
-    let mut streams: Vec<Stream> = Vec::new();
-    for event in tremor_pdk::abi::batch::HostBatch::events(&item.batch) {
-        let stream = (event.source, event.stream);
-        // Events of one stream mostly follow each other.
-        if streams.last() != Some(&stream) && !streams.contains(&stream) {
-            streams.push(stream);
+    fn leaving(&self) -> Leaving {
+        let at_once = self.is_complete || !self.has_room(true);
+        Leaving { batching: self.batching, in_order: self.in_order, at_once }
+    }
+
+    /// Those from which a delivery may leave.
+    fn free_lanes(&self) -> impl Iterator<Item = usize> {
+        let loads = self.loads.iter().enumerate();
+        loads.filter(|(_, load)| !(self.in_order && load.is_busy)).map(|(lane, _)| lane)
+    }
+
+    fn look<'p>(&mut self, under_way: impl Iterator<Item = &'p Pending>) {
+        for (load, lane) in self.loads.iter_mut().zip(&self.lanes) {
+            *load = Load { first: lane.first(), events: lane.events(), is_busy: false };
+        }
+        for pending in under_way {
+            let load = &mut self.loads[pending.lane];
+            load.add(pending.place, pending.events());
+            load.is_busy = true;
         }
     }
-    streams
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::{
+        collections::BTreeMap,
+        num::NonZeroUsize,
+        time::{Duration, Instant},
+    };
 
-    use tremor_pdk::Batch;
+    use proptest::prelude::*;
+    use tremor_pdk::{Batch, abi::batch::HostBatch};
 
-    use super::{Backlog, Pending};
+    use super::{Backlog, Batching, Part, Pending};
     use crate::engine::account::token::{InFlight, Token};
 
-    fn backlog(batches: &[&[u64]]) -> Backlog {
-        let mut backlog = Backlog::default();
-        for streams in batches {
-            let mut batch = Batch::new();
-            streams.iter().for_each(|stream| batch.stream(*stream).push_message(b""));
-            backlog.push(InFlight::new(batch, Token::untracked()).into(), true);
+    fn batching(max_events: usize, max_bytes: usize, linger: Duration) -> Batching {
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        Batching { max_events: count(max_events), max_bytes: count(max_bytes), linger }
+    }
+
+    /// A batch of a message of each of these streams.
+    fn part(streams: &[u64], message: impl Fn(usize) -> String) -> Part {
+        let mut batch = Batch::new();
+        for (position, stream) in streams.iter().enumerate() {
+            batch.stream(*stream).push_message(message(position).as_bytes());
+        }
+        let outgoing = Some(batch.clone());
+        Part { item: InFlight::new(batch, Token::untracked()), outgoing }
+    }
+
+    fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Backlog {
+        let mut backlog = Backlog::new(batching);
+        backlog.begin(slots, true);
+        for (place, streams) in batches.iter().enumerate() {
+            backlog.push(part(streams, |_| place.to_string()), [].into_iter());
         }
         backlog
     }
 
-    /// The places of the batches that may be under way at the same time.
+    /// The messages of a delivery.
+    fn messages(pending: Pending) -> Vec<String> {
+        let text = |part: Part| {
+            let batch = part.outgoing.unwrap();
+            assert_eq!(batch.len(), part.item.batch.len());
+            let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
+            batch.events().iter().map(text).collect::<Vec<_>>()
+        };
+        pending.into_parts().flat_map(text).collect()
+    }
+
+    /// What may be under way at the same time.
     fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
         let mut places = Vec::new();
-        while let Some(batch) = backlog.take_next(under_way.iter()) {
-            places.push(batch.place);
-            under_way.push(batch);
+        while let Some(pending) = backlog.take_next(under_way.iter()) {
+            places.push(pending.place - 1);
+            under_way.push(pending);
         }
         places
     }
 
     #[test]
-    fn batches_of_other_streams_overtake_and_those_of_one_stream_never_do() {
-        let mut backlog = backlog(&[&[1], &[1, 2], &[2], &[3], &[3, 1], &[4]]);
+    fn streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
+        let mut backlog = backlog(&[&[1], &[1, 2], &[3], &[3, 1]], 4, None);
         let mut under_way = Vec::new();
-        assert_eq!(taken(&mut backlog, &mut under_way), [0, 3, 5]);
-        // The second is answered, and then the first.
-        under_way.remove(1);
-        assert!(taken(&mut backlog, &mut under_way).is_empty());
-        under_way.remove(0);
+        // The second and the fourth are divided: their parts of stream 1 wait for the first.
+        assert_eq!(taken(&mut backlog, &mut under_way), [0, 1, 2]);
+        assert_eq!(backlog.events(), 3);
+        under_way.remove(0).settle();
         assert_eq!(taken(&mut backlog, &mut under_way), [1]);
         under_way.clear();
-        assert_eq!(taken(&mut backlog, &mut under_way), [2, 4]);
+        assert_eq!(taken(&mut backlog, &mut under_way), [3, 3]);
         assert!(backlog.is_empty());
     }
 
     #[test]
     fn what_is_tried_again_later_holds_up_its_own_streams_only() {
-        let mut backlog = backlog(&[&[1], &[2], &[1]]);
+        let mut backlog = backlog(&[&[1], &[2], &[1]], 2, None);
         let mut first = backlog.take_next([].into_iter()).unwrap();
-        first.due = Some(Instant::now() + Duration::from_hours(1));
+        let later = Instant::now() + Duration::from_hours(1);
+        first.due = Some(later);
         backlog.put_back(first);
         let mut under_way = Vec::new();
         assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-        backlog.try_now();
+        assert_eq!(backlog.next_due(), Some(later));
+        backlog.begin(2, true);
         assert_eq!(taken(&mut backlog, &mut under_way), [0]);
+    }
+
+    #[test]
+    fn what_waits_keeps_its_order_where_the_next_connection_has_other_slots() {
+        let mut backlog = backlog(&[&[1], &[2], &[1, 2], &[2]], 2, None);
+        backlog.begin(1, true);
+        let mut places = Vec::new();
+        while let Some(pending) = backlog.take_next([].into_iter()) {
+            places.extend(messages(pending));
+        }
+        assert_eq!(places, ["0", "1", "2", "2", "3"]);
+    }
+
+    #[test]
+    fn small_batches_are_put_together_and_large_ones_taken_apart() {
+        let limits = Some(batching(3, 100, Duration::from_hours(1)));
+        let mut backlog = backlog(&[&[1], &[1], &[1; 2], &[1; 5]], 1, limits);
+        let mut next = || backlog.take_next([].into_iter()).map(messages);
+        assert_eq!(next().unwrap(), ["0", "1", "2"]);
+        assert_eq!(next().unwrap(), ["2", "3", "3"]);
+        assert_eq!(next().unwrap(), ["3", "3", "3"]);
+        assert!(next().is_none());
+        backlog.push(part(&[1], |_| "4".to_owned()), [].into_iter());
+        assert!(backlog.take_next([].into_iter()).is_none(), "it waits for others");
+        assert!(backlog.next_due() > Some(Instant::now() + Duration::from_mins(59)));
+        assert!(backlog.complete(), "there is nothing to wait for");
+        assert_eq!(backlog.take_next([].into_iter()).map(messages).unwrap(), ["4"]);
+        assert!(backlog.is_empty() && backlog.events() == 0);
+    }
+
+    #[test]
+    fn an_event_waits_for_others_for_as_long_as_it_may() {
+        let limits = Some(batching(3, 100, Duration::ZERO));
+        let mut at_once = backlog(&[&[1], &[1]], 1, limits);
+        assert_eq!(at_once.take_next([].into_iter()).map(messages).unwrap(), ["0", "1"]);
+    }
+
+    #[test]
+    fn a_delivery_has_no_more_bytes_than_it_may_unless_one_event_has() {
+        let mut backlog = backlog(&[], 1, Some(batching(100, 10, Duration::ZERO)));
+        let texts = ["1234", "5678", "123", "456789", &"x".repeat(99), "1"].map(str::to_owned);
+        backlog.push(part(&[0; 6], |position| texts[position].clone()), [].into_iter());
+        let mut sizes = Vec::new();
+        while let Some(pending) = backlog.take_next([].into_iter()) {
+            sizes.push(pending.events());
+        }
+        assert_eq!(sizes, [2, 2, 1, 1]);
+    }
+
+    #[test]
+    fn of_events_that_hold_much_memory_few_wait() {
+        let mut backlog = backlog(&[], 1, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
+        let mut count = 0;
+        while backlog.has_room(true) {
+            let mut large = part(&[0; 2], |_| "x".repeat(1 << 20));
+            large.item.batch.retain(|_| false);
+            large.item.batch = part(&[0], |_| "y".repeat(1 << 20)).item.batch;
+            large.outgoing = part(&[0], |_| "z".to_owned()).outgoing;
+            backlog.push(large, [].into_iter());
+            count += 1;
+        }
+        assert_eq!(count, 32);
+        assert_eq!(backlog.take_next([].into_iter()).unwrap().events(), 32);
+        assert!(backlog.has_room(true));
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_is_delivered_once_and_each_stream_in_order(
+            batches in prop::collection::vec(prop::collection::vec(0..5u64, 1..9), 0..30),
+            slots in 1..5usize,
+            limits in prop::option::of((1..9usize, 1..40usize)),
+            steps in prop::collection::vec((0..4usize, any::<bool>()), 0..100),
+        ) {
+            let limits = limits.map(|(events, bytes)| batching(events, bytes, Duration::ZERO));
+            let mut backlog = Backlog::new(limits);
+            backlog.begin(slots, true);
+            let (mut came, mut went) = (BTreeMap::new(), BTreeMap::new());
+            let (mut under_way, mut number) = (Vec::<Pending>::new(), 0);
+            let mut answer = |under_way: &mut Vec<Pending>, at: usize| {
+                for message in messages(under_way.remove(at)) {
+                    let (stream, number) = message.split_once(' ').unwrap();
+                    let of_stream = went.entry(stream.parse().unwrap()).or_insert_with(Vec::new);
+                    of_stream.push(number.parse::<u64>().unwrap());
+                }
+            };
+            let mut batches = batches.iter();
+            let mut steps = steps.into_iter();
+            loop {
+                if let Some(batch) = batches.next() {
+                    let first = number;
+                    backlog.push(
+                        part(batch, |position| format!("{} {}", batch[position], first + position)),
+                        under_way.iter(),
+                    );
+                    for stream in batch {
+                        came.entry(*stream).or_insert_with(Vec::new).push(number as u64);
+                        number += 1;
+                    }
+                }
+                while under_way.len() < slots
+                    && let Some(pending) = backlog.take_next(under_way.iter())
+                {
+                    if let Some(limits) = limits {
+                        prop_assert!(pending.events() <= limits.max_events.get());
+                    }
+                    under_way.push(pending);
+                }
+                prop_assert!(!under_way.is_empty() || backlog.is_empty());
+                let (at, is_delivered) = steps.next().unwrap_or((0, true));
+                if at < under_way.len() {
+                    if is_delivered {
+                        answer(&mut under_way, at);
+                    } else {
+                        backlog.put_back(under_way.remove(at));
+                    }
+                } else if under_way.is_empty() && batches.len() == 0 {
+                    break;
+                }
+            }
+            prop_assert_eq!(came, went);
+            prop_assert_eq!(backlog.events(), 0);
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! The sink side of a connector: encode, frame, deliver, and see to what was not delivered.
 
+mod answer;
 pub(crate) mod backlog;
+pub(crate) mod lane;
+pub(crate) mod pending;
 pub(crate) mod retry;
 mod slots;
+mod streams;
 
 use std::{
     future::poll_fn,
@@ -11,11 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{
-    Batch, Error, ErrorPolicy, Exceptions, Signal,
-    abi::batch::{HostBatch, Rejected},
-    dynamic::DynSink,
-};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Signal, dynamic::DynSink};
 
 use crate::engine::{
     account::token::InFlight,
@@ -30,7 +30,8 @@ use crate::engine::{
     queue::{Payload, Queued, Receiver},
     route::router::Router,
     sink::{
-        backlog::{Backlog, Pending},
+        backlog::Backlog,
+        pending::{Part, Pending},
         retry::Retries,
         slots::Slots,
     },
@@ -81,6 +82,8 @@ enum Step {
     Answered(Pending, Result<Exceptions, Error>),
     Received(Option<Queued>),
     Due(Due),
+    /// Nothing comes any more for which what it has could wait.
+    Complete,
     /// Its connector is paused, or is not any more.
     Gate,
     Interrupted,
@@ -132,14 +135,11 @@ impl SinkSide {
     /// Runs the sink of one connection to its end.
     pub(crate) async fn run(&mut self, mut sink: Box<dyn DynSink>, connection: &Connection) -> End {
         let (control, standing) = (self.control.clone(), self.standing.clone());
-        self.backlog.try_now();
         self.retries.try_now();
         self.outage.end();
         self.standing.gate.set_rests(Side::Sink, false);
         let slots = Slots::new(sink.in_flight(self.parallel.wanted).max(1));
-        if self.parallel.ordered && slots.count() > 1 {
-            self.backlog.keep_streams();
-        }
+        self.backlog.begin(slots.count(), self.parallel.ordered);
         let mut session = Session {
             sink,
             connection,
@@ -185,8 +185,8 @@ impl Session<'_> {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
                     self.side.router.stats.taken(queued.events());
-                    if self.slots.count() > 1 {
-                        self.side.backlog.push(queued, self.side.parallel.ordered);
+                    if self.slots.count() > 1 || self.side.backlog.is_batching() {
+                        self.receive(queued).await;
                         Ok(())
                     } else {
                         // Nothing comes before it, or nothing would have been received.
@@ -212,7 +212,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
-                Step::Gate => Ok(()),
+                Step::Gate | Step::Complete => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
             };
             if let Err(end) = result {
@@ -233,9 +233,8 @@ impl Session<'_> {
             (side.router.egress.due(), Due::Operator),
             (may_be_told.then_some(self.tick), Due::Tick),
         ];
-        // What is to be delivered again comes before whatever else there is: of that, so much is taken
-        // that streams find their slots.
-        let has_room = slots.has_free() && side.backlog.len() < slots.count();
+        // What is to be delivered again comes before whatever else there is.
+        let has_room = side.backlog.has_room(slots.has_free());
         let may_receive = has_room && !is_paused && side.retries.next().is_none();
         poll_fn(|context| {
             if !slots.is_empty()
@@ -243,12 +242,14 @@ impl Session<'_> {
             {
                 return Poll::Ready(Step::Answered(pending, result));
             }
-            if may_receive
-                && let Poll::Ready(received) = side.queue.poll_receive(context)
+            if may_receive && let Poll::Ready(received) = side.queue.poll_receive(context) {
                 // What is under way may come back.
-                && (received.is_some() || (slots.is_empty() && side.backlog.is_empty()))
-            {
-                return Poll::Ready(Step::Received(received));
+                if received.is_some() || (slots.is_empty() && side.backlog.is_empty()) {
+                    return Poll::Ready(Step::Received(received));
+                }
+                if side.backlog.complete() {
+                    return Poll::Ready(Step::Complete);
+                }
             }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
@@ -291,12 +292,20 @@ impl Session<'_> {
         }
     }
 
-    /// Begins to deliver a batch.
+    /// A batch is delivered when it is its turn, or that of what it is put together with.
+    async fn receive(&mut self, Queued { mut item, payload }: Queued) {
+        let outgoing = Some(self.side.encode(&mut item, payload).await);
+        if item.batch.is_empty() {
+            return item.token.settle();
+        }
+        self.side.backlog.push(Part { item, outgoing }, self.slots.pending());
+    }
+
+    /// Begins a delivery.
     async fn start(&mut self, mut pending: Pending) {
-        let payload = std::mem::replace(&mut pending.payload, Payload::Values);
-        let outgoing = self.side.encode(&mut pending.item, payload).await;
-        if pending.item.batch.is_empty() {
-            return pending.item.token.settle();
+        let outgoing = self.side.outgoing(&mut pending).await;
+        if pending.events() == 0 {
+            return pending.settle();
         }
         self.slots.put(pending, outgoing);
     }
@@ -394,21 +403,7 @@ impl Session<'_> {
 }
 
 impl SinkSide {
-    /// Counts events that the peer has.
-    fn delivered(&self, events: usize, are_letters: bool) {
-        self.router.stats.delivered(events);
-        self.router.stats.letters(if are_letters { events } else { 0 });
-    }
-
-    /// Something went through.
-    fn progress(&mut self) {
-        self.outage.end();
-        if self.retries.progress() {
-            self.standing.enter("running");
-        }
-    }
-
-    /// What the sink gets: encoded messages, or the values as they are.
+    /// What the sink gets of a batch: encoded messages, or the values as they are.
     async fn encode(&mut self, item: &mut InFlight, payload: Payload) -> Batch {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
             (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
@@ -425,58 +420,20 @@ impl SinkSide {
         encoded
     }
 
-    /// Sees to the exceptions. What is to be delivered again is given back.
-    async fn account(
-        &mut self,
-        pending: Pending,
-        exceptions: Exceptions,
-    ) -> Option<(Pending, Error)> {
-        let mut pending = pending;
-        let InFlight { batch, token, is_letter } = pending.item;
-        let mut undelivered = 0;
-        let mut rejected = Vec::new();
-        let mut again: Vec<bool> = Vec::new();
-        let mut first = None;
-        for exception in exceptions.into_exceptions() {
-            undelivered += exception.events.len();
-            let policy = exception.error.policy();
-            if matches!(policy, ErrorPolicy::RETRY | ErrorPolicy::RECONNECT) {
-                again.resize(batch.len(), false);
-                again[exception.events].fill(true);
-                // Where another connection is needed for some, there is no use in trying on this one.
-                if first.is_none() || policy == ErrorPolicy::RECONNECT {
-                    first = Some(exception.error);
-                }
-            } else {
-                let events = &batch.events()[exception.events];
-                let reject = |event| Rejected { event, error: exception.error.clone() };
-                rejected.extend(events.iter().copied().map(reject));
+    /// What the sink gets of a delivery.
+    async fn outgoing(&mut self, pending: &mut Pending) -> Batch {
+        let mut joined = pending.is_joined().then(|| Batch::from_pool(&self.router.pool));
+        for part in pending.parts_mut() {
+            let outgoing = match part.outgoing.take() {
+                Some(outgoing) => outgoing,
+                None => self.encode(&mut part.item, Payload::Values).await,
+            };
+            match &mut joined {
+                Some(joined) => joined.append(outgoing),
+                None => joined = Some(outgoing),
             }
         }
-        let delivered = batch.len() - undelivered;
-        self.delivered(delivered, is_letter);
-        if !rejected.is_empty() {
-            self.router.reject(&batch, rejected, token.clone()).await;
-        }
-        let Some(error) = first else {
-            token.settle();
-            return None;
-        };
-        let mut rest = batch;
-        let mut position = 0;
-        rest.retain(|_| {
-            position += 1;
-            again[position - 1]
-        });
-        pending.item = InFlight { batch: rest, token, is_letter };
-        Some((pending, error))
-    }
-
-    /// The sink cannot take any event of the batch.
-    async fn reject_all(&mut self, pending: Pending, error: &Error) {
-        let InFlight { batch, token, .. } = pending.item;
-        let reject = |event| Rejected { event, error: error.clone() };
-        let rejected = batch.events().iter().copied().map(reject).collect();
-        self.router.reject(&batch, rejected, token).await;
+        pending.recount();
+        joined.unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use crate::engine::{
         backoff::{Attempts, Policy},
         notices::Notices,
     },
-    sink::backlog::Pending,
+    sink::pending::Pending,
 };
 
 /// The longest wait before another delivery, unless the flow says otherwise.

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{Batch, Exceptions, Result, dynamic::DynSink};
 
-use crate::engine::sink::backlog::Pending;
+use crate::engine::sink::pending::Pending;
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
     abi::batch::{HostBatch, Rejected},
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -214,6 +214,38 @@ impl Operator for Sees {
     fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
         self.0.lock().map_err(Error::internal)?.extend(values(batch));
         Ok(())
+    }
+}
+
+/// An operator that puts out five events at a time.
+#[derive(Default)]
+pub(super) struct Fives {
+    held: Batch,
+    holds: Holds,
+}
+
+impl Operator for Fives {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.held.append(std::mem::take(batch));
+        while self.held.len() >= 5 {
+            output.release(&mut self.holds);
+            output.send(Output::OUT, self.held.part(0..5));
+            self.held = self.held.part(5..self.held.len());
+        }
+        if !self.held.is_empty() {
+            output.hold(&mut self.holds);
+        }
+        Ok(())
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.release(&mut self.holds);
+        *batch = std::mem::take(&mut self.held);
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
     }
 }
 

@@ -2,6 +2,7 @@
 //! tasks take them through.
 
 mod acknowledging;
+mod batching;
 mod connecting;
 mod doubles;
 mod fragments;
@@ -179,7 +180,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
-        backlog: Backlog::default(),
+        backlog: Backlog::new(None),
         parallel: Parallel::default(),
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,

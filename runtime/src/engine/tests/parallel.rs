@@ -22,7 +22,7 @@ use super::{
 use crate::{
     engine::{
         life::connection::{Connection, End},
-        sink::{Parallel, retry::Retries},
+        sink::{Parallel, backlog::Backlog, lane::Batching, retry::Retries},
     },
     executor::{self, block_on},
 };
@@ -52,12 +52,12 @@ impl DynSource for Streams {
 
 /// What a sink has under way, by slot, and what it is to answer.
 #[derive(Default)]
-struct Desk {
+pub(super) struct Desk {
     most: usize,
     under_way: BTreeMap<usize, (String, Waker)>,
     answers: BTreeMap<usize, Result<Exceptions>>,
     /// Every delivery that has begun, in order.
-    begun: Vec<String>,
+    pub(super) begun: Vec<String>,
     delivered: Vec<String>,
     given_up: usize,
     drained: bool,
@@ -71,7 +71,7 @@ impl Desk {
         messages
     }
 
-    fn answer(&mut self, message: &str, answer: Result<Exceptions>) {
+    pub(super) fn answer(&mut self, message: &str, answer: Result<Exceptions>) {
         let found = self.under_way.iter().find(|(_, (it, _))| it == message);
         let (slot, (_, waker)) = found.expect("it is under way");
         waker.wake_by_ref();
@@ -128,7 +128,7 @@ impl DynSink for Answers {
 }
 
 /// Until the sink has these messages under way, after so many deliveries.
-async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
+pub(super) async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
     for _ in 0..10_000 {
         let (so_far, under_way) = {
             let desk = desk.lock().unwrap();
@@ -147,17 +147,41 @@ async fn until(desk: &Shared<Desk>, begun: usize, messages: &[&str]) {
 /// sink connects again where its connection is lost. Gives how the pulls ended.
 fn run(
     streams: &[u64],
-    (slots, ordered): (usize, bool),
+    parallel: (usize, bool),
     desk: &Shared<Desk>,
     work: impl Future<Output = ()>,
 ) -> Vec<(u64, bool)> {
+    run_batching(streams, parallel, None, desk, work)
+}
+
+/// The same where batches are put together.
+pub(super) fn run_batching(
+    streams: &[u64],
+    parallel: (usize, bool),
+    batching: Option<Batching>,
+    desk: &Shared<Desk>,
+    work: impl Future<Output = ()>,
+) -> Vec<(u64, bool)> {
+    let heard = Heard::default();
+    let left = streams.iter().rev().copied().collect();
+    let source = Streams { left, brought: 0, heard: heard.clone() };
+    run_source(source, parallel, batching, desk, work);
+    sorted(&heard)
+}
+
+/// The same with a source of any kind.
+pub(super) fn run_source(
+    double: impl DynSource + 'static,
+    (slots, ordered): (usize, bool),
+    batching: Option<Batching>,
+    desk: &Shared<Desk>,
+    work: impl Future<Output = ()>,
+) {
     let Harness { mut source, mut sink, books, mut letters, .. } = Setup::default().harness();
+    sink.backlog = Backlog::new(batching);
     sink.parallel = Parallel { wanted: 64, ordered };
     sink.retries = Retries::new(AT_ONCE, notices());
     desk.lock().unwrap().most = slots;
-    let heard = Heard::default();
-    let left = streams.iter().rev().copied().collect();
-    let double = Box::new(Streams { left, brought: 0, heard: heard.clone() });
     let connection = Arc::<Connection>::default();
     let sink_runs = async {
         loop {
@@ -169,7 +193,7 @@ fn run(
         }
     };
     let source_runs = async {
-        assert!(matches!(source.run(double, &Arc::default()).await, End::Finished));
+        assert!(matches!(source.run(Box::new(double), &Arc::default()).await, End::Finished));
     };
     let letters_are_read = async {
         while let Some(letter) = poll_fn(|context| letters.poll_receive(context)).await {
@@ -179,7 +203,6 @@ fn run(
     block_on(both(both(sink_runs, letters_are_read), both(source_runs, work)));
     assert!(desk.lock().unwrap().drained);
     settled(&books);
-    sorted(&heard)
 }
 
 #[test]

@@ -1,15 +1,13 @@
 use std::sync::{Arc, atomic::AtomicBool};
 
-use serde_json::json;
 use tremor_pdk::Operator;
 
 use super::{
     Setup, both, doubles,
-    doubles::{Pulls, Sees, Shared, Takes, Waits},
+    doubles::{Fives, Pulls, Sees, Shared, Takes, Waits},
     outlet, pipeline, pulls, router, sink_side, source_side,
 };
 use crate::{
-    components,
     engine::{
         account::stats::Stats,
         life::{connection::Connection, control::Control},
@@ -49,8 +47,8 @@ fn events_go_through_operators_and_into_the_sink_in_the_order_of_pulls() {
 fn what_operators_hold_back_is_acknowledged_with_the_batch_that_it_leaves_in() {
     for helpers in HELPERS {
         // Five do not go into three: every batch of the operator is of two pulls or three.
-        let five = components::operator("batch", &json!({ "max_events": 5, "max_wait": "1h" }));
-        let harness = Setup { helpers, operators: vec![five.unwrap()], ..Setup::default() };
+        let operators: Vec<Box<dyn Operator>> = vec![Box::new(Fives::default())];
+        let harness = Setup { helpers, operators, ..Setup::default() };
         let outcome = harness.harness().run(Pulls::numbers(PULLS), &Takes::of([]));
         assert_eq!(outcome.messages(), numbers(3 * PULLS), "{helpers}");
         assert!(outcome.delivered.iter().all(|batch| matches!(batch.len(), 1 | 5)), "{helpers}");

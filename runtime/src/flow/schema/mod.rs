@@ -194,6 +194,16 @@ fn connector(components: &[&Described]) -> Value {
                 or_reference(&json!({ "type": "boolean" })),
                 "Whether batches of one stream are delivered one after the other; true unless set.",
             ),
+            "batch": {
+                "type": "object",
+                "additionalProperties": false,
+                "description": "Puts batches together for the sink, and takes large ones apart.",
+                "properties": {
+                    "max_events": count(1, "Events that a delivery has at most; 1000 unless set."),
+                    "max_bytes": bytes("Bytes that a delivery has at most, unless one event has more; 1MiB unless set."),
+                    "linger": time("How long an event waits for others at most; 50ms unless set."),
+                },
+            },
             "pull": {
                 "type": "object",
                 "additionalProperties": false,
@@ -206,7 +216,7 @@ fn connector(components: &[&Described]) -> Value {
                 "description": "Bounds of the queue before the sink.",
                 "properties": {
                     "max_events": count(1, "Events that may wait; 256 unless set."),
-                    "max_bytes": count(1, "Bytes that may wait; 4194304 unless set."),
+                    "max_bytes": bytes("Bytes that may wait; 4MiB unless set."),
                 },
             },
             "err": err(),
@@ -260,10 +270,6 @@ fn pipeline() -> Value {
 }
 
 fn retry() -> Value {
-    let time = |about: &str| {
-        let time = json!({ "type": "string", "pattern": r"^[0-9]+\s*(ms|s|m|h)$" });
-        described(or_reference(&time), about)
-    };
     json!({
         "type": "object",
         "additionalProperties": false,
@@ -273,6 +279,20 @@ fn retry() -> Value {
             "max_backoff": time("The longest wait between two attempts."),
         },
     })
+}
+
+fn time(about: &str) -> Value {
+    let time = json!({ "type": "string", "pattern": r"^[0-9]+\s*(ms|s|m|h)$" });
+    described(or_reference(&time), about)
+}
+
+fn bytes(about: &str) -> Value {
+    let bytes = json!({
+        "type": ["integer", "string"],
+        "minimum": 1,
+        "pattern": r"^[0-9]+\s*(B|kB|MB|GB|KiB|MiB|GiB)$",
+    });
+    described(or_reference(&bytes), about)
 }
 
 fn err() -> Value {

@@ -12,6 +12,7 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "retry",
     "in_flight",
     "ordered",
+    "batch",
     "pull",
     "queue",
     "err",
@@ -24,6 +25,8 @@ pub(crate) const COMPONENT: &[&str] = &["type", "config"];
 
 /// Of `reconnect` and `retry`.
 pub(crate) const RETRY: &[&str] = &["attempts", "backoff", "max_backoff"];
+
+pub(crate) const BATCH: &[&str] = &["max_events", "max_bytes", "linger"];
 
 pub(crate) const PULL: &[&str] = &["max_events"];
 

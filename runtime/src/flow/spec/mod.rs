@@ -52,6 +52,8 @@ pub struct Connector {
     pub in_flight: Option<NonZeroU64>,
     /// Whether batches of one stream are delivered one after the other.
     pub ordered: bool,
+    /// How batches are put together for the sink; they are not where it is `None`.
+    pub batch: Option<Batch>,
     /// How much the source is asked for at a time.
     pub pull: Pull,
     /// Bounds of the queue before the sink.
@@ -91,6 +93,17 @@ pub struct Retry {
     pub backoff: Option<Duration>,
     /// The longest time to wait between two attempts.
     pub max_backoff: Option<Duration>,
+}
+
+/// The key `batch`. What is `None` is left to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Batch {
+    /// Events that a delivery has at most.
+    pub max_events: Option<NonZeroU64>,
+    /// Bytes that a delivery has at most, unless a single event has more.
+    pub max_bytes: Option<NonZeroU64>,
+    /// How long an event waits for others at most.
+    pub linger: Option<Duration>,
 }
 
 /// The key `pull`. What is `None` is left to the runtime, which goes by what events cost.

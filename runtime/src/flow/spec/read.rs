@@ -184,6 +184,7 @@ fn read_connector(
     let (reconnect, retry) = (retry("reconnect"), retry("retry"));
     let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
     let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
+    let batch = fields.get("batch").and_then(|node| settings::batch(node, &what, report));
     let pull =
         fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
     let queue =
@@ -206,6 +207,7 @@ fn read_connector(
         retry,
         in_flight,
         ordered: ordered.unwrap_or(true),
+        batch,
         pull,
         queue,
         err,

@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `in_flight`, `ordered`, `pull`, `queue` and `err`.
+//! The keys `reconnect`, `retry`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    OnFailure, Pull, Queue, Retry,
+    Batch, OnFailure, Pull, Queue, Retry,
     fields::Fields,
     keys,
 };
@@ -60,10 +60,43 @@ pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
     let Some(fields) = Fields::open(node, &what, keys::QUEUE, report) else {
         return Queue::default();
     };
-    let mut bound = |key| {
-        fields.get(key).and_then(|node| whole(node, 1, key, report)).and_then(NonZeroU64::new)
-    };
-    Queue { max_events: bound("max_events"), max_bytes: bound("max_bytes") }
+    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
+    let max_bytes = fields.get("max_bytes").and_then(|node| bytes(node, "max_bytes", report));
+    Queue { max_events, max_bytes }
+}
+
+/// The most bytes of a delivery: offsets into a batch have 32 bits, and nodes take more room than the bytes
+/// they come from.
+pub(in super::super) const MOST_BATCH_BYTES: u64 = 1 << 30;
+
+/// What waits is in memory, and nowhere else.
+const MOST_LINGER: Duration = Duration::from_hours(1);
+
+pub(super) fn batch(node: &Node, owner: &str, report: &mut Report) -> Option<Batch> {
+    let what = format!("`batch` of {owner}");
+    let fields = Fields::open(node, &what, keys::BATCH, report)?;
+    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
+    let max_bytes = fields.get("max_bytes").and_then(|node| {
+        let bytes = bytes(node, "max_bytes", report)?;
+        if bytes.get() > MOST_BATCH_BYTES {
+            let found = text_or_kind(node);
+            let message = format!("expected `1GiB` or less for `max_bytes`, found {found}");
+            report.push(report.error(node.at, message).help("a delivery is one batch in memory"));
+            return None;
+        }
+        Some(bytes)
+    });
+    let linger = fields.get("linger").and_then(|node| {
+        let linger = duration(node, "linger", report)?;
+        if linger > MOST_LINGER {
+            let found = text_or_kind(node);
+            let message = format!("expected `1h` or less for `linger`, found {found}");
+            report.push(report.error(node.at, message));
+            return None;
+        }
+        Some(linger)
+    });
+    Some(Batch { max_events, max_bytes, linger })
 }
 
 pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
@@ -127,6 +160,47 @@ fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64>
     number
 }
 
+fn count(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
+    whole(node, 1, key, report).and_then(NonZeroU64::new)
+}
+
+/// A number of bytes, with or without a unit.
+fn bytes(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
+    let parsed = match &node.data {
+        Data::Unknown => return None,
+        Data::Number(number) => number.as_u64(),
+        Data::Text(text) => parse_bytes(text),
+        _ => None,
+    };
+    let bytes = parsed.and_then(NonZeroU64::new);
+    if bytes.is_none() {
+        let found = text_or_kind(node);
+        report.push(
+            report
+                .error(node.at, format!("expected a number of bytes for `{key}`, found {found}"))
+                .help("write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`"),
+        );
+    }
+    bytes
+}
+
+/// Reads a whole number and its unit: `64KiB`, `4MiB`, `1GiB`, `500kB`, `10MB`, `512B`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim_start() {
+        "B" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let parsed = match &node.data {
         Data::Unknown => return None,
@@ -169,6 +243,17 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_may_have_units() {
+        assert_eq!(parse_bytes("64KiB"), Some(65_536));
+        assert_eq!(parse_bytes("4 MiB"), Some(4 << 20));
+        assert_eq!(parse_bytes("1GB"), Some(1_000_000_000));
+        assert_eq!(parse_bytes("512B"), Some(512));
+        for text in ["", "5", "KiB", "-1KiB", "1.5MiB", "5 mb", "18446744073709551615KiB"] {
+            assert_eq!(parse_bytes(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn durations_have_units() {

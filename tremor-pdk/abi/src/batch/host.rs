@@ -117,6 +117,12 @@ host_side! {
     /// each value in it.
     fn size_of[&self]self(event: &Event) -> usize;
 
+    /// The events at these positions, in this order, as a batch that shares this one's buffers.
+    ///
+    /// # Panics
+    /// Where there is no such event.
+    fn pick[&self]self(positions: &[usize]) -> Batch;
+
     /// How much memory the batch's contents take, in bytes, edited values included: what batches
     /// and queues are bounded by. It takes time linear in the edited values, of which there mostly
     /// are none.

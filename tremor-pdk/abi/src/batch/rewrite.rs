@@ -164,6 +164,13 @@ impl Batch {
         }
     }
 
+    /// The events at these positions, as a batch that shares this one's buffers.
+    pub(crate) fn pick(&self, positions: &[usize]) -> Self {
+        let mut picked = self.part(0..0);
+        picked.events.extend(positions.iter().map(|position| self.events[*position]));
+        picked
+    }
+
     pub(crate) fn value_mut(&mut self, position: usize) -> Option<&mut Value<'static>> {
         let event = self.events[position];
         let index = match event.kind {
