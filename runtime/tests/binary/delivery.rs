@@ -240,7 +240,7 @@ fn a_sink_gets_large_deliveries_where_small_batches_came() {
     codec: string
     preprocessors: [lines]
     pull: { max_events: 3 }
-    config: { path: in, chunk_bytes: 64 }
+    config: { path: in, mode: read, chunk_bytes: 64 }
   output:
     type: file
     codec: string

