@@ -24,7 +24,7 @@ mod schedule;
 mod sink;
 mod source;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 use tremor_pdk::{info, prelude::*};
 
@@ -60,12 +60,23 @@ pub struct Config {
     /// flow takes, if it is not set.
     #[schemars(range(min = 0.0))]
     pub rate: Option<f64>,
+    /// Of how many streams the events are, by turns.
+    #[serde(default = "one")]
+    pub streams: NonZeroU64,
+    /// How long each delivery to the sink takes, in ms: a peer that answers late. It may have any number
+    /// under way.
+    #[serde(default)]
+    pub delivery_ms: u64,
     /// Where the sink writes its report, as JSON. A relative path starts at the folder of the flow
     /// file.
     pub report: Option<PathBuf>,
     /// Where the sink writes the distribution of latencies, in microseconds, in the text form that
     /// the plotter of `HdrHistogram` reads. A relative path starts at the folder of the flow file.
     pub hgrm: Option<PathBuf>,
+}
+
+const fn one() -> NonZeroU64 {
+    NonZeroU64::MIN
 }
 
 /// The connector.
@@ -133,6 +144,7 @@ impl Connector for Bench {
             clock: self.clock.clone(),
             data,
             next: 0,
+            streams: self.config.streams.get(),
             rate: self.rate,
             schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),
@@ -146,7 +158,8 @@ impl Connector for Bench {
             None => self.measurement.insert(Arc::new(Measurement::new()?)).clone(),
         };
         let (host, clock) = (self.host.clone(), self.clock.clone());
-        Ok(Some(Meter { host, clock, measurement }))
+        let takes = Duration::from_millis(self.config.delivery_ms);
+        Ok(Some(Meter { host, clock, measurement, takes }))
     }
 
     async fn on_stop(&mut self) -> Result<()> {

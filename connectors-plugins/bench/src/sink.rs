@@ -1,6 +1,6 @@
 //! The sink: counts and measures.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tremor_pdk::prelude::*;
 
@@ -12,12 +12,21 @@ pub struct Meter {
     pub(crate) host: Host,
     pub(crate) clock: Arc<Clock>,
     pub(crate) measurement: Arc<Measurement>,
+    /// How long a delivery takes.
+    pub(crate) takes: Duration,
 }
 
-impl Sink for Meter {
+impl ParallelSink for Meter {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
-    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+    fn most_in_flight(&self) -> usize {
+        if self.takes.is_zero() { 1 } else { usize::MAX }
+    }
+
+    async fn deliver(&self, batch: &Batch) -> Delivery {
+        if !self.takes.is_zero() {
+            self.host.sleep(self.takes).await;
+        }
         // One clock read a batch: it arrives as a whole.
         let now_ns = self.host.now_ns();
         let mut recording = self.measurement.recording();

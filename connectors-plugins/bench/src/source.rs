@@ -18,6 +18,8 @@ pub struct Replay {
     pub(crate) data: Arc<Data>,
     /// The event that is next.
     pub(crate) next: usize,
+    /// Of how many streams the events are, by turns.
+    pub(crate) streams: u64,
     /// How often the file is still to be replayed from its start or, in the middle of it, to its end.
     pub(crate) iterations: u64,
     /// How long to go on after the warm-up.
@@ -89,7 +91,12 @@ impl Replay {
     }
 
     fn push(&mut self, batch: &mut Batch) {
-        batch.push_message(self.data.event(self.next));
+        let event = self.data.event(self.next);
+        if self.streams == 1 {
+            batch.push_message(event);
+        } else {
+            batch.stream(self.next as u64 % self.streams).push_message(event);
+        }
         self.next += 1;
         if self.next == self.data.len() {
             self.next = 0;
