@@ -66,6 +66,12 @@ impl Stopper {
         self.lock().flows.iter().any(|it| it.flow() == flow && it.resume(connector))
     }
 
+    /// How things stand with the connectors of a running flow; none where there is no such flow.
+    pub fn connectors(&self, flow: &str) -> Option<Vec<engine::Status>> {
+        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned()?;
+        Some(flow.connectors())
+    }
+
     /// A signal came at this moment: the first drains, a later one ends everything.
     pub fn signal(&self, now: Instant) -> Signalled {
         let signalled = {

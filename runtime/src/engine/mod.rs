@@ -58,7 +58,10 @@ use self::{
 };
 pub use self::{
     account::stats::{Component, ComponentCounts, Counts, Kind},
-    life::{control::Failure, standing::HeldUp},
+    life::{
+        control::Failure,
+        standing::{HeldUp, State, Status},
+    },
 };
 pub(crate) use self::{
     life::connection::Connection,
@@ -207,6 +210,11 @@ impl Handle {
     /// Sources end; what is under way still arrives.
     pub(crate) fn drain(&self) {
         self.control.advance(Phase::Draining);
+    }
+
+    /// How things stand with its connectors, in the order of the flow file.
+    pub(crate) fn connectors(&self) -> Vec<Status> {
+        self.control.connectors()
     }
 
     /// Pauses a connector: no event flows through it until it is resumed, or the flow drains. Whether there

@@ -28,7 +28,7 @@ use crate::engine::{
         gate::Side,
         last_call::in_time,
         notices::Notices,
-        standing::Standing,
+        standing::{Standing, State},
         wait::Interrupt,
     },
     parts::MakeConnector,
@@ -88,7 +88,7 @@ impl ConnectorTask {
     pub(crate) async fn run(mut self) {
         let notices = self.notices.clone();
         match notices.during(self.supervise()).await {
-            Ok(()) => self.enter("stopped"),
+            Ok(()) => self.enter(State::Stopped),
             Err(error) => self.fail(error),
         }
         self.leave().await;
@@ -130,15 +130,17 @@ impl ConnectorTask {
     }
 
     fn fail(&self, error: Error) {
+        self.standing.note(&error);
+        self.standing.enter(State::Failed);
         if self.notices.admits_last() {
             tracing::error!(component = %self.name, state = "failed", %error, "connector");
         }
         self.control.fail(&self.name, error);
     }
 
-    fn enter(&self, state: &'static str) {
+    fn enter(&self, state: State) {
         self.standing.enter(state);
-        tracing::debug!(component = %self.name, state, "connector");
+        tracing::debug!(component = %self.name, %state, "connector");
     }
 
     /// Makes instances, one after the other, as long as that may help.
@@ -155,7 +157,7 @@ impl ConnectorTask {
             let error = within(&mut budget, fault.error)?;
             let wait = self.reconnect.wait().max(error.delay());
             self.standing.note(&error);
-            self.enter("restarting");
+            self.enter(State::Restarting);
             if self.goes_down("restarts") {
                 tracing::warn!(component = %self.name, %error, ?wait, "connector restarts");
             }
@@ -168,13 +170,12 @@ impl ConnectorTask {
 
     /// The life of one instance.
     async fn live(&mut self, budget: &mut RestartBudget) -> Result<(), Fault> {
-        self.enter("initialised");
         let connection = Arc::new(Connection::default());
         // What a constructor fails with will not go away by itself.
         let mut connector = (self.make)(&connection).map_err(Fault::final_)?;
         let mut told = Told::default();
         loop {
-            self.enter("connecting");
+            self.enter(State::Connecting);
             connection.restore();
             if !self.connect(&mut *connector).await? {
                 break;
@@ -234,6 +235,7 @@ impl ConnectorTask {
         };
         let wait = self.reconnect.wait().max(error.delay());
         self.standing.note(&error);
+        self.enter(State::Connecting);
         if self.goes_down(state) {
             tracing::warn!(component = %self.name, %error, ?wait, "connection {state}");
         }
@@ -323,7 +325,7 @@ impl ConnectorTask {
         let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
         let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
         let (source, sink) = sides?;
-        self.enter("running");
+        self.enter(if told.paused { State::Paused } else { State::Running });
         if sink.is_some() && !std::mem::replace(&mut self.sink_seen, true) {
             self.control.sink_ready();
         }
@@ -351,6 +353,7 @@ impl ConnectorTask {
         while let Some(step) = pauses.next_step(running, &mut self.settling, told.paused).await {
             match step {
                 Step::SourceEnded(_, Ok(settling)) => {
+                    self.standing.drains();
                     let name = format!("{}:source:settling", self.name);
                     self.settling = Some(executor::spawn(name, settling.run()));
                 }
@@ -359,7 +362,6 @@ impl ConnectorTask {
                     ends.push(end);
                 }
                 Step::Settled(Ok(())) => {
-                    self.enter("draining");
                     let drain = connector.on_drain();
                     ends.extend(answered("on_drain", drain, connection, &control).await);
                 }
@@ -374,7 +376,7 @@ impl ConnectorTask {
                 }
                 Step::Paused => {
                     told.paused = true;
-                    self.enter("paused");
+                    self.enter(State::Paused);
                     let pause = connector.on_pause();
                     ends.extend(answered("on_pause", pause, connection, &control).await);
                 }
@@ -382,7 +384,7 @@ impl ConnectorTask {
                     told.paused = false;
                     let resume = connector.on_resume();
                     ends.extend(answered("on_resume", resume, connection, &control).await);
-                    self.enter("running");
+                    self.enter(State::Running);
                     standing.gate.open();
                 }
             }

@@ -13,7 +13,7 @@ use tremor_pdk::Error;
 
 use crate::engine::{
     life::{
-        standing::{HeldUp, Standing},
+        standing::{HeldUp, Standing, Status},
         watch::{Waiter, Watch},
     },
     processors::Processors,
@@ -93,6 +93,11 @@ impl Control {
         self.state.read(|state| state.connectors.iter().find(|it| it.name() == name).cloned())
     }
 
+    /// How things stand with all of them.
+    pub(crate) fn connectors(&self) -> Vec<Status> {
+        self.state.read(|state| state.connectors.iter().map(|it| it.status()).collect())
+    }
+
     /// Whether the flow is in `phase` or a later one.
     pub(crate) fn has_reached(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Relaxed) >= phase as u8
@@ -103,6 +108,9 @@ impl Control {
         self.state.update(|state| {
             state.phase = state.phase.max(phase);
             self.phase.store(state.phase as u8, Ordering::Relaxed);
+            if state.phase >= Phase::Draining {
+                state.connectors.iter().for_each(|connector| connector.drains());
+            }
         });
     }
 

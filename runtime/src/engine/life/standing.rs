@@ -1,7 +1,7 @@
-//! How things stand with a connector, for an operator who asks why the flow does not end.
+//! How things stand with a connector, for an operator who asks.
 
 use std::{
-    fmt::Write as _,
+    fmt::{self, Write as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -12,6 +12,81 @@ use std::{
 use tremor_pdk::Error;
 
 use crate::engine::life::gate::Gate;
+
+/// What a connector is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has no connection, and is to get one.
+    Connecting,
+    /// Events flow.
+    Running,
+    /// No event flows until it is resumed.
+    Paused,
+    /// Its source brings nothing more; what is under way still arrives.
+    Draining,
+    /// Its instance is gone, and another is to be made.
+    Restarting,
+    /// It has failed for good, and its flow with it.
+    Failed,
+    /// It has ended as it should.
+    Stopped,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Connecting,
+        Self::Running,
+        Self::Paused,
+        Self::Draining,
+        Self::Restarting,
+        Self::Failed,
+        Self::Stopped,
+    ];
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Draining => "draining",
+            Self::Restarting => "restarting",
+            Self::Failed => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    /// Whether nothing is under way any more.
+    pub const fn is_over(self) -> bool {
+        matches!(self, Self::Failed | Self::Stopped)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How things stand with a connector at one moment.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name in the flow.
+    pub connector: String,
+    /// What it is about,
+    pub state: State,
+    /// and since when.
+    pub since: Instant,
+    /// What went wrong last, whether or not it is mended. It may have values of references in it.
+    pub error: Option<String>,
+    /// How often another instance was made of it.
+    pub restarts: u64,
+    /// Events that wait for its sink.
+    pub queued: usize,
+    /// Events that its sink has taken, and that are not delivered.
+    pub in_hand: usize,
+}
 
 /// A component that kept a flow from ending in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +101,7 @@ pub struct HeldUp {
 #[derive(Debug)]
 pub(crate) struct Standing {
     name: Arc<str>,
-    state: Mutex<State>,
+    now: Mutex<Now>,
     /// What waits for its sink.
     queue: Option<Gauge>,
     /// Events that its sink has taken out of the queue, and that are not delivered.
@@ -36,17 +111,23 @@ pub(crate) struct Standing {
 }
 
 #[derive(Debug)]
-struct State {
-    name: &'static str,
+struct Now {
+    state: State,
     since: Instant,
-    /// What went wrong last, since it last ran.
-    error: Option<String>,
+    /// Whether its source brings nothing more, now and later.
+    drains: bool,
+    trouble: Option<Trouble>,
+    restarts: u64,
 }
 
-/// The state in which events flow,
-const RUNNING: &str = "running";
-/// and those in which nothing is under way any more.
-const OVER: [&str; 2] = ["stopped", "failed"];
+/// What went wrong last.
+#[derive(Debug)]
+struct Trouble {
+    error: String,
+    /// When something went wrong first, since all was well.
+    since: Instant,
+    is_over: bool,
+}
 
 /// How many events wait in a queue.
 #[derive(Clone, Debug, Default)]
@@ -65,10 +146,16 @@ impl Gauge {
 impl Standing {
     /// A connector that is yet to be made, with the queue of its sink.
     pub(crate) fn new(name: Arc<str>, queue: Option<Gauge>) -> Self {
-        let state = State { name: "planned", since: Instant::now(), error: None };
+        let now = Now {
+            state: State::Connecting,
+            since: Instant::now(),
+            drains: false,
+            trouble: None,
+            restarts: 0,
+        };
         Self {
             name,
-            state: Mutex::new(state),
+            now: Mutex::new(now),
             queue,
             in_hand: AtomicUsize::new(0),
             gate: Gate::default(),
@@ -80,18 +167,50 @@ impl Standing {
         &self.name
     }
 
-    /// It is in another state.
-    pub(crate) fn enter(&self, name: &'static str) {
-        let mut state = self.lock();
-        if state.name != name {
-            let error = state.error.take().filter(|_| name != RUNNING);
-            *state = State { name, since: Instant::now(), error };
+    /// How things stand now.
+    pub(crate) fn status(&self) -> Status {
+        let now = self.lock();
+        Status {
+            connector: self.name.to_string(),
+            state: now.state,
+            since: now.since,
+            error: now.trouble.as_ref().map(|trouble| trouble.error.clone()),
+            restarts: now.restarts,
+            queued: self.queued(),
+            in_hand: self.in_hand.load(Ordering::Relaxed),
         }
     }
 
-    /// It has to try again, because of an error.
+    /// It is in another state: draining, where it runs or is paused and its source brings nothing more.
+    pub(crate) fn enter(&self, state: State) {
+        let mut now = self.lock();
+        match state {
+            State::Running => now.mend(),
+            State::Restarting => now.restarts += 1,
+            _ => {}
+        }
+        now.enter(state);
+    }
+
+    /// Its source brings nothing more, now and later.
+    pub(crate) fn drains(&self) {
+        let mut now = self.lock();
+        now.drains = true;
+        let state = now.state;
+        now.enter(state);
+    }
+
+    /// Something has failed, and may be tried again.
     pub(crate) fn note(&self, error: &Error) {
-        self.lock().error = Some(error.to_string());
+        let mut now = self.lock();
+        let before = now.trouble.take().filter(|trouble| !trouble.is_over);
+        let since = before.map_or_else(Instant::now, |trouble| trouble.since);
+        now.trouble = Some(Trouble { error: error.to_string(), since, is_over: false });
+    }
+
+    /// Events go through its sink again.
+    pub(crate) fn mend(&self) {
+        self.lock().mend();
     }
 
     /// Its sink has so many events that are not delivered.
@@ -110,25 +229,51 @@ impl Standing {
     }
 
     fn told(&self, always: bool) -> Option<HeldUp> {
-        let queued = self.queue.as_ref().map_or(0, Gauge::events);
-        let events = self.in_hand.load(Ordering::Relaxed) + queued;
-        let state = self.lock();
-        if OVER.contains(&state.name) || (events == 0 && !always) {
+        let events = self.in_hand.load(Ordering::Relaxed) + self.queued();
+        let now = self.lock();
+        if now.state.is_over() || (events == 0 && !always) {
             return None;
         }
-        let mut doing = format!("{} for {:.1} s", state.name, state.since.elapsed().as_secs_f64());
+        let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
+        let (doing, since) = match (now.state, trouble) {
+            (State::Running | State::Draining, Some(it)) => ("waiting to deliver", it.since),
+            (state, _) => (state.as_str(), now.since),
+        };
+        let mut doing = format!("{doing} for {:.1} s", since.elapsed().as_secs_f64());
         // Writing to a string cannot fail.
         if events > 0 {
             _ = write!(doing, ", {events} events are not delivered");
         }
-        if let Some(error) = &state.error {
+        if let Some(Trouble { error, .. }) = trouble {
             _ = write!(doing, "; the last attempt failed: {error}");
         }
         Some(HeldUp { component: self.name.to_string(), doing })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued(&self) -> usize {
+        self.queue.as_ref().map_or(0, Gauge::events)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Now {
+    fn enter(&mut self, state: State) {
+        let state = match state {
+            State::Running | State::Paused if self.drains => State::Draining,
+            state => state,
+        };
+        if self.state != state {
+            (self.state, self.since) = (state, Instant::now());
+        }
+    }
+
+    fn mend(&mut self) {
+        if let Some(trouble) = &mut self.trouble {
+            trouble.is_over = true;
+        }
     }
 }
 
@@ -136,7 +281,7 @@ impl Standing {
 mod tests {
     use tremor_pdk::Error;
 
-    use super::Standing;
+    use super::{Standing, State};
 
     fn doing(standing: &Standing) -> Option<String> {
         standing.held_up().map(|it| it.doing)
@@ -145,7 +290,7 @@ mod tests {
     #[test]
     fn a_sink_that_cannot_connect_holds_up_its_flow_while_events_wait_for_it() {
         let standing = Standing::new("output".into(), None);
-        standing.enter("connecting");
+        standing.enter(State::Connecting);
         standing.note(&Error::connection_refused("nobody there"));
         assert_eq!(doing(&standing), None, "nothing waits for it");
         standing.set_in_hand(3);
@@ -153,10 +298,39 @@ mod tests {
         assert!(told.starts_with("connecting for "), "{told}");
         assert!(told.contains("3 events are not delivered; the last attempt failed"), "{told}");
         assert!(told.contains("nobody there"), "{told}");
-        standing.enter("running");
+        standing.enter(State::Running);
         let told = doing(&standing).unwrap();
         assert!(!told.contains("nobody there"), "it has connected since: {told}");
-        standing.enter("failed");
+        standing.enter(State::Failed);
         assert_eq!(doing(&standing), None, "its events have failed");
+    }
+
+    #[test]
+    fn a_connector_whose_source_brings_nothing_more_drains_wherever_events_flow() {
+        let standing = Standing::new("both".into(), None);
+        let state = || standing.status().state;
+        standing.drains();
+        assert_eq!(state(), State::Connecting, "nothing flows without a connection");
+        standing.enter(State::Running);
+        assert_eq!(state(), State::Draining);
+        let since = standing.status().since;
+        standing.enter(State::Paused);
+        assert_eq!((state(), standing.status().since), (State::Draining, since));
+        standing.enter(State::Restarting);
+        assert_eq!((state(), standing.status().restarts), (State::Restarting, 1));
+    }
+
+    #[test]
+    fn what_went_wrong_last_is_known_after_it_is_mended() {
+        let standing = Standing::new("output".into(), None);
+        standing.set_in_hand(2);
+        standing.enter(State::Running);
+        standing.note(&Error::full("no room"));
+        let told = doing(&standing).unwrap();
+        assert!(told.starts_with("waiting to deliver for "), "{told}");
+        assert_eq!(standing.status().state, State::Running);
+        standing.mend();
+        assert!(doing(&standing).unwrap().starts_with("running for "));
+        assert!(standing.status().error.unwrap().contains("no room"));
     }
 }

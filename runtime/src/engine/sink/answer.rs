@@ -39,7 +39,7 @@ impl SinkSide {
     pub(super) fn progress(&mut self) {
         self.outage.end();
         if self.retries.progress() {
-            self.standing.enter("running");
+            self.standing.mend();
         }
     }
 

@@ -359,7 +359,6 @@ impl Session<'_> {
 
     /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
     async fn again(&mut self, mut pending: Pending, error: Error) {
-        self.side.standing.enter("waiting to deliver");
         self.side.standing.note(&error);
         match self.side.retries.again(&mut pending, &error) {
             Ok(()) => {

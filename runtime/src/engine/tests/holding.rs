@@ -29,6 +29,7 @@ use crate::{
             connection::{Connection, End},
             control::Phase,
             gate::Gate,
+            standing::State,
         },
         sink::retry::Retries,
     },
@@ -213,12 +214,17 @@ impl Scene {
             self.peer.control.advance(Phase::Draining);
         }));
         assert!(self.peer.control.failure().is_none(), "{:?}", self.peer.control.failure());
+        assert_eq!(self.state(), State::Stopped);
         assert_eq!(self.pulled.load(Ordering::Relaxed), self.delivered(), "nothing was lost");
         assert_eq!(self.peer.count("on_pause"), self.peer.count("on_resume"));
     }
 
     fn delivered(&self) -> usize {
         self.delivered.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> State {
+        self.peer.control.connectors()[0].state
     }
 
     async fn until(&self, call: &str, count: usize) {
@@ -244,6 +250,7 @@ fn no_event_flows_from_a_pause_until_it_is_resumed() {
             gate.pause();
             scene.until("on_pause", round).await;
             scene.nothing_flows().await;
+            assert_eq!(scene.state(), State::Paused);
             assert_eq!(scene.peer.count("on_resume"), round - 1);
             let before = scene.delivered();
             gate.resume();
@@ -251,6 +258,7 @@ fn no_event_flows_from_a_pause_until_it_is_resumed() {
             while scene.delivered() == before {
                 executor::yield_now().await;
             }
+            assert_eq!(scene.state(), State::Running);
         }
         // One that is taken back at once is no pause.
         gate.pause();
@@ -300,7 +308,7 @@ fn a_pause_lasts_through_a_lost_connection() {
         scene.peer.last_connection().break_off();
         scene.until("create_sink", 2).await;
         scene.nothing_flows().await;
-        assert_eq!(scene.peer.count("on_pause"), 1, "it knows");
+        assert_eq!((scene.peer.count("on_pause"), scene.state()), (1, State::Paused), "it knows");
         gate.resume();
         scene.until("on_resume", 1).await;
     });
