@@ -5,7 +5,7 @@ use crate::tremor::{Run, Scene};
 fn source(fault: &str) -> Run {
     let text = format!(
         "connectors:
-  bad: {{ type: hostile, config: {{ fault: {fault} }} }}
+  bad: {{ type: hostile, restart: {{ attempts: 0 }}, config: {{ fault: {fault} }} }}
   output: {{ type: 'null' }}
 links: [bad -> output]"
     );
@@ -16,7 +16,7 @@ fn sink(fault: &str) -> Run {
     let text = format!(
         "connectors:
   ticks: {{ type: metronome, config: {{ interval_ms: 1, count: 5 }} }}
-  bad: {{ type: hostile, config: {{ fault: {fault} }} }}
+  bad: {{ type: hostile, restart: {{ attempts: 0 }}, config: {{ fault: {fault} }} }}
 links: [ticks -> bad]"
     );
     Scene::new(&text).run()

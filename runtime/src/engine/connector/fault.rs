@@ -1,10 +1,6 @@
 //! What ends an instance of a connector, and what may mend that.
 
-use std::time::Instant;
-
 use tremor_pdk::{Error, ErrorPolicy};
-
-use crate::engine::life::backoff::{RestartBudget, WINDOW};
 
 /// What ended an instance of the connector.
 pub(crate) struct Fault {
@@ -24,15 +20,6 @@ impl Fault {
     pub(crate) fn final_(error: Error) -> Self {
         Self { error, is_final: true }
     }
-}
-
-/// Takes a restart from the budget, or says that there is none left.
-pub(crate) fn within(budget: &mut RestartBudget, error: Error) -> Result<Error, Error> {
-    if budget.take(Instant::now()) {
-        return Ok(error);
-    }
-    let (restarts, window) = (RestartBudget::MOST, WINDOW.as_secs());
-    Err(error.context(format_args!("still failing after {restarts} restarts within {window} s")))
 }
 
 /// Whether an attempt to connect may follow one that has failed so.

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tremor_pdk::Error;
+
 use crate::flow;
 
 /// When something that has failed is tried again.
@@ -108,33 +110,24 @@ impl Backoff {
     }
 }
 
-/// The time that a [`Budget`] is for.
-pub(crate) const WINDOW: Duration = Duration::from_mins(1);
-
-/// Allows something so many times within any minute.
-#[derive(Debug, Default)]
-pub(crate) struct Budget<const MOST: usize> {
+/// Allows something so many times within a window.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    most: u64,
+    within: Duration,
     taken: VecDeque<Instant>,
 }
 
-/// Allows so many restarts, after which a component has failed for good.
-pub(crate) type RestartBudget = Budget<3>;
-
-impl<const MOST: usize> Budget<MOST> {
-    /// How often.
-    pub(crate) const MOST: usize = MOST;
-
-    pub(crate) fn new() -> Self {
-        Self::default()
+impl Budget {
+    pub(crate) fn new(most: u64, within: Duration) -> Self {
+        Self { most, within, taken: VecDeque::new() }
     }
 
     /// Takes one, if there is one left.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
-        while self.taken.front().is_some_and(|first| now.saturating_duration_since(*first) > WINDOW)
-        {
-            self.taken.pop_front();
-        }
-        let allowed = self.taken.len() < MOST;
+        let is_over = |first: &mut Instant| now.saturating_duration_since(*first) > self.within;
+        while self.taken.pop_front_if(is_over).is_some() {}
+        let allowed = (self.taken.len() as u64) < self.most;
         if allowed {
             self.taken.push_back(now);
         }
@@ -143,14 +136,58 @@ impl<const MOST: usize> Budget<MOST> {
 
     /// When there is one left again, where none was.
     pub(crate) fn renewed(&self) -> Option<Instant> {
-        self.taken.front().map(|first| *first + WINDOW)
+        self.taken.front().map(|first| *first + self.within)
+    }
+}
+
+/// When a connector that has failed is restarted.
+#[derive(Debug)]
+pub(crate) struct Restarts {
+    budget: Budget,
+    policy: Policy,
+    backoff: Backoff,
+}
+
+impl Restarts {
+    /// What a flow says, and what holds where it says nothing. Waits have the bounds of `policy`.
+    pub(crate) fn of(set: flow::Restart, policy: Policy) -> Self {
+        let within = set.within.unwrap_or(Duration::from_mins(1));
+        let budget = Budget::new(set.attempts.unwrap_or(5), within);
+        Self { budget, policy, backoff: Backoff::new(policy) }
+    }
+
+    /// Takes a restart after this error: the wait before it.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub(crate) fn after(&mut self, error: &Error) -> Result<Duration, Error> {
+        self.after_at(error, Instant::now())
+    }
+
+    fn after_at(&mut self, error: &Error, now: Instant) -> Result<Duration, Error> {
+        let Budget { most, within, .. } = self.budget;
+        if !self.budget.take(now) {
+            let error = error.clone();
+            return Err(match most {
+                0 => error,
+                1 => error.context(format_args!("failed again after a restart within {within:?}")),
+                _ => error
+                    .context(format_args!("failed again after {most} restarts within {within:?}")),
+            });
+        }
+        if self.budget.taken.len() == 1 {
+            self.backoff = Backoff::new(self.policy);
+        }
+        Ok(self.backoff.next().max(error.delay()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Attempts, Policy, RestartBudget, WINDOW};
+    use super::{Attempts, Budget, Policy, Restarts};
+    use crate::flow;
     use std::time::{Duration, Instant};
+    use tremor_pdk::Error;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -190,12 +227,45 @@ mod tests {
     }
 
     #[test]
-    fn restarts_are_counted_within_the_window_only() {
-        let mut budget = RestartBudget::new();
-        let start = Instant::now();
-        assert!((0..RestartBudget::MOST).all(|_| budget.take(start)));
+    fn a_budget_counts_within_its_window_only() {
+        let window = Duration::from_mins(1);
+        let (mut budget, start) = (Budget::new(3, window), Instant::now());
+        assert!((0..3).all(|_| budget.take(start)));
         assert!(!budget.take(start));
-        assert_eq!(budget.renewed(), Some(start + WINDOW));
-        assert!(budget.take(start + WINDOW + MS));
+        assert_eq!(budget.renewed(), Some(start + window));
+        assert!(budget.take(start + window + MS));
+    }
+
+    fn restarts(attempts: Option<u64>, within: Option<Duration>) -> Restarts {
+        let policy = Policy { attempts: None, first: 100 * MS, max: 300 * MS };
+        Restarts::of(flow::Restart { attempts, within }, policy)
+    }
+
+    #[test]
+    fn after_the_last_restart_of_a_window_the_error_says_how_many_there_were() {
+        let (error, start) = (Error::internal("broken"), Instant::now());
+        for (mut restarts, most, says) in [
+            (restarts(None, None), 5, "failed again after 5 restarts within 60s: broken"),
+            (restarts(Some(1), Some(9 * MS)), 1, "failed again after a restart within 9ms: broken"),
+            (restarts(Some(0), None), 0, "broken"),
+        ] {
+            assert!((0..most).all(|_| restarts.after_at(&error, start).is_ok()));
+            let last = restarts.after_at(&error, start).unwrap_err().to_string();
+            assert!(last.ends_with(says), "{last}");
+        }
+    }
+
+    #[test]
+    fn the_waits_before_restarts_grow_within_a_window_and_are_as_long_as_the_error_says() {
+        let (error, start) = (Error::internal("broken"), Instant::now());
+        let mut restarts = restarts(None, None);
+        for window in 0..100 {
+            let now = start + window * Duration::from_secs(61);
+            for bound in [100, 200, 300] {
+                assert!(restarts.after_at(&error, now).unwrap() <= bound * MS);
+            }
+        }
+        let named = error.retry_after(Duration::from_secs(9));
+        assert!(restarts.after_at(&named, start).unwrap() >= Duration::from_secs(9));
     }
 }

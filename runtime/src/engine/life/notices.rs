@@ -9,29 +9,34 @@ use std::{
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use crate::engine::life::{
-    backoff::{Budget, WINDOW},
-    wait::Alarm,
-};
+use crate::engine::life::{backoff::Budget, wait::Alarm};
 
+/// The time that lines are counted in.
+const WINDOW: Duration = Duration::from_mins(1);
 /// Lines of one connector within a minute, at most.
-const OWN: usize = 10;
+const OWN: u64 = 10;
 /// Lines of all connectors of a flow within a minute, at most.
-const ALL: usize = 40;
+const ALL: u64 = 40;
 
 /// So many lines a minute, and a count of those beyond.
-#[derive(Debug, Default)]
-struct Lines<const MOST: usize> {
-    budget: Budget<MOST>,
+#[derive(Debug)]
+struct Lines<const MOST: u64> {
+    budget: Budget,
     left_out: u64,
     /// When to say how many.
     due: Option<Instant>,
 }
 
-impl<const MOST: usize> Lines<MOST> {
+impl<const MOST: u64> Default for Lines<MOST> {
+    fn default() -> Self {
+        Self { budget: Budget::new(MOST, WINDOW), left_out: 0, due: None }
+    }
+}
+
+impl<const MOST: u64> Lines<MOST> {
     fn admits(&mut self, now: Instant) -> bool {
         self.admits_count_of(1, now)
     }
@@ -186,18 +191,17 @@ impl Drop for FlowNotices {
 mod tests {
     use std::{sync::Arc, time::Instant};
 
-    use super::{ALL, FlowNotices, Notices, OWN};
-    use crate::engine::life::backoff::WINDOW;
+    use super::{ALL, FlowNotices, Notices, OWN, WINDOW};
 
     #[test]
     fn a_connector_has_so_many_lines_a_minute_and_the_others_are_counted() {
         let notices = Notices::new("input".into(), Arc::default());
         let start = Instant::now();
         let lines = (0..10_000).filter(|_| notices.admits_at("lost", start)).count();
-        assert_eq!(lines, OWN);
+        assert_eq!(lines as u64, OWN);
         let left_out = |now| notices.lock().lines.take_left_out(Some(now));
         assert_eq!(left_out(start), None, "not before the minute is over");
-        assert_eq!(left_out(start + WINDOW), Some(10_000 - OWN as u64));
+        assert_eq!(left_out(start + WINDOW), Some(10_000 - OWN));
         assert_eq!(left_out(start + WINDOW), None, "once");
         assert!(notices.admits_at("lost", start + 2 * WINDOW));
     }
@@ -209,8 +213,8 @@ mod tests {
         let each = |_| Notices::new("input".into(), all.clone());
         let connectors: Vec<_> = (0..10_000).map(each).collect();
         let lines = connectors.iter().filter(|it| it.admits_at("lost", start)).count();
-        assert_eq!(lines, ALL);
-        assert_eq!(all.lock().take_left_out(Some(start + WINDOW)), Some(10_000 - ALL as u64));
+        assert_eq!(lines as u64, ALL);
+        assert_eq!(all.lock().take_left_out(Some(start + WINDOW)), Some(10_000 - ALL));
     }
 
     #[test]

@@ -15,9 +15,9 @@ use self::{
 };
 use crate::engine::{
     account::stats::{Books, Kind},
-    connector::{self, ConnectorTask},
+    connector::{self, ConnectorTask, Life},
     life::{
-        backoff::{Attempts, Policy},
+        backoff::{Attempts, Policy, Restarts},
         breaker::{Breaker, Outage},
         control::Control,
         notices::{FlowNotices, Notices},
@@ -142,20 +142,19 @@ pub(crate) fn tasks(
             }),
             None => None,
         };
+        let reconnect = Policy::of(spec.reconnect, connector::MAX_BACKOFF);
         tasks.connectors.push(ConnectorTask {
             name,
             make,
             source,
             sink,
-            reconnect: Attempts::new(Policy::of(spec.reconnect, connector::MAX_BACKOFF)),
+            reconnect: Attempts::new(reconnect),
+            restarts: Restarts::of(spec.restart, reconnect),
             control: control.clone(),
             notices,
-            sink_seen: false,
-            is_down: false,
-            settling: None,
             standing,
             outage,
-            retires: None,
+            life: Life::default(),
         });
     }
     for (id, router) in routers {

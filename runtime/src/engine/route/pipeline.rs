@@ -1,6 +1,9 @@
 //! A pipeline as one task runs it: one operator after the other, a batch at a time.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use tremor_pdk::{
     Batch, Error, ErrorKind, Operator, Output, Result,
@@ -12,11 +15,14 @@ use crate::engine::{
         stats::Stats,
         token::{InFlight, Token},
     },
-    life::{backoff::RestartBudget, control::Control},
+    life::{backoff::Budget, control::Control},
     parts::MakeOperator,
     route::{dead_letter, held::Held},
     target::{Ports, Target},
 };
+
+/// How often an operator that panics is made again within a minute.
+const RESTARTS: u64 = 3;
 
 /// A pipeline.
 pub(crate) struct Pipeline {
@@ -31,7 +37,7 @@ pub(crate) struct Step {
     operator: Box<dyn Operator>,
     /// Makes another operator, should this one panic, while there is budget for that.
     make: Option<MakeOperator>,
-    budget: RestartBudget,
+    budget: Budget,
     /// Where the events of its own ports go.
     ports: Vec<Vec<Target>>,
     /// The batches that it holds events of, and how many events it holds.
@@ -73,7 +79,7 @@ impl Step {
         ports: Vec<Vec<Target>>,
     ) -> Self {
         let (held, output) = (Held::default(), Output::new());
-        let budget = RestartBudget::new();
+        let budget = Budget::new(RESTARTS, Duration::from_mins(1));
         Self { operator, make, budget, ports, held, held_events: 0, output }
     }
 

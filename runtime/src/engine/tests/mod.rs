@@ -14,6 +14,7 @@ mod parallel;
 mod peer;
 mod reconnecting;
 mod retrying;
+mod supervising;
 mod taking_through;
 mod yielding;
 

@@ -16,9 +16,9 @@ use tremor_pdk::{
 
 use super::{AT_ONCE, Harness, doubles::Shared};
 use crate::engine::{
-    connector::ConnectorTask,
+    connector::{ConnectorTask, Life},
     life::{
-        backoff::{Attempts, Policy},
+        backoff::{Attempts, Policy, Restarts},
         connection::Connection,
         control::Control,
         notices::Notices,
@@ -27,6 +27,7 @@ use crate::engine::{
     sink::SinkSide,
     source::SourceSide,
 };
+use crate::flow;
 
 /// What a peer does with one connection.
 type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;
@@ -35,6 +36,8 @@ type Make<T> = Box<dyn Fn(&Arc<Connection>) -> Result<Box<T>> + Send + Sync>;
 pub(super) struct Peer {
     /// What attempts to connect come to, and then all of them succeed.
     pub(super) connects: Mutex<VecDeque<Result<bool>>>,
+    /// What constructors come to, and then all of them succeed.
+    pub(super) news: Mutex<VecDeque<Result<()>>>,
     pub(super) source: Make<dyn DynSource>,
     pub(super) sink: Make<dyn DynSink>,
     /// What was called, in order.
@@ -50,6 +53,7 @@ impl Peer {
     pub(super) fn new(source: Make<dyn DynSource>, sink: Make<dyn DynSink>) -> Self {
         Self {
             connects: Mutex::default(),
+            news: Mutex::default(),
             source,
             sink,
             calls: Mutex::default(),
@@ -103,20 +107,20 @@ impl Peer {
             name: "peer".into(),
             make: Box::new(move |connection| {
                 let (peer, connection) = (peer.clone(), connection.clone());
+                peer.calls().push("new");
+                peer.news.lock().map_err(Error::internal)?.pop_front().unwrap_or(Ok(()))?;
                 *peer.last.lock().map_err(Error::internal)? = connection.clone();
                 Ok(Box::new(Instance { peer, connection }))
             }),
             source,
             sink,
             reconnect: Attempts::new(reconnect),
+            restarts: Restarts::of(flow::Restart::default(), reconnect),
             control: self.control.clone(),
             notices: Arc::new(Notices::new("peer".into(), Arc::default())),
-            sink_seen: false,
-            is_down: false,
-            settling: None,
             standing,
             outage,
-            retires: None,
+            life: Life::default(),
         }
     }
 }

@@ -186,6 +186,15 @@ fn connector(components: &[&Described]) -> Value {
                 reference_to("retry"),
                 "When to deliver again what the peer could not take.",
             ),
+            "restart": {
+                "type": "object",
+                "additionalProperties": false,
+                "description": "How often the connector is restarted after it has failed.",
+                "properties": {
+                    "attempts": count(0, "How many restarts there may be; 5 unless set."),
+                    "within": time("The time that restarts are counted in; 1m unless set."),
+                },
+            },
             "in_flight": described(
                 or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
                 "How many deliveries the sink may have under way at a time.",

@@ -22,6 +22,7 @@ fn the_keys_are_those_that_the_reader_knows() {
         (connector.to_owned(), keys::CONNECTOR),
         ("/$defs/pipeline".to_owned(), keys::PIPELINE),
         ("/$defs/retry".to_owned(), keys::RETRY),
+        (format!("{connector}/properties/restart"), keys::RESTART),
         (format!("{connector}/properties/pull"), keys::PULL),
         (format!("{connector}/properties/queue"), keys::QUEUE),
         ("/$defs/codec/anyOf/2".to_owned(), keys::COMPONENT),

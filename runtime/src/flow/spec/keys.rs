@@ -10,6 +10,7 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "config",
     "reconnect",
     "retry",
+    "restart",
     "in_flight",
     "ordered",
     "batch",
@@ -27,6 +28,8 @@ pub(crate) const COMPONENT: &[&str] = &["type", "config"];
 pub(crate) const RETRY: &[&str] = &["attempts", "backoff", "max_backoff"];
 
 pub(crate) const BATCH: &[&str] = &["max_events", "max_bytes", "linger"];
+
+pub(crate) const RESTART: &[&str] = &["attempts", "within"];
 
 pub(crate) const PULL: &[&str] = &["max_events"];
 

@@ -46,6 +46,8 @@ pub struct Connector {
     pub postprocessors: Vec<Component>,
     /// How to go on when the connection is lost.
     pub reconnect: Retry,
+    /// How often to restart what has failed.
+    pub restart: Restart,
     /// How to go on when the sink's peer is full or slow.
     pub retry: Retry,
     /// How many deliveries the sink may have under way; `None` is left to the runtime.
@@ -104,6 +106,15 @@ pub struct Batch {
     pub max_bytes: Option<NonZeroU64>,
     /// How long an event waits for others at most.
     pub linger: Option<Duration>,
+}
+
+/// The key `restart`. What is `None` is left to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Restart {
+    /// How many restarts there may be; 0: none. After the last one the connector has failed for good.
+    pub attempts: Option<u64>,
+    /// The time that they are counted in.
+    pub within: Option<Duration>,
 }
 
 /// The key `pull`. What is `None` is left to the runtime, which goes by what events cost.

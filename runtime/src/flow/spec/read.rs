@@ -15,7 +15,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Entry, Node},
     },
-    Component, Connector, Pipeline, Pull, Queue, Retry, Spec, component,
+    Component, Connector, Pipeline, Pull, Queue, Restart, Retry, Spec, component,
     fields::{Fields, entries, is_literal, items, text},
     keys, settings,
 };
@@ -182,6 +182,9 @@ fn read_connector(
         fields.get(key).map_or(Retry::default(), |node| settings::retry(node, key, &what, report))
     };
     let (reconnect, retry) = (retry("reconnect"), retry("retry"));
+    let restart = fields
+        .get("restart")
+        .map_or(Restart::default(), |node| settings::restart(node, &what, report));
     let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
     let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
     let batch = fields.get("batch").and_then(|node| settings::batch(node, &what, report));
@@ -205,6 +208,7 @@ fn read_connector(
         postprocessors,
         reconnect,
         retry,
+        restart,
         in_flight,
         ordered: ordered.unwrap_or(true),
         batch,

@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
+//! The keys `reconnect`, `retry`, `restart`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, OnFailure, Pull, Queue, Retry,
+    Batch, OnFailure, Pull, Queue, Restart, Retry,
     fields::Fields,
     keys,
 };
@@ -19,7 +19,7 @@ pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) ->
     let Some(fields) = Fields::open(node, &what, keys::RETRY, report) else {
         return Retry::default();
     };
-    let mut wait = |key| fields.get(key).and_then(|node| wait(node, key, report));
+    let mut wait = |key| fields.get(key).and_then(|node| time(node, key, report));
     let (backoff, max_backoff) = (wait("backoff"), wait("max_backoff"));
     if let (Some(node), Some(first), Some(max)) = (fields.get("max_backoff"), backoff, max_backoff)
         && max < first
@@ -34,16 +34,27 @@ pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) ->
     }
 }
 
-/// A time to wait between attempts. Without any the peer would get one after the other.
-fn wait(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
-    let wait = duration(node, key, report)?;
-    if wait.is_zero() {
+pub(super) fn restart(node: &Node, owner: &str, report: &mut Report) -> Restart {
+    let what = format!("`restart` of {owner}");
+    let Some(fields) = Fields::open(node, &what, keys::RESTART, report) else {
+        return Restart::default();
+    };
+    Restart {
+        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
+        within: fields.get("within").and_then(|node| time(node, "within", report)),
+    }
+}
+
+/// A time that is none at all would make no sense: a peer would get one attempt after the other, say.
+fn time(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
+    let time = duration(node, key, report)?;
+    if time.is_zero() {
         let found = text_or_kind(node);
         let message = format!("expected `1ms` or more for `{key}`, found {found}");
         report.push(report.error(node.at, message));
         return None;
     }
-    Some(wait)
+    Some(time)
 }
 
 pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {

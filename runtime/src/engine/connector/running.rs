@@ -1,0 +1,216 @@
+//! One connection of a connector, from the moment that it is made: source and sink run until it ends.
+
+use std::sync::Arc;
+
+use tremor_pdk::{
+    Error,
+    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+};
+
+use super::{
+    ConnectorTask, Told,
+    fault::{Fault, may_connect_later},
+    sides::{Pauses, Running, Step, sides},
+};
+use crate::{
+    engine::{
+        life::{
+            connection::{Connection, End},
+            control::{Control, Phase},
+            gate::Side,
+            last_call::in_time,
+            standing::State,
+            wait::Interrupt,
+        },
+        queue::mailbox::Host,
+        sink::SinkSide,
+        source::{SourceSide, settling::Settling},
+    },
+    executor,
+};
+
+/// How one connection ended.
+pub(super) enum Outcome {
+    /// Everything is done, or the flow does not want it any more.
+    Over,
+    /// The connection is gone.
+    Lost(Error),
+    /// Source or sink failed; another connection may go better.
+    Failed(Error),
+}
+
+impl ConnectorTask {
+    /// What becomes of a connection from the moment that it is made.
+    pub(super) async fn connected(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Arc<Connection>,
+        told: &mut Told,
+    ) -> Result<Outcome, Fault> {
+        match self.run_connection(connector, connection, told).await {
+            // Lost before an event could come or go, and lost all the same.
+            Err(Fault { error, is_final: false }) if may_connect_later(&error) => {
+                Ok(Outcome::Lost(error))
+            }
+            result => result,
+        }
+    }
+
+    /// Runs source and sink as long as the connection lasts.
+    async fn run_connection(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Arc<Connection>,
+        told: &mut Told,
+    ) -> Result<Outcome, Fault> {
+        let started = &mut told.started;
+        let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
+        let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
+        let (source, sink) = sides?;
+        self.enter(if told.paused { State::Paused } else { State::Running });
+        if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
+            self.control.sink_ready();
+        }
+        let mut running = Running {
+            source: self.start_source(source, connection),
+            sink: self.start_sink(sink, connection),
+        };
+        let ends = self.sides_end(connector, connection, &mut running, told).await?;
+        Ok(self.outcome(ends))
+    }
+
+    /// Waits until the source brings nothing more and knows what became of what it brought, and the sink
+    /// has ended. A sink that is to be connected again waits for no acknowledgement: what that waits for
+    /// may be on its way to this sink.
+    async fn sides_end(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Connection,
+        running: &mut Running,
+        told: &mut Told,
+    ) -> Result<Vec<End>, Fault> {
+        let (mut ends, mut fault) = (Vec::with_capacity(2), None);
+        let (control, standing) = (self.control.clone(), self.standing.clone());
+        let mut pauses = Pauses::new(&control, &standing.gate);
+        while let Some(step) = pauses.next_step(running, &mut self.life.settling, told.paused).await
+        {
+            match step {
+                Step::SourceEnded(_, Ok(settling)) => {
+                    self.standing.drains();
+                    let name = format!("{}:source:settling", self.name);
+                    self.life.settling = Some(executor::spawn(name, settling.run()));
+                }
+                Step::SourceEnded(side, Err(end)) => {
+                    self.source = Some(*side);
+                    ends.push(end);
+                }
+                Step::Settled(Ok(())) => {
+                    let drain = connector.on_drain();
+                    ends.extend(answered("on_drain", drain, connection, &control).await);
+                }
+                Step::Settled(Err(error)) => {
+                    connection.break_off();
+                    fault = Some(Fault::final_(error));
+                }
+                Step::SinkEnded(_, End::Finished) => {}
+                Step::SinkEnded(side, end) => {
+                    self.sink = Some(*side);
+                    ends.push(end);
+                }
+                Step::Paused => {
+                    told.paused = true;
+                    self.enter(State::Paused);
+                    let pause = connector.on_pause();
+                    ends.extend(answered("on_pause", pause, connection, &control).await);
+                }
+                Step::Resumed => {
+                    told.paused = false;
+                    let resume = connector.on_resume();
+                    ends.extend(answered("on_resume", resume, connection, &control).await);
+                    self.enter(State::Running);
+                    standing.gate.open();
+                }
+            }
+            if self.sink.is_some() && running.source.is_none() {
+                break;
+            }
+        }
+        fault.map_or(Ok(ends), Err)
+    }
+
+    fn start_source(
+        &mut self,
+        source: Option<Box<dyn DynSource>>,
+        connection: &Arc<Connection>,
+    ) -> Option<executor::Task<(SourceSide, Result<Settling, End>)>> {
+        let (mut side, source) = (self.source.take()?, source?);
+        let (connection, control) = (connection.clone(), self.control.clone());
+        let name = format!("{}:source", self.name);
+        // It is not called before its time has come.
+        self.standing.gate.set_rests(Side::Source, true);
+        Some(executor::spawn(name, async move {
+            // Whatever the source would wait for, it hears first of what ends it.
+            let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
+            let ready = ends.or(async {
+                control.sinks_ready().await;
+                side.worker.router.room().await;
+            });
+            // If it does not come to that, the source hears why.
+            _ = ready.await;
+            let end = side.bring(source, &connection).await;
+            if end.is_err() {
+                connection.break_off();
+            }
+            (side, end)
+        }))
+    }
+
+    fn start_sink(
+        &mut self,
+        sink: Option<Box<dyn DynSink>>,
+        connection: &Arc<Connection>,
+    ) -> Option<executor::Task<(SinkSide, End)>> {
+        let (mut side, sink) = (self.sink.take()?, sink?);
+        let connection = connection.clone();
+        let mailbox = side.queue.mailbox();
+        let running = async move {
+            let end = side.run(sink, &connection).await;
+            if !matches!(end, End::Finished) {
+                connection.break_off();
+            }
+            (side, end)
+        };
+        Some(executor::spawn(format!("{}:sink", self.name), Host::new(mailbox, running)))
+    }
+
+    /// What the ends of both sides mean for the connector: the worst counts.
+    fn outcome(&self, ends: Vec<End>) -> Outcome {
+        let mut outcome = Outcome::Over;
+        for end in ends {
+            outcome = match (end, outcome) {
+                (End::Failed(error), _) => Outcome::Failed(error),
+                (End::Lost(error), Outcome::Over) => Outcome::Lost(error),
+                (End::Interrupted, Outcome::Over)
+                    if !self.control.has_reached(self.ends_with()) =>
+                {
+                    Outcome::Lost(Error::connection_lost("the connection broke"))
+                }
+                (_, outcome) => outcome,
+            };
+        }
+        outcome
+    }
+}
+
+/// Waits for the answer to a call of the connector while its sides run. What it fails with ends the
+/// connection.
+async fn answered(
+    what: &str,
+    call: BoxFuture<'_, Result<(), Error>>,
+    connection: &Connection,
+    control: &Control,
+) -> Option<End> {
+    let error = in_time(what, call, control, Phase::Stopped).await.err()?;
+    connection.break_off();
+    Some(End::Failed(error))
+}
