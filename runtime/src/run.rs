@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
-/// Once a flow drains, it has `deadline` for that.
+/// Once a flow drains, it has `deadline` for that. Where a connector has failed for good whose key
+/// `on_failure` says `exit`, all flows drain.
 ///
 /// # Errors
 /// What keeps a flow from starting: a library that does not load, say. No flow runs then.
@@ -30,8 +31,9 @@ pub fn run(
     }
     let running = planned.into_iter().map(|flow| {
         let running = flow.start();
-        stopper.add(running.handle());
-        running.ended(deadline)
+        let handle = running.handle();
+        stopper.add(handle.clone());
+        async move { handle.or_end_run(running.ended(deadline), || stopper.drain()).await }
     });
     // On this thread, and on none of the executor's: plugins may hold all of those.
     Ok(executor::block_on(executor::all(running)))

@@ -212,6 +212,21 @@ impl Handle {
         self.control.advance(Phase::Draining);
     }
 
+    /// Does `end` once a connector has failed with which the run ends, at the latest when this is over; the
+    /// result of `flow`.
+    pub(crate) async fn or_end_run<T>(&self, flow: impl Future<Output = T>, end: impl Fn()) -> T {
+        let failed = async {
+            self.control.until_run_ends().await;
+            end();
+            std::future::pending().await
+        };
+        let result = executor::first(flow, failed).await;
+        if self.control.ends_run() {
+            end();
+        }
+        result
+    }
+
     /// How things stand with its connectors, in the order of the flow file.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.control.connectors()

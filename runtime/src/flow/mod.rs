@@ -58,7 +58,10 @@ pub use self::{
     reference::Environment,
     schema::{Described, schema},
     source::{Located, Span},
-    spec::{Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec},
+    spec::{
+        Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec,
+        Unhandled,
+    },
 };
 pub(crate) use self::{
     check::{components, fits},

@@ -40,6 +40,8 @@ struct State {
     /// Sinks that have not been connected yet: sources wait for them.
     sinks_awaited: usize,
     failure: Option<Failure>,
+    /// Whether a connector has failed with which the run ends.
+    ends_run: bool,
     connectors: Vec<Arc<Standing>>,
     held_up: Vec<HeldUp>,
 }
@@ -151,12 +153,24 @@ impl Control {
         self.state.update(|state| {
             let failure = Failure { component: component.to_owned(), error };
             state.failure.get_or_insert(failure);
+            let mut connectors = state.connectors.iter();
+            state.ends_run |= connectors.any(|it| it.name() == component && it.ends_run());
         });
         self.advance(Phase::Draining);
     }
 
     pub(crate) fn failure(&self) -> Option<Failure> {
         self.state.read(|state| state.failure.clone())
+    }
+
+    /// Whether a connector has failed with which the run ends.
+    pub(crate) fn ends_run(&self) -> bool {
+        self.state.read(|state| state.ends_run)
+    }
+
+    /// Waits until that is so.
+    pub(crate) async fn until_run_ends(&self) {
+        self.state.wait(|state| state.ends_run.then_some(())).await;
     }
 
     /// A sink is connected for the first time.

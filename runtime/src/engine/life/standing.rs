@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::Error;
 
-use crate::engine::life::gate::Gate;
+use crate::{engine::life::gate::Gate, flow::OnFailure};
 
 /// What a connector is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,8 @@ pub(crate) struct Standing {
     in_hand: AtomicUsize,
     /// What pauses it.
     pub(crate) gate: Gate,
+    /// What becomes of the run when it fails.
+    on_failure: OnFailure,
 }
 
 #[derive(Debug)]
@@ -159,7 +161,18 @@ impl Standing {
             queue,
             in_hand: AtomicUsize::new(0),
             gate: Gate::default(),
+            on_failure: OnFailure::default(),
         }
+    }
+
+    /// One with which the run fails, or does not.
+    pub(crate) fn on_failure(self, on_failure: OnFailure) -> Self {
+        Self { on_failure, ..self }
+    }
+
+    /// Whether the run ends when it fails.
+    pub(crate) fn ends_run(&self) -> bool {
+        self.on_failure == OnFailure::Exit
     }
 
     /// Its name in the flow.

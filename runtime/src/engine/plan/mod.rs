@@ -105,7 +105,8 @@ pub(crate) fn tasks(
         let codec = codec.as_deref();
         let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
         let gauge = queue.as_ref().map(Receiver::gauge);
-        let standing = Arc::new(Standing::new(spec.name.value.as_str().into(), gauge));
+        let standing = Standing::new(name.clone(), gauge).on_failure(spec.on_failure);
+        let standing = Arc::new(standing);
         control.add(standing.clone());
         let source = match source {
             Some((id, router)) => Some(SourceSide {

@@ -99,7 +99,7 @@ fn discards_failed(flow: &Flow, node: &Node) -> bool {
         Role::Pipeline => flow.spec.pipelines[node.index].err,
         Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
     }
-    .is_some_and(|err| err == flow::OnFailure::Discard)
+    .is_some_and(|err| err == flow::Unhandled::Discard)
 }
 
 fn bounds(spec: &flow::Connector) -> Bounds {

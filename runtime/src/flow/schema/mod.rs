@@ -195,6 +195,11 @@ fn connector(components: &[&Described]) -> Value {
                     "within": time("The time that restarts are counted in; 1m unless set."),
                 },
             },
+            "on_failure": described(
+                or_reference(&json!({ "enum": ["continue", "exit"] })),
+                "What becomes of the other flows of the process when the connector has failed for good; \
+                 `continue` unless set.",
+            ),
             "in_flight": described(
                 or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
                 "How many deliveries the sink may have under way at a time.",

@@ -11,6 +11,7 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "reconnect",
     "retry",
     "restart",
+    "on_failure",
     "in_flight",
     "ordered",
     "batch",

@@ -48,6 +48,8 @@ pub struct Connector {
     pub reconnect: Retry,
     /// How often to restart what has failed.
     pub restart: Restart,
+    /// What becomes of the run when it has failed for good.
+    pub on_failure: OnFailure,
     /// How to go on when the sink's peer is full or slow.
     pub retry: Retry,
     /// How many deliveries the sink may have under way; `None` is left to the runtime.
@@ -61,7 +63,7 @@ pub struct Connector {
     /// Bounds of the queue before the sink.
     pub queue: Queue,
     /// What becomes of events that cannot be handled; the same for both sides.
-    pub err: Option<OnFailure>,
+    pub err: Option<Unhandled>,
 }
 
 /// An entry of `pipelines`.
@@ -72,12 +74,12 @@ pub struct Pipeline {
     /// What events run through, first to last. May be empty: then they pass as they are.
     pub operators: Vec<Component>,
     /// What becomes of events that cannot be handled.
-    pub err: Option<OnFailure>,
+    pub err: Option<Unhandled>,
 }
 
 /// The key `err`: what becomes of an event that cannot be handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnFailure {
+pub enum Unhandled {
     /// It leaves by the port `err`. Where nothing is linked to that, it fails back to its source.
     DeadLetter,
     /// It is dropped and counted.
@@ -115,6 +117,17 @@ pub struct Restart {
     pub attempts: Option<u64>,
     /// The time that they are counted in.
     pub within: Option<Duration>,
+}
+
+/// The key `on_failure`: what becomes of the other flows of a run when a connector has failed for good, and
+/// its flow with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// They go on.
+    #[default]
+    Continue,
+    /// They drain, and the run ends.
+    Exit,
 }
 
 /// The key `pull`. What is `None` is left to the runtime, which goes by what events cost.

@@ -185,6 +185,7 @@ fn read_connector(
     let restart = fields
         .get("restart")
         .map_or(Restart::default(), |node| settings::restart(node, &what, report));
+    let on_failure = fields.get("on_failure").and_then(|node| settings::on_failure(node, report));
     let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
     let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
     let batch = fields.get("batch").and_then(|node| settings::batch(node, &what, report));
@@ -209,6 +210,7 @@ fn read_connector(
         reconnect,
         retry,
         restart,
+        on_failure: on_failure.unwrap_or_default(),
         in_flight,
         ordered: ordered.unwrap_or(true),
         batch,

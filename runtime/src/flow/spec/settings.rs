@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `restart`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
+//! The keys `reconnect`, `retry`, `restart`, `on_failure`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -8,7 +8,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, OnFailure, Pull, Queue, Restart, Retry,
+    Batch, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
     fields::Fields,
     keys,
 };
@@ -110,10 +110,24 @@ pub(super) fn batch(node: &Node, owner: &str, report: &mut Report) -> Option<Bat
     Some(Batch { max_events, max_bytes, linger })
 }
 
-pub(super) fn err(node: &Node, report: &mut Report) -> Option<OnFailure> {
+pub(super) fn on_failure(node: &Node, report: &mut Report) -> Option<OnFailure> {
     match &node.data {
-        Data::Text(text) if text == "dead_letter" => return Some(OnFailure::DeadLetter),
-        Data::Text(text) if text == "discard" => return Some(OnFailure::Discard),
+        Data::Text(text) if text == "continue" => return Some(OnFailure::Continue),
+        Data::Text(text) if text == "exit" => return Some(OnFailure::Exit),
+        Data::Unknown => return None,
+        _ => {}
+    }
+    let found = text_or_kind(node);
+    let message = format!("expected `continue` or `exit` for `on_failure`, found {found}");
+    let help = "`exit` ends the other flows of the process as well, after they have drained";
+    report.push(report.error(node.at, message).help(help));
+    None
+}
+
+pub(super) fn err(node: &Node, report: &mut Report) -> Option<Unhandled> {
+    match &node.data {
+        Data::Text(text) if text == "dead_letter" => return Some(Unhandled::DeadLetter),
+        Data::Text(text) if text == "discard" => return Some(Unhandled::Discard),
         Data::Unknown => return None,
         _ => {}
     }
