@@ -1,4 +1,4 @@
-//! Ends all flows of a run: what was asked for, and what signals mean. Pauses connectors of them.
+//! Ends the flows of a run: what was asked for, and what signals mean. Pauses and restarts connectors of them.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,7 +11,7 @@ use crate::engine;
 /// process and one to its group.
 const ONE_REQUEST: Duration = Duration::from_millis(250);
 
-/// Ends all flows of a run, and pauses connectors of them. Clones end the same run.
+/// Ends the flows of a run, and pauses and restarts connectors of them. Clones end the same run.
 #[derive(Clone, Debug, Default)]
 pub struct Stopper(Arc<Mutex<State>>);
 
@@ -64,6 +64,27 @@ impl Stopper {
     /// Events flow again through a connector that was paused. Whether there is such a connector.
     pub fn resume(&self, flow: &str, connector: &str) -> bool {
         self.lock().flows.iter().any(|it| it.flow() == flow && it.resume(connector))
+    }
+
+    /// Restarts a connector of a running flow: another instance takes the place of the one at hand, at once,
+    /// and this counts as no failure. What its sink has not answered for is delivered again. Whether there
+    /// is such a connector.
+    pub fn restart(&self, flow: &str, connector: &str) -> bool {
+        self.lock().flows.iter().any(|it| it.flow() == flow && it.restart(connector))
+    }
+
+    /// Drains one flow while others run: its sources bring nothing more, and what is under way has until
+    /// the `deadline` to arrive. That of a flow that drains already stays what it was. Whether there is
+    /// such a flow.
+    pub fn drain_flow(&self, flow: &str, deadline: Duration) -> bool {
+        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned();
+        flow.map(|it| it.drain_within(deadline)).is_some()
+    }
+
+    /// Ends one flow where it is, while others run. Whether there is such a flow.
+    pub fn stop_flow(&self, flow: &str) -> bool {
+        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned();
+        flow.map(|it| it.stop()).is_some()
     }
 
     /// How things stand with the connectors of a running flow; none where there is no such flow.

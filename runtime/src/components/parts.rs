@@ -19,7 +19,7 @@ use crate::{
     flow::{self, Component, Flow, Kind},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
     stop::Stopper,
-    watchdog::{Call, Calls, Watched, WatchedCodec},
+    watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
 
 /// The components of one flow.
@@ -45,9 +45,11 @@ impl Parts for FlowParts<'_> {
         let config = connector.component.config.value().clone();
         let folder = self.folder();
         let services = self.services(&name);
-        // Either side is called while the connector is.
-        let [watched, source, sink] = [(); 3].map(|()| calls.watch(&name, None));
-        let make = move |connection: &Arc<Connection>| {
+        let calls = (*calls).clone();
+        let make = move |connection: &Arc<Connection>, limit: Limit| {
+            // Either side is called while the connector is.
+            let [watched, source, sink] =
+                [(); 3].map(|()| calls.watch_limited(&name, limit.clone()));
             let services = Services { connection: Some(connection.clone()), ..services.clone() };
             let host = HostContext::new(&*name, &*folder, services);
             let made = watched.call(Call::New, || factory.create(&config, &host))?;

@@ -160,6 +160,7 @@ impl Flow {
         let control = self.control.clone();
         let watchdog = async {
             control.reached(Phase::Draining).await;
+            let deadline = control.deadline().unwrap_or(deadline);
             executor::first(executor::sleep(deadline), control.reached(Phase::Stopped)).await;
             control.cut_off(Phase::Stopped);
             // Tasks notice by themselves, but not those whose thread a plugin holds.
@@ -236,6 +237,16 @@ impl Handle {
     /// is one of this name.
     pub(crate) fn pause(&self, connector: &str) -> bool {
         self.control.connector(connector).map(|it| it.gate.pause()).is_some()
+    }
+
+    /// Sources end; what is under way has so long to arrive, unless the flow drains already.
+    pub(crate) fn drain_within(&self, deadline: Duration) {
+        self.control.drain_within(deadline);
+    }
+
+    /// Another instance of a connector takes the place of the one at hand. Whether there is one of this name.
+    pub(crate) fn restart(&self, connector: &str) -> bool {
+        self.control.connector(connector).map(|it| it.restart()).is_some()
     }
 
     /// Events flow through a connector again. Whether there is one of this name.

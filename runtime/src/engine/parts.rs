@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, dynamic::DynConnector};
 
-use crate::{codec::MakeCodec, engine::life::connection::Connection, flow};
+use crate::{codec::MakeCodec, engine::life::connection::Connection, flow, watchdog::Limit};
 
 /// What the engine has to know of a connector's type.
 pub(crate) struct ConnectorType {
@@ -23,9 +23,9 @@ pub(crate) struct OperatorInstance {
 }
 
 /// Makes an instance of a connector, whose host breaks the connection that it is given when the instance
-/// says so.
+/// says so, and whose calls have the limit.
 pub(crate) type MakeConnector =
-    Box<dyn Fn(&Arc<Connection>) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
+    Box<dyn Fn(&Arc<Connection>, Limit) -> Result<Box<dyn DynConnector>, Error> + Send + Sync>;
 
 /// Makes an instance of an operator.
 pub(crate) type MakeOperator = Box<dyn Fn() -> Result<Box<dyn Operator>, Error> + Send>;

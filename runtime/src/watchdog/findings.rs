@@ -27,7 +27,7 @@ pub(super) struct Finding {
 }
 
 /// A call, with the part of the component that it is made to.
-struct Named<'f>(&'f Record, Call);
+pub(super) struct Named<'f>(pub(super) &'f Record, pub(super) Call);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,9 +3,11 @@
 //! Every component of a plugin has a [`Record`](record::Record), and what calls it says so there
 //! ([`watched`]): that is two stores a poll. A thread of the watchdog looks at all of them
 //! [from time to time](PERIOD). A thread that is held by a call is replaced, so that whatever else
-//! runs in the process goes on; what lasts longer is reported.
+//! runs in the process goes on; what lasts longer is reported. Whoever supervises a component has calls
+//! [limited](Limit).
 
 mod findings;
+mod limit;
 mod record;
 mod sampler;
 mod watched;
@@ -20,6 +22,7 @@ use std::{
 };
 
 pub(crate) use self::{
+    limit::{Limit, Overrun},
     record::Call,
     watched::{Watched, WatchedCodec},
 };
@@ -58,15 +61,43 @@ fn lasted(looks: u32) -> Duration {
 pub(crate) struct Calls {
     flow: Box<str>,
     records: Mutex<Vec<Arc<Record>>>,
+    /// How long calls to components may hold their threads before they are taken to hang.
+    hangs: Mutex<Vec<(Box<str>, Limit)>>,
 }
 
 impl Calls {
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
     /// has it.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
-        let record = Arc::new(Record::new(component, part));
+        self.add(Record::new(component, part))
+    }
+
+    /// The same for a component whose calls are told when they have held their thread for longer than
+    /// `limit`, and have returned.
+    pub(crate) fn watch_limited(&self, component: &str, limit: Limit) -> Watched {
+        self.add(Record::new(component, None).limited(limit))
+    }
+
+    fn add(&self, record: Record) -> Watched {
+        let record = Arc::new(record);
         self.lock().push(record.clone());
         Watched::new(record)
+    }
+
+    /// Calls to a component or a part of it, whose limit is the first that is set, are told when they have held their thread for longer than
+    /// `limit`, and have not returned.
+    pub(crate) fn limit_hangs(&self, component: &str, limit: Limit) {
+        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        if hangs.iter().all(|(known, _)| **known != *component) {
+            hangs.push((component.into(), limit));
+        }
+    }
+
+    /// The limit of a component that a call has come to after so many looks.
+    fn hangs_after(&self, component: &str, looks: u32) -> Option<Limit> {
+        let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = hangs.iter().find(|(name, it)| **name == *component && it.looks == looks);
+        found.map(|(_, limit)| limit.clone())
     }
 
     /// The calls that hold up whoever waits for the flow now: a component each, and what it is
@@ -115,7 +146,7 @@ impl Watchdog {
 
     /// The records of another flow.
     pub(crate) fn flow(&self, name: &str) -> Arc<Calls> {
-        let calls = Arc::new(Calls { flow: name.into(), records: Mutex::default() });
+        let calls = Arc::new(Calls { flow: name.into(), ..Calls::default() });
         self.flows.lock().unwrap_or_else(PoisonError::into_inner).push(calls.clone());
         calls
     }
@@ -129,6 +160,7 @@ fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
         let (wanted, findings) = sampler.look();
         // First of all: to log may block as well.
         let had = stand_ins.set(wanted);
+        sampler.take_overruns().iter().for_each(limit::Told::tell);
         findings.iter().for_each(findings::Finding::log);
         if had < wanted && !std::mem::replace(&mut has_said, true) {
             findings::log_crowded(wanted, had);

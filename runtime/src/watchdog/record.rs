@@ -12,6 +12,8 @@ use std::{
     },
 };
 
+use super::limit::Limit;
+
 /// A thread is in the call.
 const INSIDE: u64 = 1;
 /// The call has not been answered.
@@ -90,6 +92,11 @@ impl Call {
     pub(super) const fn is_to_be_answered(self) -> bool {
         !matches!(self, Self::Pull | Self::Task)
     }
+
+    /// Whether the instance is there before it and goes on after it, so that another may do better.
+    pub(super) const fn is_within_life(self) -> bool {
+        !matches!(self, Self::New | Self::Close | Self::Stop | Self::Drop | Self::Task)
+    }
 }
 
 impl fmt::Display for Call {
@@ -110,6 +117,8 @@ pub(crate) struct Record {
     pub(super) component: Box<str>,
     /// What of it, where that is not the connector itself: ``operator `vrl` ``.
     pub(super) part: Option<Box<str>>,
+    /// How long its calls may hold their thread and return, where somebody wants to know.
+    pub(super) limit: Option<Limit>,
     seen: Mutex<Seen>,
 }
 
@@ -119,6 +128,8 @@ pub(super) struct Seen {
     word: u64,
     /// Looks in a row, after the first, that found the thread in the same poll.
     pub(super) held: u32,
+    /// What held the thread at the last look and does not any more, with the looks that it was seen in.
+    pub(super) returned: Option<(Call, u32)>,
     /// Looks in a row, after the first, that found the same call unanswered.
     pub(super) open: u32,
     /// Whether this call was reported.
@@ -139,8 +150,13 @@ impl Record {
             events: AtomicUsize::new(0),
             component: component.into(),
             part: part.map(Into::into),
+            limit: None,
             seen: Mutex::default(),
         }
+    }
+
+    pub(super) fn limited(self, limit: Limit) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// A call begins. What is open so far is over.
@@ -199,8 +215,13 @@ impl Record {
     pub(super) fn look(&self, seen: &mut Seen) -> Option<(Call, u32)> {
         let word = self.word.load(Ordering::Relaxed);
         let last = std::mem::replace(&mut seen.word, word);
-        seen.held =
-            if word & INSIDE != 0 && word == last { seen.held.saturating_add(1) } else { 0 };
+        let before = std::mem::take(&mut seen.held);
+        seen.returned = None;
+        if word & INSIDE != 0 && word == last {
+            seen.held = before.saturating_add(1);
+        } else if before > 0 {
+            seen.returned = State::of(last).map(|state| (state.call, before));
+        }
         let is_same = word >> CALLS_AT == last >> CALLS_AT && word & last & OPEN != 0;
         if is_same {
             seen.open = seen.open.saturating_add(1);

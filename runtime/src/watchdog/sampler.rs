@@ -6,10 +6,11 @@ use std::{
 };
 
 use super::{
-    Flows, Limits,
-    findings::{Finding, Verdict},
+    Calls, Flows, Limits,
+    findings::{Finding, Named, Verdict},
     lasted,
-    record::{Seen, State},
+    limit::Told,
+    record::{Record, Seen, State},
 };
 
 /// Reports within so many looks, at most: ten a minute.
@@ -26,6 +27,8 @@ pub(super) struct Sampler {
     looks: u64,
     /// and when it last reported something.
     reports: VecDeque<u64>,
+    /// Calls that are over their limits, and that have not been told yet.
+    overruns: Vec<Told>,
     /// Threads that stand in,
     wanted: usize,
     /// and for how many looks fewer would have done.
@@ -34,7 +37,15 @@ pub(super) struct Sampler {
 
 impl Sampler {
     pub(super) fn new(flows: Arc<Flows>, limits: Limits) -> Self {
-        Self { flows, limits, looks: 0, reports: VecDeque::new(), wanted: 0, calm: 0 }
+        Self {
+            flows,
+            limits,
+            looks: 0,
+            reports: VecDeque::new(),
+            overruns: Vec::new(),
+            wanted: 0,
+            calm: 0,
+        }
     }
 
     /// Looks once: how many threads are to stand in for those that calls hold, and what is to be
@@ -48,6 +59,7 @@ impl Sampler {
             calls.lock().retain(|record| {
                 let mut seen = record.seen();
                 let over = record.look(&mut seen);
+                self.overruns.extend(overrun(calls, record, &seen));
                 held += usize::from(seen.held >= self.limits.replaced);
                 let over = over.map(|(call, looks)| (call, Verdict::Over(lasted(looks))));
                 let found = over.or_else(|| {
@@ -65,6 +77,11 @@ impl Sampler {
             });
         }
         (self.stand_ins(held), findings)
+    }
+
+    /// The calls that have come to their limits since this was last asked.
+    pub(super) fn take_overruns(&mut self) -> Vec<Told> {
+        std::mem::take(&mut self.overruns)
     }
 
     /// What is to be said of a call that goes on, once.
@@ -106,4 +123,18 @@ impl Sampler {
         }
         self.wanted
     }
+}
+
+/// A call that hangs from this look on, or that has returned too late.
+fn overrun(calls: &Calls, record: &Record, seen: &Seen) -> Option<Told> {
+    if let Some((call, looks)) = seen.returned {
+        let limit = record.limit.as_ref()?;
+        let is_late = looks >= limit.looks && call.is_within_life();
+        return is_late.then(|| limit.overrun(Named(record, call).to_string(), looks));
+    }
+    if seen.held == 0 {
+        return None;
+    }
+    let limit = calls.hangs_after(&record.component, seen.held)?;
+    Some(limit.overrun(Named(record, record.state()?.call).to_string(), seen.held))
 }

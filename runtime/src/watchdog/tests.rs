@@ -2,6 +2,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tremor_pdk::{
@@ -10,7 +11,7 @@ use tremor_pdk::{
 };
 
 use super::{
-    Call, Calls, Limits,
+    Call, Calls, Limit, Limits, Overrun,
     findings::{Finding, Verdict},
     lasted,
     sampler::Sampler,
@@ -228,4 +229,75 @@ fn the_record_of_a_task_goes_with_the_task() {
     drop(task);
     sampler.look();
     assert_eq!(calls.lock().len(), 0);
+}
+
+/// A limit, and the calls that were over it.
+fn limit(of: Duration) -> (Limit, Arc<Mutex<Vec<Overrun>>>) {
+    let told = Arc::<Mutex<Vec<Overrun>>>::default();
+    let own = told.clone();
+    (Limit::new(of, move |overrun| own.lock().unwrap().push(overrun.clone())), told)
+}
+
+/// Looks so often, and tells what there is to tell.
+fn tell(sampler: &mut Sampler, times: u32) {
+    for _ in 0..times {
+        sampler.look();
+        sampler.take_overruns().iter().for_each(super::limit::Told::tell);
+    }
+}
+
+#[test]
+fn a_call_that_held_its_thread_for_longer_than_its_limit_is_told_when_it_has_returned() {
+    let (mut sampler, calls) = watched();
+    let (limit, told) = limit(Duration::from_millis(199));
+    let watched = calls.watch_limited("output", limit);
+    watched.call(Call::Deliver, || tell(&mut sampler, 4));
+    tell(&mut sampler, 2);
+    assert_eq!(*told.lock().unwrap(), [], "150 ms, as far as was seen");
+    watched.call(Call::Deliver, || tell(&mut sampler, 7));
+    assert_eq!(*told.lock().unwrap(), [], "it has not returned");
+    tell(&mut sampler, 2);
+    let overrun = Overrun { call: "deliver".to_owned(), lasted: Duration::from_millis(300) };
+    assert_eq!(*told.lock().unwrap(), [overrun]);
+    for call in [Call::New, Call::Stop, Call::Close, Call::Drop] {
+        watched.call(call, || tell(&mut sampler, 7));
+        tell(&mut sampler, 1);
+    }
+    assert_eq!(told.lock().unwrap().len(), 1, "another instance does not mend these");
+}
+
+#[test]
+fn a_call_to_any_part_of_a_component_that_does_not_return_within_its_limit_is_told_once() {
+    let (mut sampler, calls) = watched();
+    let (limit, told) = limit(Duration::from_millis(200));
+    calls.limit_hangs("output", limit);
+    let [codec, other] = ["output", "other"].map(|name| calls.watch(name, Some("codec `json`")));
+    other.call(Call::Encode, || tell(&mut sampler, 10));
+    codec.call(Call::Encode, || tell(&mut sampler, 4));
+    assert_eq!(*told.lock().unwrap(), []);
+    let lasted = Duration::from_millis(200);
+    let overrun = Overrun { call: "codec `json`: encode".to_owned(), lasted };
+    codec.call(Call::Encode, || {
+        tell(&mut sampler, 5);
+        assert_eq!(*told.lock().unwrap(), std::slice::from_ref(&overrun));
+        tell(&mut sampler, 20);
+    });
+    tell(&mut sampler, 5);
+    assert_eq!(*told.lock().unwrap(), [overrun]);
+}
+
+#[test]
+fn a_future_that_waits_is_over_no_limit() {
+    let (mut sampler, calls) = watched();
+    let (slow, told) = limit(Duration::from_millis(50));
+    let (hangs, hung) = limit(Duration::from_millis(50));
+    calls.limit_hangs("output", hangs);
+    let [connector, source, sink] = [(); 3].map(|()| calls.watch_limited("output", slow.clone()));
+    let mut connector = connector.connector(Box::new(Hangs), &source, &sink);
+    let mut start = connector.on_start();
+    for _ in 0..20 {
+        assert!(poll(&mut start).is_pending());
+        tell(&mut sampler, 2);
+    }
+    assert_eq!((told.lock().unwrap().len(), hung.lock().unwrap().len()), (0, 0));
 }

@@ -25,5 +25,6 @@ mod references;
 mod running;
 mod schema;
 mod signals;
+mod supervision;
 mod tremor;
 mod verify;

@@ -2,23 +2,30 @@
 
 use tremor_pdk::{Error, ErrorPolicy};
 
+use crate::engine::life::connection::Replaced;
+
 /// What ended an instance of the connector.
-pub(crate) struct Fault {
-    pub(crate) error: Error,
-    /// Whether another instance would be of no use.
-    pub(crate) is_final: bool,
+pub(crate) enum Fault {
+    /// An error that another instance does not mend.
+    Final(Error),
+    /// One that another instance may mend.
+    Restart(Error),
+    /// None: somebody has asked for another instance.
+    Asked,
 }
 
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
-        Self { is_final: error.is_final(), error }
+        if error.is_final() { Self::Final(error) } else { Self::Restart(error) }
     }
 }
 
-impl Fault {
-    /// One that nothing mends.
-    pub(crate) fn final_(error: Error) -> Self {
-        Self { error, is_final: true }
+impl From<Replaced> for Fault {
+    fn from(why: Replaced) -> Self {
+        match why {
+            Replaced::Asked => Self::Asked,
+            Replaced::Because(error) => error.into(),
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::engine::{
         control::{Control, Phase},
         last_call::in_time,
         notices::Notices,
+        overrun,
         standing::{Standing, State},
     },
     parts::MakeConnector,
@@ -45,6 +46,8 @@ pub(crate) struct ConnectorTask {
     /// Attempts to connect that have failed, lost connections that were of no use among them.
     pub(crate) reconnect: Attempts,
     pub(crate) restarts: Restarts,
+    /// How long a call may hold its thread.
+    pub(crate) call_limit: Duration,
     pub(crate) control: Arc<Control>,
     pub(crate) notices: Arc<Notices>,
     pub(crate) standing: Arc<Standing>,
@@ -132,8 +135,6 @@ impl ConnectorTask {
     }
 
     fn fail(&self, error: Error) {
-        self.standing.note(&error);
-        self.standing.enter(State::Failed);
         if self.notices.admits_last() {
             tracing::error!(component = %self.name, state = "failed", %error, "connector");
         }
@@ -147,54 +148,118 @@ impl ConnectorTask {
 
     /// Makes instances, one after the other, as long as that may help.
     async fn supervise(&mut self) -> Result<(), Error> {
+        let mut connection = self.standing.next_instance();
         loop {
-            let error = match self.live().await {
+            let fault = match self.live(&connection).await {
                 Ok(()) => return Ok(()),
-                Err(Fault { error, is_final: true }) => return Err(error),
-                Err(Fault { error, is_final: false }) => error,
+                Err(fault) => fault,
             };
-            let wait = self.fails(&error)?;
-            if self.ending().or(executor::sleep(wait)).await.is_none() {
-                let is_cut_off = self.control.has_reached(Phase::Stopped);
-                return if is_cut_off { Err(error) } else { Ok(()) };
+            connection = self.standing.next_instance();
+            let (error, wait) = match fault {
+                Fault::Final(error) => return Err(error),
+                Fault::Restart(error) => {
+                    let wait = self.fails(&error)?;
+                    (Some(error), wait)
+                }
+                Fault::Asked => (None, Duration::ZERO),
+            };
+            let waited = async {
+                let asked = async { _ = connection.until_replaced().await };
+                executor::first(executor::sleep(wait), asked).await;
+            };
+            if self.ending().or(waited).await.is_none() {
+                let error = error.filter(|_| self.control.has_reached(Phase::Stopped));
+                return error.map_or(Ok(()), Err);
+            }
+            if connection.replaced().is_some() {
+                connection = self.standing.next_instance();
             }
         }
     }
 
     /// The life of one instance.
-    async fn live(&mut self) -> Result<(), Fault> {
-        let connection = Arc::new(Connection::default());
-        let mut connector = match (self.make)(&connection) {
+    async fn live(&mut self, connection: &Arc<Connection>) -> Result<(), Fault> {
+        let limit = overrun::replace_slow(connection, self.call_limit);
+        let mut connector = match (self.make)(connection, limit) {
             Ok(connector) => connector,
             // It has never been of use: that will not go away by itself.
-            Err(error) if !self.life.is_made => return Err(Fault::final_(error)),
+            Err(error) if !self.life.is_made => return Err(Fault::Final(error)),
             Err(error) => return Err(error.into()),
         };
         self.life.is_made = true;
+        match self.connections(&mut *connector, connection).await {
+            Ok(()) => {
+                // Others do not wait for how it stops.
+                self.leave().await;
+                // A source that still waits does so in a flow that was stopped, and ends at once.
+                self.settled().await.map_err(Fault::Final)?;
+                let stop = connector.on_stop();
+                in_time("on_stop", stop, &self.control, Phase::Halted).await.map_err(Fault::Final)
+            }
+            Err(Fault::Asked) => Err(self.replaced(&mut *connector).await),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Another instance takes the place of one that nothing is wrong with.
+    async fn replaced(&mut self, connector: &mut dyn DynConnector) -> Fault {
+        self.enter(State::Restarting);
+        if self.goes_down("restarts") {
+            tracing::info!(component = %self.name, "connector restarts, as somebody has asked");
+        }
+        // A source that still hears of acknowledgements is not gone.
+        if self.life.settling.is_none()
+            && let Err(error) =
+                in_time("on_stop", connector.on_stop(), &self.control, Phase::Stopped).await
+        {
+            tracing::warn!(component = %self.name, %error, "the last instance did not stop in order");
+        }
+        Fault::Asked
+    }
+
+    /// Connects an instance, again and again, until it is needed no more.
+    async fn connections(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Arc<Connection>,
+    ) -> Result<(), Fault> {
         let mut told = Told::default();
         loop {
             self.enter(State::Connecting);
             connection.restore();
-            if !self.connect(&mut *connector).await? {
-                break;
+            if !self.connect(connector, connection).await? {
+                return Ok(());
             }
             let since = Instant::now();
-            let outcome = self.connected(&mut *connector, &connection, &mut told).await?;
+            let outcome = self.connected(connector, connection, &mut told).await?;
+            if let (Outcome::Lost(_), Some(why)) = (&outcome, connection.replaced()) {
+                return Err(why.into());
+            }
             let has_lasted = since.elapsed() > self.reconnect.policy().max;
             let was_good = has_lasted || connection.has_passed_events();
-            let Some(wait) = self.goes_on(outcome, was_good)? else { break };
-            let Some(told) = self.ending().or(connector.on_connection_lost()).await else { break };
+            let Some(wait) = self.goes_on(outcome, was_good)? else { return Ok(()) };
+            let lost = self.wanted(connection, connector.on_connection_lost()).await?;
+            let Some(told) = lost else { return Ok(()) };
             told?;
-            if self.ending().or(executor::sleep(wait)).await.is_none() {
-                break;
+            if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
+                return Ok(());
             }
         }
-        // Others do not wait for how it stops.
-        self.leave().await;
-        // A source that still waits does so in a flow that was stopped, and ends at once.
-        self.settled().await.map_err(Fault::final_)?;
-        let stopped = in_time("on_stop", connector.on_stop(), &self.control, Phase::Halted);
-        stopped.await.map_err(Fault::final_)
+    }
+
+    /// The result of a call, or of a wait, while neither side of the connector runs; none where the
+    /// connector is not needed any more before that.
+    ///
+    /// # Errors
+    /// The instance is replaced before that.
+    async fn wanted<T>(
+        &mut self,
+        connection: &Connection,
+        call: impl Future<Output = T>,
+    ) -> Result<Option<T>, Fault> {
+        let call = async { Ok(call.await) };
+        let replaced = async { Err(connection.until_replaced().await.into()) };
+        self.ending().or(executor::first(call, replaced)).await.transpose()
     }
 
     /// How long to wait before the next connection of the same instance; `None` where there is to be
@@ -211,14 +276,14 @@ impl ConnectorTask {
             Outcome::Lost(error) => error,
             // There is nothing left to connect for.
             Outcome::Failed(error) if self.source.is_none() && self.sink.is_none() => {
-                return Err(Fault::final_(error));
+                return Err(Fault::Final(error));
             }
             // What has panicked is gone; what has failed in order may keep its state.
             Outcome::Failed(error) if error.is_final() || error.kind() == ErrorKind::PANICKED => {
                 return Err(error.into());
             }
             Outcome::Failed(error) => {
-                return self.fails(&error).map(Some).map_err(Fault::final_);
+                return self.fails(&error).map(Some).map_err(Fault::Final);
             }
         };
         // Where no other attempt is wanted, it does not matter how many there may be.
@@ -249,10 +314,14 @@ impl ConnectorTask {
     }
 
     /// Connects, with backoff. `false`: the flow ends before that.
-    async fn connect(&mut self, connector: &mut dyn DynConnector) -> Result<bool, Fault> {
+    async fn connect(
+        &mut self,
+        connector: &mut dyn DynConnector,
+        connection: &Connection,
+    ) -> Result<bool, Fault> {
         let mut attempt = 1;
         loop {
-            let error = match self.ending().or(connector.connect(attempt)).await {
+            let error = match self.wanted(connection, connector.connect(attempt)).await? {
                 None => return Ok(false),
                 Some(Ok(true)) => break,
                 Some(Ok(false)) => Error::connection_refused("not connected yet"),
@@ -267,7 +336,7 @@ impl ConnectorTask {
             } else {
                 tracing::debug!(component = %self.name, %error, attempt, ?wait, "not connected");
             }
-            if self.ending().or(executor::sleep(wait)).await.is_none() {
+            if self.wanted(connection, executor::sleep(wait)).await?.is_none() {
                 return Ok(false);
             }
             attempt += 1;
@@ -287,7 +356,7 @@ impl ConnectorTask {
             return Ok(());
         }
         let made = format_args!("not connected after {}", self.reconnect);
-        Err(Fault::final_(error.clone().context(made)))
+        Err(Fault::Final(error.clone().context(made)))
     }
 
     /// The connector is without a connection from here on. Whether there may be a line about that.

@@ -49,9 +49,7 @@ impl ConnectorTask {
     ) -> Result<Outcome, Fault> {
         match self.run_connection(connector, connection, told).await {
             // Lost before an event could come or go, and lost all the same.
-            Err(Fault { error, is_final: false }) if may_connect_later(&error) => {
-                Ok(Outcome::Lost(error))
-            }
+            Err(Fault::Restart(error)) if may_connect_later(&error) => Ok(Outcome::Lost(error)),
             result => result,
         }
     }
@@ -65,7 +63,7 @@ impl ConnectorTask {
     ) -> Result<Outcome, Fault> {
         let started = &mut told.started;
         let sides = sides(connector, self.source.is_some(), self.sink.is_some(), started);
-        let Some(sides) = self.ending().or(sides).await else { return Ok(Outcome::Over) };
+        let Some(sides) = self.wanted(connection, sides).await? else { return Ok(Outcome::Over) };
         let (source, sink) = sides?;
         self.enter(if told.paused { State::Paused } else { State::Running });
         if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
@@ -110,7 +108,7 @@ impl ConnectorTask {
                 }
                 Step::Settled(Err(error)) => {
                     connection.break_off();
-                    fault = Some(Fault::final_(error));
+                    fault = Some(Fault::Final(error));
                 }
                 Step::SinkEnded(_, End::Finished) => {}
                 Step::SinkEnded(side, end) => {

@@ -6,35 +6,74 @@ use std::{
     task::{Context, Poll},
 };
 
+use tremor_pdk::{Error, ErrorPolicy};
+
 use crate::engine::life::watch::{Waiter, Watch};
 
 /// The connection of one instance of a connector: whole or broken.
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
-    broken: Watch<bool>,
+    state: Watch<State>,
     /// Whether an event came or went through it.
     has_passed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_broken: bool,
+    /// Why the instance is to be replaced, if it is: none of its connections is whole from then on.
+    replaced: Option<Replaced>,
+}
+
+impl State {
+    fn is_broken(&self) -> bool {
+        self.is_broken || self.replaced.is_some()
+    }
+}
+
+/// Why an instance is replaced that goes on by itself.
+#[derive(Clone, Debug)]
+pub(crate) enum Replaced {
+    /// Somebody has asked for that.
+    Asked,
+    /// It has not done as it should.
+    Because(Error),
 }
 
 impl Connection {
     /// A new connection is made: whatever broke the last one does not concern it.
     pub(crate) fn restore(&self) {
         self.has_passed.store(false, Ordering::Relaxed);
-        self.broken.update(|broken| *broken = false);
+        self.state.update(|state| state.is_broken = false);
     }
 
     /// The connection is gone: both sides end with [`End::Interrupted`].
     pub(crate) fn break_off(&self) {
-        self.broken.update(|broken| *broken = true);
+        self.state.update(|state| state.is_broken = true);
     }
 
     pub(crate) fn is_broken(&self) -> bool {
-        self.broken.read(|broken| *broken)
+        self.state.read(State::is_broken)
     }
 
     /// Waits until the connection is broken.
     pub(crate) fn broken(&self) -> Broken<'_> {
-        Broken(self.broken.waiter())
+        Broken(self.state.waiter())
+    }
+
+    /// The instance is to be replaced: the first reason counts.
+    pub(crate) fn replace(&self, why: Replaced) {
+        self.state.update(|state| _ = state.replaced.get_or_insert(why));
+    }
+
+    /// Why the instance is to be replaced, if it is.
+    pub(crate) fn replaced(&self) -> Option<Replaced> {
+        self.state.read(|state| state.replaced.clone())
+    }
+
+    /// Waits until it is to be replaced.
+    pub(crate) async fn until_replaced(&self) -> Replaced {
+        self.state.wait(|state| state.replaced.clone()).await
     }
 
     /// The source has brought an event, or the sink delivered one.
@@ -53,12 +92,12 @@ impl Connection {
 
 /// One task's wait for the end of a connection.
 #[derive(Debug)]
-pub(crate) struct Broken<'c>(Waiter<'c, bool>);
+pub(crate) struct Broken<'c>(Waiter<'c, State>);
 
 impl Broken<'_> {
     /// Ready once the connection is broken, however often it is asked.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.0.poll(context, |broken| broken.then_some(()))
+        self.0.poll(context, |state| state.is_broken().then_some(()))
     }
 }
 
@@ -78,16 +117,16 @@ pub(crate) enum End {
     /// The connection broke, as another part has noticed.
     Interrupted,
     /// The connection broke, as this side has noticed.
-    Lost(tremor_pdk::Error),
+    Lost(Error),
     /// This side cannot go on with this instance of the connector.
-    Failed(tremor_pdk::Error),
+    Failed(Error),
 }
 
 impl End {
     /// The end that an error means for the side that met it.
-    pub(crate) fn of(error: tremor_pdk::Error) -> Self {
+    pub(crate) fn of(error: Error) -> Self {
         match error.policy() {
-            tremor_pdk::ErrorPolicy::RECONNECT => Self::Lost(error),
+            ErrorPolicy::RECONNECT => Self::Lost(error),
             _ => Self::Failed(error),
         }
     }

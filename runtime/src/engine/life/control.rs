@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use tremor_pdk::Error;
@@ -40,6 +41,8 @@ struct State {
     /// Sinks that have not been connected yet: sources wait for them.
     sinks_awaited: usize,
     failure: Option<Failure>,
+    /// How long it has to drain, where somebody has said that.
+    deadline: Option<Duration>,
     /// Whether a connector has failed with which the run ends.
     ends_run: bool,
     connectors: Vec<Arc<Standing>>,
@@ -80,6 +83,11 @@ impl Control {
         Self { calls, processors, ..self }
     }
 
+    /// The calls to its plugins.
+    pub(crate) fn calls(&self) -> &Calls {
+        &self.calls
+    }
+
     /// The processors that the tasks of the flow run on.
     pub(crate) fn processors(&self) -> &Processors {
         &self.processors
@@ -114,6 +122,17 @@ impl Control {
                 state.connectors.iter().for_each(|connector| connector.drains());
             }
         });
+    }
+
+    /// The flow drains within this time, unless it drains already.
+    pub(crate) fn drain_within(&self, deadline: Duration) {
+        self.state.update(|state| _ = state.deadline.get_or_insert(deadline));
+        self.advance(Phase::Draining);
+    }
+
+    /// How long the flow has to drain, where somebody has said that.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.state.read(|state| state.deadline)
     }
 
     /// Goes forward to a phase in which nothing is waited for, and keeps what held up a flow that was
@@ -151,10 +170,12 @@ impl Control {
     /// A component has failed for good: the flow drains what it can. The first failure is kept.
     pub(crate) fn fail(&self, component: &str, error: Error) {
         self.state.update(|state| {
+            if let Some(connector) = state.connectors.iter().find(|it| it.name() == component) {
+                connector.fail(&error);
+                state.ends_run |= connector.ends_run();
+            }
             let failure = Failure { component: component.to_owned(), error };
             state.failure.get_or_insert(failure);
-            let mut connectors = state.connectors.iter();
-            state.ends_run |= connectors.any(|it| it.name() == component && it.ends_run());
         });
         self.advance(Phase::Draining);
     }

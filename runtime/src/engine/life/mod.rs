@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod gate;
 pub(crate) mod last_call;
 pub(crate) mod notices;
+pub(crate) mod overrun;
 pub(crate) mod standing;
 pub(crate) mod wait;
 pub(crate) mod wakers;

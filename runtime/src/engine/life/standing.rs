@@ -11,7 +11,13 @@ use std::{
 
 use tremor_pdk::Error;
 
-use crate::{engine::life::gate::Gate, flow::OnFailure};
+use crate::{
+    engine::life::{
+        connection::{Connection, Replaced},
+        gate::Gate,
+    },
+    flow::OnFailure,
+};
 
 /// What a connector is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +116,8 @@ pub(crate) struct Standing {
     pub(crate) gate: Gate,
     /// What becomes of the run when it fails.
     on_failure: OnFailure,
+    /// Of the instance at hand, or of the next one.
+    instance: Mutex<Arc<Connection>>,
 }
 
 #[derive(Debug)]
@@ -162,6 +170,7 @@ impl Standing {
             in_hand: AtomicUsize::new(0),
             gate: Gate::default(),
             on_failure: OnFailure::default(),
+            instance: Mutex::default(),
         }
     }
 
@@ -226,6 +235,25 @@ impl Standing {
         self.lock().mend();
     }
 
+    /// It has failed for good, whatever it does from now on.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.note(error);
+        self.enter(State::Failed);
+    }
+
+    /// The connections of another instance.
+    pub(crate) fn next_instance(&self) -> Arc<Connection> {
+        let next = Arc::<Connection>::default();
+        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
+        next
+    }
+
+    /// Has the instance at hand replaced by another.
+    pub(crate) fn restart(&self) {
+        let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        instance.replace(Replaced::Asked);
+    }
+
     /// Its sink has so many events that are not delivered.
     pub(crate) fn set_in_hand(&self, events: usize) {
         self.in_hand.store(events, Ordering::Relaxed);
@@ -278,7 +306,8 @@ impl Now {
             State::Running | State::Paused if self.drains => State::Draining,
             state => state,
         };
-        if self.state != state {
+        // What has failed stays so, though it may still have something to do.
+        if self.state != state && self.state != State::Failed {
             (self.state, self.since) = (state, Instant::now());
         }
     }

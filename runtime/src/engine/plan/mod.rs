@@ -21,7 +21,8 @@ use crate::engine::{
         breaker::{Breaker, Outage},
         control::Control,
         notices::{FlowNotices, Notices},
-        standing::Standing,
+        overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
+        standing::{Gauge, Standing},
     },
     parts::{ConnectorType, Parts},
     pipeline::PipelineTask,
@@ -105,9 +106,7 @@ pub(crate) fn tasks(
         let codec = codec.as_deref();
         let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
         let gauge = queue.as_ref().map(Receiver::gauge);
-        let standing = Standing::new(name.clone(), gauge).on_failure(spec.on_failure);
-        let standing = Arc::new(standing);
-        control.add(standing.clone());
+        let standing = standing(spec, &name, gauge, control);
         let source = match source {
             Some((id, router)) => Some(SourceSide {
                 breaker: breakers.entry(id).or_default().clone(),
@@ -151,6 +150,7 @@ pub(crate) fn tasks(
             sink,
             reconnect: Attempts::new(reconnect),
             restarts: Restarts::of(spec.restart, reconnect),
+            call_limit: spec.call_limit.unwrap_or(CALL_LIMIT),
             control: control.clone(),
             notices,
             standing,
@@ -163,6 +163,20 @@ pub(crate) fn tasks(
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
     }
     Ok(tasks)
+}
+
+/// How things stand with a connector, as its flow knows it.
+fn standing(
+    spec: &flow::Connector,
+    name: &Arc<str>,
+    queue: Option<Gauge>,
+    control: &Arc<Control>,
+) -> Arc<Standing> {
+    let standing = Standing::new(name.clone(), queue).on_failure(spec.on_failure);
+    let standing = Arc::new(standing);
+    control.add(standing.clone());
+    fail_hanging(control, name, spec.hang_limit.unwrap_or(HANG_LIMIT));
+    standing
 }
 
 /// The breakers of sources.
@@ -221,6 +235,7 @@ impl Plan<'_> {
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
             let stats = books.of(&node.name, Kind::Pipeline);
+            fail_hanging(self.control, &node.name, HANG_LIMIT);
             pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
         }
         let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();

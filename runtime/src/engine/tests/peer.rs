@@ -22,6 +22,7 @@ use crate::engine::{
         connection::Connection,
         control::Control,
         notices::Notices,
+        overrun::CALL_LIMIT,
         standing::Standing,
     },
     sink::SinkSide,
@@ -105,7 +106,7 @@ impl Peer {
         let peer = self.clone();
         ConnectorTask {
             name: "peer".into(),
-            make: Box::new(move |connection| {
+            make: Box::new(move |connection, _| {
                 let (peer, connection) = (peer.clone(), connection.clone());
                 peer.calls().push("new");
                 peer.news.lock().map_err(Error::internal)?.pop_front().unwrap_or(Ok(()))?;
@@ -116,6 +117,7 @@ impl Peer {
             sink,
             reconnect: Attempts::new(reconnect),
             restarts: Restarts::of(flow::Restart::default(), reconnect),
+            call_limit: CALL_LIMIT,
             control: self.control.clone(),
             notices: Arc::new(Notices::new("peer".into(), Arc::default())),
             standing,

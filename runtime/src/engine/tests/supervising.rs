@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Result, Signal,
+    Batch, Error, ErrorPolicy, Exceptions, Result, Signal,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -26,7 +26,7 @@ use crate::{
         connector::ConnectorTask,
         life::{
             backoff::{Policy, Restarts},
-            connection::{Connection, End},
+            connection::{Connection, End, Replaced},
             control::Phase,
             standing::State,
         },
@@ -119,9 +119,7 @@ fn a_constructor_that_fails_is_final_unless_an_instance_has_been_of_use() {
 fn a_connector_restarts_for_as_long_as_it_waits_before_that() {
     let peer = Script::of([panicked()]).peer();
     let Harness { source, .. } = Setup::default().harness();
-    // Any time up to this is long.
-    let policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
-    let restarts = Restarts::of(flow::Restart::default(), policy);
+    let restarts = Restarts::of(flow::Restart::default(), LONG);
     let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, AT_ONCE) };
     block_on(both(connector.run(), async {
         while peer.control.connectors()[0].state != State::Restarting {
@@ -231,4 +229,55 @@ fn a_source_hears_of_no_pull_of_the_instance_before_it() {
     assert_eq!(sorted(&heard[1]), pulls(1, true), "its own, once");
     assert_eq!(takes.lock().unwrap().delivered.concat().len(), 12, "nothing was lost");
     assert_eq!(settled(&books).events_out, 12);
+}
+
+#[test]
+fn an_instance_that_did_not_do_as_it_should_is_replaced_and_that_is_a_restart() {
+    for attempts in [0, 1] {
+        let peer = Arc::new(Peer::of_source(Box::new(|connection: &Arc<Connection>| {
+            let error = Error::timeout("slow").with_policy(ErrorPolicy::RESTART);
+            connection.replace(Replaced::Because(error));
+            Ok(Box::new(Pulls { until: Some(Arc::default()), ..Pulls::numbers(0) }))
+        })));
+        run(&peer, restarts(attempts));
+        assert!(failure(&peer).ends_with("slow"), "{}", failure(&peer));
+        assert_eq!(peer.count("new") as u64, attempts + 1);
+        assert_eq!(peer.count("on_stop"), 0, "what is not well is not asked to stop");
+    }
+}
+
+/// Runs a source, and restarts it from outside when it is in this state.
+fn asked_in(state: State, peer: &Arc<Peer>, reconnect: Policy, restarts: Restarts) {
+    let Harness { source, mut sink, .. } = Setup::default().harness();
+    let connector = ConnectorTask { restarts, ..peer.task(Some(source), None, reconnect) };
+    block_on(both(connector.run(), async {
+        let asks = async {
+            let standing = peer.control.connector("peer").unwrap();
+            while standing.status().state != state || standing.status().error.is_none() {
+                executor::yield_now().await;
+            }
+            standing.restart();
+        };
+        let taking = async {
+            sink.run(Box::new(Taking(Takes::of([]))), &Arc::default()).await;
+        };
+        both(asks, taking).await;
+    }));
+    assert!(peer.control.failure().is_none(), "{:?}", peer.control.failure());
+}
+
+/// Any time up to these waits is long.
+const LONG: Policy = Policy { first: Duration::from_secs(1 << 40), ..AT_ONCE };
+
+#[test]
+fn a_restart_that_is_asked_for_waits_for_nothing() {
+    let peer = Script::of([panicked(), Ok("1")]).peer();
+    let restarts = Restarts::of(flow::Restart::default(), LONG);
+    asked_in(State::Restarting, &peer, AT_ONCE, restarts);
+    assert_eq!(peer.count("new"), 2);
+
+    let peer = Script::of([Ok("1")]).peer();
+    *peer.connects.lock().unwrap() = [Ok(false)].into();
+    asked_in(State::Connecting, &peer, LONG, self::restarts(0));
+    assert_eq!((peer.count("new"), peer.count("on_stop")), (2, 2), "both have stopped in order");
 }

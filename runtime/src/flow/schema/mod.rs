@@ -195,6 +195,13 @@ fn connector(components: &[&Described]) -> Value {
                     "within": time("The time that restarts are counted in; 1m unless set."),
                 },
             },
+            "call_limit": time(
+                "How long a call to the connector may hold a thread of the runtime before the connector is \
+                 restarted; 1s unless set.",
+            ),
+            "hang_limit": time(
+                "How long such a call may take to return before the flow fails; 1m unless set.",
+            ),
             "on_failure": described(
                 or_reference(&json!({ "enum": ["continue", "exit"] })),
                 "What becomes of the other flows of the process when the connector has failed for good; \

@@ -11,6 +11,8 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "reconnect",
     "retry",
     "restart",
+    "call_limit",
+    "hang_limit",
     "on_failure",
     "in_flight",
     "ordered",

@@ -48,6 +48,10 @@ pub struct Connector {
     pub reconnect: Retry,
     /// How often to restart what has failed.
     pub restart: Restart,
+    /// How long a call to it may hold a thread; it is restarted after one that has held it for longer.
+    pub call_limit: Option<Duration>,
+    /// The same for a call that has not returned: its flow fails.
+    pub hang_limit: Option<Duration>,
     /// What becomes of the run when it has failed for good.
     pub on_failure: OnFailure,
     /// How to go on when the sink's peer is full or slow.

@@ -185,6 +185,16 @@ fn read_connector(
     let restart = fields
         .get("restart")
         .map_or(Restart::default(), |node| settings::restart(node, &what, report));
+    let mut time =
+        |key| fields.get(key).and_then(|node| Some((settings::time(node, key, report)?, node.at)));
+    let (call_limit, hang_limit) = (time("call_limit"), time("hang_limit"));
+    if let (Some((call, _)), Some((hang, at))) = (call_limit, hang_limit)
+        && hang < call
+    {
+        let message = format!("`hang_limit` of {what} is shorter than its `call_limit`");
+        let help = "a call that has not returned within `hang_limit` fails the flow";
+        report.push(report.error(at, message).help(help));
+    }
     let on_failure = fields.get("on_failure").and_then(|node| settings::on_failure(node, report));
     let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
     let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
@@ -210,6 +220,8 @@ fn read_connector(
         reconnect,
         retry,
         restart,
+        call_limit: call_limit.map(|(limit, _)| limit),
+        hang_limit: hang_limit.map(|(limit, _)| limit),
         on_failure: on_failure.unwrap_or_default(),
         in_flight,
         ordered: ordered.unwrap_or(true),

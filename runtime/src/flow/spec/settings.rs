@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `restart`, `on_failure`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
+//! The keys `reconnect`, `retry`, `restart`, `call_limit`, `hang_limit`, `on_failure`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
 
 use std::{num::NonZeroU64, time::Duration};
 
@@ -46,7 +46,7 @@ pub(super) fn restart(node: &Node, owner: &str, report: &mut Report) -> Restart 
 }
 
 /// A time that is none at all would make no sense: a peer would get one attempt after the other, say.
-fn time(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
+pub(super) fn time(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let time = duration(node, key, report)?;
     if time.is_zero() {
         let found = text_or_kind(node);

@@ -1,0 +1,159 @@
+//! Connectors that fail, panic and hang: they are restarted, then their flow has failed, and other flows
+//! go on.
+
+use crate::{running::Running, tremor::Scene};
+
+const QUICKLY: &str = "reconnect: { backoff: 1ms, max_backoff: 1ms }";
+
+/// A flow from a connector that misbehaves to nowhere.
+fn source(keys: &str, config: &str) -> Scene {
+    Scene::new(&format!(
+        "connectors:
+  bad: {{ type: hostile, {QUICKLY}, {keys}, config: {{ {config} }} }}
+  nowhere: {{ type: 'null' }}
+links: [bad -> nowhere]"
+    ))
+}
+
+/// A flow of these events to a connector that misbehaves.
+fn sink(events: &str, keys: &str, config: &str) -> Scene {
+    Scene::new(&format!(
+        "connectors:
+  good: {{ type: hostile, pull: {{ max_events: 10 }}, config: {{ {events} }} }}
+  bad: {{ type: hostile, {QUICKLY}, {keys}, config: {{ {config} }} }}
+links: [good -> bad]"
+    ))
+}
+
+/// Another flow, of a thousand events.
+const OTHER: &str = "connectors:
+  input: { type: hostile, config: { count: 1000, pace_ms: 1 } }
+  output: { type: file, codec: string, postprocessors: [lines], config: { path: out, mode: write } }
+links: [input -> output]";
+
+fn with_other(scene: Scene) -> Scene {
+    scene.write("other.yaml", OTHER.as_bytes())
+}
+
+/// What the other flow has delivered, all of it and in order.
+#[track_caller]
+fn expect_all(scene: &Scene) {
+    let numbers: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    assert_eq!(scene.read("out").lines().collect::<Vec<_>>(), numbers);
+}
+
+#[test]
+fn a_source_that_panics_again_and_again_recovers_until_its_flow_fails_and_another_loses_nothing() {
+    let keys = "restart: { attempts: 3 }";
+    let scene = with_other(source(keys, "fault: pull_panic, after: 10, count: 20"));
+    let run = scene.tremor(&["run", "flow.yaml", "other.yaml"]);
+    run.expect(
+        1,
+        &[
+            "connector restarts component=bad",
+            "flow `flow`: 40 events in, 40 out",
+            "error: flow `flow` failed: connector `bad`: failed again after 3 restarts within 60s: ",
+            "flow `other`: 1000 events in, 1000 out",
+        ],
+    );
+    expect_all(&scene);
+}
+
+#[test]
+fn a_connector_that_panics_less_often_than_it_may_is_a_line_in_the_log_and_no_failure() {
+    for fault in ["pull_panic", "start_panic", "source_panic", "connect_panic"] {
+        let run = source("restart: { attempts: 2 }", &format!("fault: {fault}, times: 2")).run();
+        run.expect(0, &["10 events in, 10 out", "connector restarts component=bad", "panicked"]);
+    }
+}
+
+#[test]
+fn what_a_sink_had_when_it_failed_is_delivered_after_the_restart() {
+    for fault in ["deliver_panic", "deliver_error", "signal_panic"] {
+        let run =
+            sink("count: 500", "in_flight: 4", &format!("fault: {fault}, times: 3, after: 100"))
+                .run();
+        run.expect(0, &["500 events in, 500 out, 0 dead-lettered", "component=bad"]);
+    }
+}
+
+#[test]
+fn a_flow_whose_connector_says_so_ends_the_process_when_it_has_failed() {
+    for (on_failure, ends) in [("continue", false), ("exit", true)] {
+        let keys = format!("restart: {{ attempts: 1 }}, on_failure: {on_failure}");
+        let other = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [ticks -> output]";
+        let scene = source(&keys, "fault: pull_panic").write("other.yaml", other.as_bytes());
+        let arguments = ["flow.yaml", "other.yaml"];
+        let mut running = Running::of(scene, &arguments, |command| command);
+        running.until("component=bad state=\"failed\"");
+        if !ends {
+            (0..100).for_each(|_| _ = running.event());
+            running.signal(&["INT"]);
+        }
+        let run = running.end();
+        run.expect(1, &["flow `flow` failed: connector `bad`: failed again after a restart"]);
+        assert!(!run.stderr.contains("flow `other` failed"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn a_connector_whose_call_held_its_thread_for_too_long_is_restarted_and_loses_nothing() {
+    let held = "held its thread for";
+    // Events come for longer than it takes to see that the call has returned.
+    let events = "count: 300, pace_ms: 1";
+    let config = "fault: deliver_hold, hold_ms: 500, times: 1, after: 10";
+    let run = sink(events, "call_limit: 100ms", config).run();
+    run.expect(
+        0,
+        &["300 out, 0 dead-lettered", "connector restarts component=bad", "`deliver` ", held],
+    );
+
+    let config = "fault: pull_hold, hold_ms: 500, after: 5, pace_ms: 1";
+    let run = source("call_limit: 100ms, restart: { attempts: 1 }", config).run();
+    run.expect(
+        1,
+        &["failed again after a restart within 60s", "`pull` ", held, "`call_limit` is 100ms"],
+    );
+
+    let config = "fault: deliver_hold, hold_ms: 500, times: 1";
+    let run = sink("count: 10", "call_limit: 10s", config).run();
+    run.expect(0, &["10 events in, 10 out"]);
+    assert!(!run.stderr.contains("restarts"), "{}", run.stderr);
+}
+
+#[test]
+fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing() {
+    for (scene, call) in [
+        (source("hang_limit: 300ms", "fault: pull_block"), "pull"),
+        (source("hang_limit: 300ms", "fault: constructor_block"), "new"),
+        (sink("count: 500", "hang_limit: 300ms", "fault: deliver_block"), "deliver"),
+    ] {
+        let scene = with_other(scene);
+        let arguments = ["run", "flow.yaml", "other.yaml", "--drain-timeout", "1"];
+        let says = format!(
+            "error: flow `flow` failed: connector `bad`: `{call}` has not returned within 300ms"
+        );
+        let run = scene.tremor(&arguments);
+        run.expect(1, &[&says, "flow `other`: 1000 events in, 1000 out"]);
+        expect_all(&scene);
+    }
+}
+
+#[test]
+fn a_part_of_a_connector_that_never_returns_fails_the_flow() {
+    let text = "connectors:
+  input:
+    type: file
+    hang_limit: 300ms
+    preprocessors: [lines, mischief]
+    codec: string
+    config: { path: in, mode: read }
+  output: { type: 'null' }
+links: [input -> output]";
+    let scene = Scene::new(text).write("in", b"block\n");
+    let run = scene.tremor(&["run", "flow.yaml", "--drain-timeout", "1"]);
+    run.expect(1, &["connector `input`: `preprocessor `mischief`: process` has not returned"]);
+}
