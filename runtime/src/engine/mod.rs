@@ -176,7 +176,7 @@ impl Flow {
             }
             false
         };
-        let is_left_behind = executor::first(tasks, watchdog).await;
+        let is_left_behind = control.losses().during(executor::first(tasks, watchdog)).await;
         let components = self.books.components();
         let counts = Counts::of(&components);
         let held_up = control.held_up();

@@ -157,3 +157,22 @@ links: [input -> output]";
     let run = scene.tremor(&["run", "flow.yaml", "--drain-timeout", "1"]);
     run.expect(1, &["connector `input`: `preprocessor `mischief`: process` has not returned"]);
 }
+
+#[test]
+fn events_that_fail_without_a_way_out_are_a_line_a_second_with_the_first_cause_and_their_number() {
+    let run = sink("count: 300, pace_ms: 1", "err: dead_letter", "fault: deliver_reject").run();
+    run.expect(0, &["300 events in, 0 out, 0 dead-lettered, 300 failed"]);
+    let lines = run.stderr.lines().filter(|line| line.contains("events failed component=bad"));
+    let events = |line: &str| -> u32 {
+        assert!(
+            line.contains("hostile: DeliverReject") && line.contains("link `bad/err`"),
+            "{line}"
+        );
+        let (_, rest) = line.split_once(" events=").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let events: Vec<u32> = lines.map(events).collect();
+    assert_eq!(events.iter().sum::<u32>(), 300);
+    // The first, the last, and one a second for as long as the slowest machine takes.
+    assert!(events.len() < 20, "{events:?}");
+}

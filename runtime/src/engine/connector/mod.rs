@@ -138,6 +138,7 @@ impl ConnectorTask {
         if self.notices.admits_last() {
             tracing::error!(component = %self.name, state = "failed", %error, "connector");
         }
+        self.standing.fail(&error);
         self.control.fail(&self.name, error);
     }
 

@@ -14,6 +14,7 @@ use tremor_pdk::Error;
 
 use crate::engine::{
     life::{
+        losses::Losses,
         standing::{HeldUp, Standing, Status},
         watch::{Waiter, Watch},
     },
@@ -64,6 +65,8 @@ pub(crate) struct Control {
     /// A copy of the state's phase, to look at without a lock once a batch.
     phase: AtomicU8,
     state: Watch<State>,
+    /// Of its components.
+    losses: Losses,
     /// The calls to its plugins.
     calls: Arc<Calls>,
     /// Those of the run that the flow belongs to.
@@ -73,14 +76,20 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(sinks: usize) -> Self {
         let state = State { sinks_awaited: sinks, ..State::default() };
+        let (phase, losses) = (AtomicU8::new(0), Losses::default());
         let (calls, processors) = (Arc::default(), Processors::default());
-        Self { phase: AtomicU8::new(0), state: Watch::new(state), calls, processors }
+        Self { phase, state: Watch::new(state), losses, calls, processors }
     }
 
     /// The same of a flow whose calls to plugins are recorded in `calls`, and that shares
     /// `processors` with the other flows of its run.
     pub(crate) fn of_run(self, calls: Arc<Calls>, processors: Processors) -> Self {
         Self { calls, processors, ..self }
+    }
+
+    /// Events that fail without a way out.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     /// The calls to its plugins.
@@ -170,10 +179,8 @@ impl Control {
     /// A component has failed for good: the flow drains what it can. The first failure is kept.
     pub(crate) fn fail(&self, component: &str, error: Error) {
         self.state.update(|state| {
-            if let Some(connector) = state.connectors.iter().find(|it| it.name() == component) {
-                connector.fail(&error);
-                state.ends_run |= connector.ends_run();
-            }
+            let mut connectors = state.connectors.iter();
+            state.ends_run |= connectors.any(|it| it.name() == component && it.ends_run());
             let failure = Failure { component: component.to_owned(), error };
             state.failure.get_or_insert(failure);
         });

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod gate;
 pub(crate) mod last_call;
+pub(crate) mod losses;
 pub(crate) mod notices;
 pub(crate) mod overrun;
 pub(crate) mod standing;

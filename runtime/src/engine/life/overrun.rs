@@ -37,6 +37,10 @@ pub(crate) fn fail_hanging(control: &Arc<Control>, component: &str, limit: Durat
         let error = Error::timeout(format_args!("`{call}` has not returned within {limit:?}"));
         let error = error.with_policy(ErrorPolicy::GIVE_UP);
         tracing::error!(component = %name, state = "failed", %error, "component hangs");
+        // It is none where it is a pipeline.
+        if let Some(connector) = control.connector(&name) {
+            connector.fail(&error);
+        }
         control.fail(&name, error);
     });
     control.calls().limit_hangs(component, limit);

@@ -237,24 +237,26 @@ impl Pipeline {
             // What a call that failed has left neither in its batch nor anywhere else is lost with it.
             Some(error) if lost > 0 => {
                 stats.failed(lost);
-                Some(error.context(format_args!("{lost} events are lost with a call that failed")))
+                let says = format_args!("{lost} events are lost with a call that failed");
+                Some((lost, error.context(says)))
             }
             error => step.broken(&balance, &came).map(|broken| {
                 // Nothing of it can be believed, and so nothing goes out.
-                stats.failed(balance.had.saturating_sub(balance.kept));
+                let failed = balance.had.saturating_sub(balance.kept);
+                stats.failed(failed);
                 step.output.clear();
                 item.batch.retain(|_| false);
-                error.map_or(broken.clone(), |error| error.context(&broken))
+                (failed, error.map_or(broken.clone(), |error| error.context(&broken)))
             }),
         };
         item.token = step.held.account(Some(came), &mut step.output);
-        if let Some(error) = failure {
+        if let Some((failed, error)) = failure {
             // It may have lost what it held as well.
             step.held.fail();
             drop(item.token.clone());
             // One that has panicked is made anew as often as may be, and gets these events again.
             if !has_panicked || step.make.is_none() {
-                fail(name, &error, is_tracked, env.control);
+                fail(name, failed, || error, is_tracked, env.control);
             }
         }
         step.post(name, ports, item, stats, env)
@@ -345,13 +347,19 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
     work.insert(bottom, (*last, item));
 }
 
-/// Says that events have failed for good. A source that wants to know would bring them again and
+/// Says that so many events have failed for good. A source that wants to know would bring them again and
 /// again: its flow has failed.
-fn fail(name: &str, error: &Error, is_tracked: bool, control: &Control) {
+fn fail(
+    name: &str,
+    events: usize,
+    error: impl FnOnce() -> Error,
+    is_tracked: bool,
+    control: &Control,
+) {
     if is_tracked {
-        control.fail(name, error.clone());
+        control.fail(name, error());
     } else {
-        tracing::error!(component = name, %error, "events failed");
+        control.losses().add(name, events, error);
     }
 }
 
@@ -374,12 +382,12 @@ impl Letters<'_> {
         }
         if ports.err.is_empty() {
             stats.failed(count);
-            let of = if count == 1 { String::new() } else { format!(", the first of {count}") };
-            let error = first.error.clone().context(format_args!(
-                "an event failed{of}; link `{name}/err` to keep such events, or set `err: discard` \
-                 to drop them"
-            ));
-            fail(name, &error, self.token.is_tracked(), env.control);
+            let error = || {
+                first.error.clone().context(format_args!(
+                    "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"
+                ))
+            };
+            fail(name, count, error, self.token.is_tracked(), env.control);
             return self.token.fail(self.rejected.iter().map(|rejected| &rejected.event));
         }
         let copies = count * (ports.err.len() - 1);

@@ -225,7 +225,7 @@ impl Session<'_> {
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
                     let router = &self.worker.router;
-                    tracing::warn!(component = %router.name, %error, "bad data");
+                    self.shared.control.losses().add(&router.name, 1, || error);
                     router.stats.lost(1);
                     self.let_others_work().await;
                 }
