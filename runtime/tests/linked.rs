@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
 use tremor_pdk::{
@@ -14,6 +14,7 @@ use tremor_pdk::{
 };
 use tremor_runtime::{
     components::Components,
+    engine::State,
     flow,
     plugin::{Library, Policy},
     run::{Stopper, run},
@@ -111,6 +112,10 @@ impl Connector for Odd {
 
 impl Source for Odd {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if self.has_pulled && self.config["endless"].is_boolean() {
+            batch.push(&1_u64)?;
+            return Ok(Pull::Idle(Duration::from_millis(1)));
+        }
         if self.has_pulled {
             return Ok(Pull::Idle(Duration::MAX));
         }
@@ -125,7 +130,7 @@ impl Sink for Odd {
         let mut exceptions = Exceptions::none();
         if self.config["nonsense"].is_boolean() {
             exceptions.push(0..100, Error::full("all hundred of them"));
-        } else {
+        } else if !self.config["endless"].is_boolean() {
             self.host.request_stop("one is enough");
         }
         exceptions.into()
@@ -161,4 +166,49 @@ fn a_linked_source_may_be_idle_for_ever() {
     let report = run_odd("{ }");
     assert!(report.failure.is_none(), "{:?}", report.failure.map(|it| it.error));
     assert_eq!(report.counts.events_out, 1);
+}
+
+#[test]
+fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "connectors: { in: { type: odd, config: { endless: true } }, out: { type: odd, config: { endless: true } } }\n\
+                links: [in -> out]";
+    let flows = ["one", "other"].map(|name| {
+        let path = folder.path().join(format!("{name}.yaml"));
+        fs::write(&path, text).unwrap();
+        flow::load(&path).unwrap()
+    });
+    let components = Components::linked([odd()], Policy::default()).unwrap();
+    flows.iter().for_each(|flow| components.check(flow).unwrap());
+    let stopper = Stopper::default();
+    let state = |flow: &str, connector: &str| {
+        let status = stopper.connectors(flow).into_iter().flatten();
+        status.filter(|it| it.connector == connector).map(|it| (it.state, it.restarts)).next()
+    };
+    let until = |flow: &str, connector: &str, expected| {
+        while state(flow, connector) != Some(expected) {
+            thread::yield_now();
+        }
+    };
+    let reports = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let flows = flows.each_ref().map(|flow| (flow, &components));
+            run(&flows, &stopper, Duration::from_mins(1)).unwrap()
+        });
+        until("one", "out", (State::Running, 0));
+        assert!(stopper.restart("one", "out") && !stopper.restart("one", "nobody"));
+        until("one", "out", (State::Running, 1));
+        assert!(stopper.pause("one", "in"));
+        until("one", "in", (State::Paused, 0));
+        assert!(stopper.drain_flow("one", Duration::from_mins(1)));
+        assert!(!stopper.drain_flow("none", Duration::from_mins(1)));
+        until("one", "out", (State::Stopped, 1));
+        until("other", "out", (State::Running, 0));
+        assert!(stopper.stop_flow("other") && !stopper.stop_flow("none"));
+        running.join().unwrap()
+    });
+    let [one, other] = &reports[..] else { panic!("two flows, two reports") };
+    assert!(one.failure.is_none() && !one.cut_off && other.cut_off);
+    assert!(one.counts.events_in > 0);
+    assert_eq!(one.counts.events_in, one.counts.events_out, "nothing was lost");
 }
