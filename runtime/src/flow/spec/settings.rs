@@ -1,4 +1,4 @@
-//! The keys `reconnect`, `retry`, `restart`, `call_limit`, `hang_limit`, `on_failure`, `in_flight`, `ordered`, `batch`, `pull`, `queue` and `err`.
+//! The keys of connectors and pipelines that are no components: `reconnect`, `restart`, `queue` and so on.
 
 use std::{num::NonZeroU64, time::Duration};
 
