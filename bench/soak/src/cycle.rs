@@ -53,6 +53,7 @@ const SOURCE: &str = "connectors:
   bad:
     type: hostile
     reconnect: { backoff: 1ms, max_backoff: 1ms }
+    restart: { attempts: 3 }
     config: { fault: pull_panic, after: 5 }
   output: { type: 'null' }
 links: [bad -> output]
@@ -62,6 +63,7 @@ const SINK: &str = "connectors:
   bad:
     type: hostile
     reconnect: { backoff: 1ms, max_backoff: 1ms }
+    restart: { attempts: 3 }
     config: { fault: deliver_panic }
 links: [bench -> bad]
 ";

@@ -84,15 +84,15 @@ impl ConnectorTask {
     /// Runs the connector to its end. What it fails with fails the flow.
     pub(crate) async fn run(mut self) {
         let notices = self.notices.clone();
-        match notices.during(self.supervise()).await {
-            Ok(()) => self.enter(State::Stopped),
-            Err(error) => self.fail(error),
+        if let Err(error) = notices.during(self.supervise()).await {
+            self.fail(error);
         }
         self.leave().await;
         // What the sink had fails back to its sources: this one's may be among them.
         if let Err(error) = self.settled().await {
             self.fail(error);
         }
+        self.enter(State::Stopped);
     }
 
     /// Its sides are not needed any more: what they hold back goes out, and what the sink has not
@@ -142,8 +142,9 @@ impl ConnectorTask {
         self.control.fail(&self.name, error);
     }
 
+    /// It is in this state from now on, or in what that comes to for it.
     fn enter(&self, state: State) {
-        self.standing.enter(state);
+        let state = self.standing.enter(state);
         tracing::debug!(component = %self.name, %state, "connector");
     }
 

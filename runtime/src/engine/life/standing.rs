@@ -203,8 +203,9 @@ impl Standing {
         }
     }
 
-    /// It is in another state: draining, where it runs or is paused and its source brings nothing more.
-    pub(crate) fn enter(&self, state: State) {
+    /// It is in another state: draining, where it runs or is paused and its source brings nothing more;
+    /// failed, if it has failed. Gives the state that it is in.
+    pub(crate) fn enter(&self, state: State) -> State {
         let mut now = self.lock();
         match state {
             State::Running => now.mend(),
@@ -212,6 +213,7 @@ impl Standing {
             _ => {}
         }
         now.enter(state);
+        now.state
     }
 
     /// Its source brings nothing more, now and later.
@@ -374,5 +376,16 @@ mod tests {
         standing.mend();
         assert!(doing(&standing).unwrap().starts_with("running for "));
         assert!(standing.status().error.unwrap().contains("no room"));
+    }
+
+    #[test]
+    fn what_has_failed_for_good_stays_so_whatever_it_still_does() {
+        let standing = Standing::new("output".into(), None);
+        standing.enter(State::Running);
+        standing.fail(&Error::internal("broken"));
+        for state in State::ALL {
+            assert_eq!(standing.enter(state), State::Failed);
+        }
+        assert!(standing.status().error.unwrap().contains("broken"));
     }
 }
