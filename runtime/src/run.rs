@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use crate::stop::{Signalled, Stopper};
+pub use crate::stop::{InputSize, Signalled, Stopper};
 use crate::{
     components::{Components, FlowParts},
     engine::{self, Processors, Report},

@@ -1,11 +1,15 @@
-//! Ends the flows of a run: what was asked for, and what signals mean. Pauses and restarts connectors of them.
+//! Ends the flows of a run: what was asked for, and what signals mean. Pauses and restarts connectors of them,
+//! and says how they stand.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
-use crate::engine;
+use crate::{
+    engine::{self, FlowState, State},
+    plugin::{HostContext, Metric},
+};
 
 /// Signals that come sooner after the first are the same request: `timeout`, say, sends one to the
 /// process and one to its group.
@@ -13,15 +17,54 @@ const ONE_REQUEST: Duration = Duration::from_millis(250);
 
 /// Ends the flows of a run, and pauses and restarts connectors of them. Clones end the same run.
 #[derive(Clone, Debug, Default)]
-pub struct Stopper(Arc<Mutex<State>>);
+pub struct Stopper(Arc<Mutex<Run>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct Run {
     flows: Vec<engine::Handle>,
     /// The most that was asked for.
     asked: Option<Ask>,
     /// When the first signal came.
     first_signal: Option<Instant>,
+    /// What plugins have of the host.
+    instances: Vec<Instance>,
+}
+
+/// An instance of a component that may have metrics of its own.
+#[derive(Clone, Debug)]
+struct Instance {
+    flow: String,
+    /// What the component is called in plugins.
+    kind: String,
+    host: Weak<HostContext>,
+}
+
+/// The metric of a source that knows how much it will bring, in bytes.
+const INPUT_SIZE: &str = "input_bytes";
+
+/// The states of connectors that are connected, or that were and have nothing more to do.
+const CONNECTED: [State; 4] = [State::Running, State::Paused, State::Draining, State::Stopped];
+
+/// How much a source will have brought in the end.
+#[derive(Clone, Debug)]
+pub struct InputSize {
+    /// The flow.
+    pub flow: String,
+    /// The source.
+    pub component: String,
+    /// So many bytes.
+    pub bytes: u64,
+}
+
+/// The metrics that an instance of a component has registered.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnMetrics {
+    pub(crate) flow: String,
+    /// The connector or pipeline that it is, or is part of.
+    pub(crate) component: String,
+    /// What the component is called in plugins.
+    pub(crate) kind: String,
+    pub(crate) metrics: Vec<Metric>,
 }
 
 /// What is asked of flows, and then of those that are added.
@@ -89,8 +132,80 @@ impl Stopper {
 
     /// How things stand with the connectors of a running flow; none where there is no such flow.
     pub fn connectors(&self, flow: &str) -> Option<Vec<engine::Status>> {
-        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned()?;
-        Some(flow.connectors())
+        Some(self.flow(flow)?.connectors())
+    }
+
+    /// The flows of the run as they stand, in the order in which they began.
+    pub fn flows(&self) -> Vec<engine::FlowStatus> {
+        let flows = self.lock().flows.clone();
+        flows.iter().map(engine::Handle::status).collect()
+    }
+
+    /// A flow of the run.
+    pub(crate) fn flow(&self, name: &str) -> Option<engine::Handle> {
+        self.lock().flows.iter().find(|flow| flow.flow() == name).cloned()
+    }
+
+    /// Why a run of so many flows is not ready for events: empty once all run, and all their connectors are
+    /// connected.
+    pub fn awaited(&self, flows: usize) -> Vec<String> {
+        let running = self.flows();
+        let mut awaited = Vec::new();
+        if running.len() < flows {
+            awaited.push("the flows begin".to_owned());
+        }
+        for flow in &running {
+            if flow.state == FlowState::Stopped {
+                // It has done all that there was to do.
+                continue;
+            }
+            if flow.state != FlowState::Running {
+                awaited.push(format!("the flow `{}` is {}", flow.name, flow.state.as_str()));
+                continue;
+            }
+            for engine::Status { connector, state, .. } in &flow.connectors {
+                if !CONNECTED.contains(state) {
+                    awaited
+                        .push(format!("the connector `{connector}` of `{}` is {state}", flow.name));
+                }
+            }
+        }
+        awaited
+    }
+
+    /// Whether a flow of the run drains, or was stopped, because somebody asked for that.
+    pub fn ends(&self) -> bool {
+        self.lock().asked.is_some()
+    }
+
+    /// The sizes of the inputs of sources that know them: those that register the gauge `input_bytes`.
+    pub fn input_sizes(&self) -> Vec<InputSize> {
+        let size = |OwnMetrics { flow, component, metrics, .. }: OwnMetrics| {
+            let known = |metric: &&Metric| metric.name == INPUT_SIZE && metric.value >= 0.0;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+            let bytes = metrics.iter().find(known)?.value as u64;
+            Some(InputSize { flow, component, bytes })
+        };
+        self.own_metrics().into_iter().filter_map(size).collect()
+    }
+
+    /// Instances of the component `kind` of a flow have this context.
+    pub(crate) fn add_instance(&self, flow: &str, kind: &str, host: &Arc<HostContext>) {
+        let (flow, kind, host) = (flow.to_owned(), kind.to_owned(), Arc::downgrade(host));
+        let mut state = self.lock();
+        state.instances.retain(|instance| instance.host.strong_count() > 0);
+        state.instances.push(Instance { flow, kind, host });
+    }
+
+    /// The metrics of components that have registered any.
+    pub(crate) fn own_metrics(&self) -> Vec<OwnMetrics> {
+        let instances = self.lock().instances.clone();
+        let metrics = instances.into_iter().filter_map(|Instance { flow, kind, host }| {
+            let host = host.upgrade()?;
+            let (component, metrics) = (host.component().to_owned(), host.metrics().snapshot());
+            (!metrics.is_empty()).then_some(OwnMetrics { flow, component, kind, metrics })
+        });
+        metrics.collect()
     }
 
     /// A signal came at this moment: the first drains, a later one ends everything.
@@ -130,7 +245,7 @@ impl Stopper {
         state.flows.push(flow);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Run> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,13 +45,15 @@ impl Parts for FlowParts<'_> {
         let config = connector.component.config.value().clone();
         let folder = self.folder();
         let services = self.services(&name);
+        let (flow, kind) = (flow.name().to_owned(), kind.value.clone());
         let calls = (*calls).clone();
         let make = move |connection: &Arc<Connection>, limit: Limit| {
             // Either side is called while the connector is.
             let [watched, source, sink] =
                 [(); 3].map(|()| calls.watch_limited(&name, limit.clone()));
             let services = Services { connection: Some(connection.clone()), ..services.clone() };
-            let host = HostContext::new(&*name, &*folder, services);
+            let host = HostContext::new(&*name, &*folder, services.clone());
+            services.stopper.add_instance(&flow, &kind, &host);
             let made = watched.call(Call::New, || factory.create(&config, &host))?;
             agree(made.codec_requirement(), has_codec)?;
             Ok(watched.connector(made, &source, &sink))
@@ -69,7 +71,7 @@ impl Parts for FlowParts<'_> {
             Some(Chosen::Plugin(component)) => {
                 let factory = self.component(Kind::Codec, component)?;
                 let (config, host) =
-                    (component.config.value().clone(), self.host(&connector.name.value));
+                    (component.config.value().clone(), self.host(&connector.name.value, component));
                 let codec = PluginCodec { factory, config, host: Box::new(host) };
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
                 let part = part(Kind::Codec, component);
@@ -87,7 +89,7 @@ impl Parts for FlowParts<'_> {
         let factory = self.component(Kind::Operator, component)?;
         let wrong = |error: Error| wrong(self.flow, Kind::Operator, component, &error);
         let config = component.config.value().clone();
-        let host = self.host(pipeline);
+        let host = self.host(pipeline, component);
         let watched = self.watched(Kind::Operator, component, pipeline);
         let is_built_in = watched.is_none();
         let make = move || {
@@ -134,11 +136,20 @@ impl FlowParts<'_> {
         }
     }
 
-    /// Makes contexts for instances that are called so.
-    fn host(&self, component: &str) -> impl Fn() -> Arc<HostContext> + Send + Sync + 'static {
-        let (component, folder) = (component.to_owned(), self.folder());
-        let services = self.services(&component);
-        move || HostContext::new(&*component, &*folder, services.clone())
+    /// Makes contexts for instances of a component that is part of the connector or pipeline `of`.
+    fn host(
+        &self,
+        of: &str,
+        component: &Component,
+    ) -> impl Fn() -> Arc<HostContext> + Send + Sync + 'static {
+        let (of, folder) = (of.to_owned(), self.folder());
+        let services = self.services(&of);
+        let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
+        move || {
+            let host = HostContext::new(&*of, &*folder, services.clone());
+            services.stopper.add_instance(&flow, &kind, &host);
+            host
+        }
     }
 
     fn folder(&self) -> String {
@@ -156,7 +167,7 @@ impl FlowParts<'_> {
     ) -> Result<T, flow::Diagnostic> {
         let factory = self.component(kind, component)?;
         let watched = self.watched(kind, component, connector);
-        let host = self.host(connector)();
+        let host = self.host(connector, component)();
         let make = || make(&factory, component.config.value(), &host);
         make_recorded(watched.as_ref(), make, record)
             .map_err(|error| wrong(self.flow, kind, component, &error))

@@ -20,7 +20,7 @@
 //! whatever becomes of them (`source::settling`). What a sink's peer cannot take now is tried again
 //! (`sink::retry`). The log says so in a few lines (`life::notices`).
 //!
-//! Folders import downwards only: `simulation` and `plan`; `connector`; `source` and `sink`; `pipeline`;
+//! Folders import downwards only: `simulation`, `status` and `plan`; `connector`; `source` and `sink`; `pipeline`;
 //! `route`; `queue`; `account`; `parts`; `life`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
@@ -40,6 +40,7 @@ mod simulation;
 mod sink;
 mod source;
 mod spin;
+mod status;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
+
+use async_channel::Receiver;
 
 #[doc(hidden)]
 pub use self::queue::hand_over;
@@ -60,8 +63,9 @@ pub use self::{
     account::stats::{Component, ComponentCounts, Counts, Kind},
     life::{
         control::Failure,
-        standing::{HeldUp, State, Status},
+        standing::{HeldUp, Queue, State, Status},
     },
+    status::{FlowState, FlowStatus},
 };
 pub(crate) use self::{
     life::connection::Connection,
@@ -88,7 +92,7 @@ pub(crate) struct Planned {
 pub(crate) struct Flow {
     name: String,
     control: Arc<Control>,
-    books: Books,
+    books: Arc<Books>,
     tasks: Vec<executor::Task<()>>,
     started: Instant,
 }
@@ -144,14 +148,15 @@ impl Planned {
             .into_iter()
             .map(|task| executor::spawn(named(&task.router.name), task.run()));
         let tasks = connectors.chain(pipelines).collect();
-        Flow { name, control, books, tasks, started: Instant::now() }
+        Flow { name, control, books: Arc::new(books), tasks, started: Instant::now() }
     }
 }
 
 impl Flow {
     /// A handle to end the flow with.
     pub(crate) fn handle(&self) -> Handle {
-        Handle { flow: self.name.clone(), control: self.control.clone() }
+        let (control, books) = (self.control.clone(), self.books.clone());
+        Handle { flow: self.name.clone(), control, books }
     }
 
     /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
@@ -195,17 +200,33 @@ impl Flow {
     }
 }
 
-/// Ends a flow from outside, and pauses its connectors.
+/// Ends a flow from outside, pauses its connectors, and says how it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     flow: String,
     control: Arc<Control>,
+    books: Arc<Books>,
 }
 
 impl Handle {
     /// The flow's name.
     pub(crate) fn flow(&self) -> &str {
         &self.flow
+    }
+
+    /// The flow as it stands.
+    pub(crate) fn status(&self) -> FlowStatus {
+        FlowStatus::of(&self.flow, &self.control, &self.books)
+    }
+
+    /// The ports of a component, where there is one of this name.
+    pub(crate) fn ports(&self, component: &str) -> Option<Vec<&str>> {
+        self.books.ports(component)
+    }
+
+    /// Listens at a port of a component: JSON of some of the events, while they pass.
+    pub(crate) fn listen(&self, component: &str, port: &str) -> Vec<Receiver<String>> {
+        self.books.listen(component, port)
     }
 
     /// Sources end; what is under way still arrives.

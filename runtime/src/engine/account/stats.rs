@@ -5,6 +5,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
+use async_channel::Receiver;
+
+use crate::engine::{
+    account::tap::{IN, Tap},
+    life::standing::{Gauge, Queue},
+};
+use crate::flow::{ERR, OUT};
+
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// What became of a component's events so far.
@@ -20,6 +28,8 @@ macro_rules! counts {
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
             $($name: AtomicU64,)*
+            /// Shows events to those that listen.
+            pub(crate) tap: Tap,
         }
 
         impl Stats {
@@ -37,7 +47,11 @@ macro_rules! counts {
 
             /// The counts at this moment.
             pub(crate) fn counts(&self) -> ComponentCounts {
-                ComponentCounts { $($name: self.$name.load(Ordering::Relaxed),)* }
+                let counts = ComponentCounts { $($name: self.$name.load(Ordering::Relaxed),)* };
+                // What has left has come before: these are looked at last.
+                let (taken, created) = (&self.taken, &self.created);
+                let [taken, created] = [taken, created].map(|it| it.load(Ordering::Relaxed));
+                ComponentCounts { taken, created, ..counts }
             }
         }
     };
@@ -62,6 +76,9 @@ counts! {
     merged,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
+    /// No events, but bytes: brought by the connector of a source, or handed to that of a sink, each time
+    /// where it is delivered again.
+    bytes,
 }
 
 impl ComponentCounts {
@@ -95,6 +112,8 @@ pub struct Component {
     pub kind: Kind,
     /// What became of its events.
     pub counts: ComponentCounts,
+    /// What waits for it, where it has a queue.
+    pub queue: Option<Queue>,
 }
 
 /// What became of a flow's events so far.
@@ -152,28 +171,81 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
+impl Account {
+    fn ports(&self) -> impl Iterator<Item = &str> {
+        let usual: &[&str] = match self.kind {
+            Kind::Source => &[OUT, ERR],
+            Kind::Pipeline => &[IN, OUT, ERR],
+            Kind::Sink => &[IN, ERR],
+        };
+        usual.iter().copied().chain(self.ports.iter().map(String::as_str))
+    }
+}
+
 /// The counters of a flow's components.
 #[derive(Debug, Default)]
-pub(crate) struct Books(Vec<(String, Kind, Arc<Stats>)>);
+pub(crate) struct Books(Vec<Account>);
+
+/// What is known of a component's events.
+#[derive(Debug)]
+struct Account {
+    name: String,
+    kind: Kind,
+    stats: Arc<Stats>,
+    queue: Option<Gauge>,
+    /// Its ports besides `in`, `out` and `err`.
+    ports: Vec<String>,
+}
 
 impl Books {
     /// The counters of a component, made where there were none.
     pub(crate) fn of(&mut self, name: &str, kind: Kind) -> Arc<Stats> {
-        let found = self.0.iter().find(|(known, of, _)| known == name && *of == kind);
-        if let Some((_, _, stats)) = found {
-            return stats.clone();
-        }
-        let stats = Arc::<Stats>::default();
-        self.0.push((name.to_owned(), kind, stats.clone()));
-        stats
+        self.account(name, kind).stats.clone()
+    }
+
+    /// A component has a queue.
+    pub(crate) fn has_queue(&mut self, name: &str, kind: Kind, queue: Gauge) {
+        self.account(name, kind).queue = Some(queue);
+    }
+
+    /// A component has these ports besides `in`, `out` and `err`.
+    pub(crate) fn has_ports(&mut self, name: &str, kind: Kind, ports: Vec<String>) {
+        self.account(name, kind).ports = ports;
+    }
+
+    /// Whether there is a component of this name, and its ports.
+    pub(crate) fn ports(&self, name: &str) -> Option<Vec<&str>> {
+        let accounts = self.0.iter().filter(|account| account.name == name);
+        let mut ports: Vec<&str> = accounts.flat_map(Account::ports).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        (!ports.is_empty()).then_some(ports)
+    }
+
+    /// Listens at a port of a component.
+    pub(crate) fn listen(&self, name: &str, port: &str) -> Vec<Receiver<String>> {
+        let accounts = self.0.iter().filter(|account| account.name == name);
+        let with_port = accounts.filter(|account| account.ports().any(|it| it == port));
+        with_port.map(|account| account.stats.tap.listen(port)).collect()
+    }
+
+    fn account(&mut self, name: &str, kind: Kind) -> &mut Account {
+        let known = self.0.iter().position(|it| it.name == name && it.kind == kind);
+        let at = known.unwrap_or_else(|| {
+            let (name, stats) = (name.to_owned(), Arc::default());
+            self.0.push(Account { name, kind, stats, queue: None, ports: Vec::new() });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
     }
 
     /// What became of the events of every component.
     pub(crate) fn components(&self) -> Vec<Component> {
-        let component = |(name, kind, stats): &(String, Kind, Arc<Stats>)| Component {
+        let component = |Account { name, kind, stats, queue, .. }: &Account| Component {
             name: name.clone(),
             kind: *kind,
             counts: stats.counts(),
+            queue: queue.as_ref().map(Gauge::queue),
         };
         self.0.iter().map(component).collect()
     }

@@ -1,6 +1,7 @@
 //! How things stand with a connector, for an operator who asks.
 
 use std::{
+    collections::BTreeMap,
     fmt::{self, Write as _},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -88,6 +89,8 @@ pub struct Status {
     pub error: Option<String>,
     /// How often another instance was made of it.
     pub restarts: u64,
+    /// How often something went wrong with it, by the kind of error.
+    pub errors: BTreeMap<&'static str, u64>,
     /// Events that wait for its sink.
     pub queued: usize,
     /// Events that its sink has taken, and that are not delivered.
@@ -128,6 +131,8 @@ struct Now {
     drains: bool,
     trouble: Option<Trouble>,
     restarts: u64,
+    /// How many of each kind.
+    errors: BTreeMap<&'static str, u64>,
 }
 
 /// What went wrong last.
@@ -139,17 +144,31 @@ struct Trouble {
     is_over: bool,
 }
 
-/// How many events wait in a queue.
+/// What waits in a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// So many events,
+    pub events: usize,
+    /// which take so much memory, in bytes.
+    pub bytes: usize,
+}
+
+/// Tells what waits in a queue, from anywhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<AtomicUsize>);
+pub(crate) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
 
 impl Gauge {
-    pub(crate) fn set(&self, events: usize) {
-        self.0.store(events, Ordering::Relaxed);
+    pub(crate) fn set(&self, Queue { events, bytes }: Queue) {
+        self.0.0.store(events, Ordering::Relaxed);
+        self.0.1.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn events(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn queue(&self) -> Queue {
+        Queue { events: self.events(), bytes: self.0.1.load(Ordering::Relaxed) }
     }
 }
 
@@ -162,6 +181,7 @@ impl Standing {
             drains: false,
             trouble: None,
             restarts: 0,
+            errors: BTreeMap::new(),
         };
         Self {
             name,
@@ -198,6 +218,7 @@ impl Standing {
             since: now.since,
             error: now.trouble.as_ref().map(|trouble| trouble.error.clone()),
             restarts: now.restarts,
+            errors: now.errors.clone(),
             queued: self.queued(),
             in_hand: self.in_hand.load(Ordering::Relaxed),
         }
@@ -227,6 +248,7 @@ impl Standing {
     /// Something has failed, and may be tried again.
     pub(crate) fn note(&self, error: &Error) {
         let mut now = self.lock();
+        *now.errors.entry(error.kind().as_str()).or_default() += 1;
         let before = now.trouble.take().filter(|trouble| !trouble.is_over);
         let since = before.map_or_else(Instant::now, |trouble| trouble.since);
         now.trouble = Some(Trouble { error: error.to_string(), since, is_over: false });

@@ -69,7 +69,11 @@ pub(crate) fn steps(
 ) -> Result<Vec<Step>, flow::Diagnostic> {
     let mut make = |component: &flow::Component| {
         let instance = parts.operator(&node.name, component)?;
-        let ports = instance.ports.iter().map(|name| port(node, name)).collect();
+        let port = |name: String| {
+            let targets = port(node, &name);
+            (name, targets)
+        };
+        let ports = instance.ports.into_iter().map(port).collect();
         Ok(Step::new(instance.operator, instance.make, ports))
     };
     flow.spec.pipelines[node.index].operators.iter().map(&mut make).collect()

@@ -28,7 +28,7 @@ use crate::engine::{
     pipeline::PipelineTask,
     queue::Receiver,
     route::{
-        pipeline::Pipeline,
+        pipeline::{Pipeline, Step},
         router::{Encoding, Router},
         routes::Routes,
     },
@@ -236,6 +236,8 @@ impl Plan<'_> {
             let ports = targets.ports(node);
             let stats = books.of(&node.name, Kind::Pipeline);
             fail_hanging(self.control, &node.name, HANG_LIMIT);
+            let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
+            books.has_ports(&node.name, Kind::Pipeline, own);
             pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
         }
         let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();

@@ -35,6 +35,7 @@ impl Queues {
                 Role::Pipeline | Role::Source => continue,
             };
             let (sender, receiver) = queue::bounded(bounds, processors);
+            books.has_queue(&node.name, kind(node.role), receiver.gauge());
             queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
             queues.receivers.insert(id, receiver);
         }

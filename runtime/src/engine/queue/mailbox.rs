@@ -21,7 +21,7 @@ use std::{
 
 use crate::engine::{
     life::{
-        standing::Gauge,
+        standing::{Gauge, Queue},
         wakers::{self, Place, Wakers},
     },
     queue::Bounds,
@@ -245,7 +245,7 @@ impl<T> Mailbox<T> {
         self.shown.load(Ordering::Acquire) & LENT != 0
     }
 
-    /// How many events are in it, told from anywhere.
+    /// What is in it, told from anywhere.
     pub(super) fn gauge(&self) -> Gauge {
         self.gauge.clone()
     }
@@ -262,7 +262,8 @@ impl<T> Mailbox<T> {
             shown |= LENT;
         }
         self.shown.store(shown, Ordering::Release);
-        self.gauge.set(state.load.events);
+        let Load { events, bytes } = state.load;
+        self.gauge.set(Queue { events, bytes });
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {

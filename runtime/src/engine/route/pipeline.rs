@@ -13,6 +13,7 @@ use tremor_pdk::{
 use crate::engine::{
     account::{
         stats::Stats,
+        tap::IN,
         token::{InFlight, Token},
     },
     life::{backoff::Budget, control::Control},
@@ -20,6 +21,7 @@ use crate::engine::{
     route::{dead_letter, held::Held},
     target::{Ports, Target},
 };
+use crate::flow::{ERR, OUT};
 
 /// How often an operator that panics is made again within a minute.
 const RESTARTS: u64 = 3;
@@ -38,8 +40,8 @@ pub(crate) struct Step {
     /// Makes another operator, should this one panic, while there is budget for that.
     make: Option<MakeOperator>,
     budget: Budget,
-    /// Where the events of its own ports go.
-    ports: Vec<Vec<Target>>,
+    /// Its own ports, and where their events go.
+    ports: Vec<(String, Vec<Target>)>,
     /// The batches that it holds events of, and how many events it holds.
     held: Held,
     held_events: usize,
@@ -76,7 +78,7 @@ impl Step {
     pub(crate) fn new(
         operator: Box<dyn Operator>,
         make: Option<MakeOperator>,
-        ports: Vec<Vec<Target>>,
+        ports: Vec<(String, Vec<Target>)>,
     ) -> Self {
         let (held, output) = (Held::default(), Output::new());
         let budget = Budget::new(RESTARTS, Duration::from_mins(1));
@@ -102,6 +104,11 @@ impl Step {
             }
             Err(error) => tracing::error!(component = name, %error, "operator cannot be restarted"),
         }
+    }
+
+    /// The names of its own ports.
+    pub(crate) fn ports(&self) -> impl Iterator<Item = &str> {
+        self.ports.iter().map(|(name, _)| name.as_str())
     }
 
     /// When the operator wants to be told the time.
@@ -169,10 +176,11 @@ impl Step {
                 ahead.push(out.batch);
                 continue;
             }
-            let targets = self.ports.get(usize::from(out.port)).map_or(&[][..], Vec::as_slice);
+            let port = self.ports.get(usize::from(out.port));
+            let (port, targets) = port.map_or(("", &[][..]), |(name, to)| (name, to));
             let (token, is_letter) = (item.token.clone(), item.is_letter);
             let item = InFlight { batch: out.batch, token, is_letter };
-            fan_out(targets, item, env.work, stats);
+            fan_out((port, targets), item, env.work, stats);
         }
         let rejected = self.output.take_rejected();
         if !rejected.is_empty() {
@@ -187,6 +195,7 @@ impl Pipeline {
     /// Takes a batch through the pipeline.
     pub(crate) fn process(&mut self, item: InFlight, env: &mut Env<'_>) {
         self.stats.taken(item.batch.len());
+        self.stats.tap.pass(IN, &item.batch);
         self.process_from(0, item, env);
     }
 
@@ -208,7 +217,7 @@ impl Pipeline {
                 return item.token.settle();
             }
         }
-        fan_out(&self.ports.out, item, env.work, &self.stats);
+        fan_out((OUT, &self.ports.out), item, env.work, &self.stats);
     }
 
     /// After a call: compares what came in with what became of it, and sends what does not go out of
@@ -319,14 +328,15 @@ fn reject_rest(batch: &mut Batch, output: &mut Output, error: &Error) {
     batch.retain(|_| false);
 }
 
-/// Hands a batch to every target; the last gets it without a copy.
+/// Hands a batch to every target of a port; the last gets it without a copy.
 pub(crate) fn fan_out(
-    targets: &[Target],
+    (port, targets): (&str, &[Target]),
     item: InFlight,
     work: &mut Vec<(Target, InFlight)>,
     stats: &Stats,
 ) {
     let events = item.batch.len();
+    stats.tap.pass(port, &item.batch);
     if targets.is_empty() {
         stats.discarded(events);
         return item.token.settle();
@@ -398,6 +408,7 @@ impl Letters<'_> {
         let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool);
         // The work list is a stack: what comes first has to be on top.
         for batch in letters.into_iter().rev() {
+            stats.tap.pass(ERR, &batch);
             let item = InFlight { is_letter: true, ..InFlight::new(batch, self.token.clone()) };
             hand_on(&ports.err, item, env.work);
         }

@@ -24,6 +24,7 @@ use crate::engine::{
     target::{Ports, Target},
     tuning::SHORTEST_WAIT,
 };
+use crate::flow::OUT;
 
 /// Takes the events of one component through pipelines, to queues.
 pub(crate) struct Routes {
@@ -83,7 +84,7 @@ impl Routes {
             return item.token.settle();
         }
         self.set_clock(&item.batch);
-        fan_out(&self.ports.out, item, &mut self.work, &self.stats);
+        fan_out((OUT, &self.ports.out), item, &mut self.work, &self.stats);
         self.run();
     }
 

@@ -18,7 +18,7 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Signal, dynamic::DynSink};
 
 use crate::engine::{
-    account::token::InFlight,
+    account::{tap::IN, token::InFlight},
     life::{
         breaker::Outage,
         connection::{Connection, End},
@@ -185,6 +185,7 @@ impl Session<'_> {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
                     self.side.router.stats.taken(queued.events());
+                    self.side.router.stats.tap.pass(IN, &queued.item.batch);
                     if self.slots.count() > 1 || self.side.backlog.is_batching() {
                         self.receive(queued).await;
                         Ok(())
@@ -416,6 +417,7 @@ impl SinkSide {
         if !rejected.is_empty() {
             self.router.reject(&item.batch, rejected, item.token.clone()).await;
         }
+        self.router.stats.bytes(encoded.bytes().len());
         encoded
     }
 

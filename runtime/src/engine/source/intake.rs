@@ -47,8 +47,8 @@ pub(crate) struct Intake {
     /// How many pulls may be without an end.
     most_in_flight: usize,
     pulls: u64,
-    /// Events of the last pull, until they go on.
-    brought: usize,
+    /// Events and bytes of the last pull, until they go on.
+    brought: (usize, usize),
     /// The pulls from the first one on that has not ended.
     open: VecDeque<Open>,
     /// How many of them the source has not heard of.
@@ -73,8 +73,10 @@ struct Open {
 
 /// What has become of a pull: messages, to be decoded, and what preprocessors took out.
 pub(crate) struct Pulled {
-    /// How many events the source brought.
+    /// How many events the source brought,
     pub(crate) events: usize,
+    /// and how many bytes.
+    pub(crate) bytes: usize,
     pub(crate) batch: Batch,
     pub(crate) rejected: Vec<Rejected>,
     pub(crate) discarded: usize,
@@ -101,7 +103,7 @@ impl Intake {
             most_in_flight: acks.as_ref().map_or(usize::MAX, |acks| acks.most_in_flight().max(1)),
             acks,
             pulls: 0,
-            brought: 0,
+            brought: (0, 0),
             open: VecDeque::new(),
             unheard: 0,
             in_a_row: 0,
@@ -224,7 +226,7 @@ impl Intake {
             self.unheard += 1;
         }
         self.stamp(batch.events_mut());
-        self.brought = batch.len();
+        self.brought = (batch.len(), batch.bytes().len());
         self.inlet.preprocessors.push(batch, token);
     }
 
@@ -236,7 +238,7 @@ impl Intake {
     /// What goes on next, with its place: what was pulled first comes first everywhere. None where
     /// there is nothing to route.
     pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Option<(Pulled, Ticket)> {
-        let events = std::mem::take(&mut self.brought);
+        let (events, bytes) = std::mem::take(&mut self.brought);
         let mut piece = self.inlet.preprocessors.next()?;
         if piece.is_made_here {
             self.stamp(piece.batch.events_mut());
@@ -247,7 +249,7 @@ impl Intake {
             Some(share) if earlier.is_empty() => share,
             share => Token::join(earlier.into_iter().chain(share).collect()),
         };
-        let pulled = Pulled { events, batch, rejected, discarded, whole, token };
+        let pulled = Pulled { events, bytes, batch, rejected, discarded, whole, token };
         Some((pulled, egress.ticket()))
     }
 

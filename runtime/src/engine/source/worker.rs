@@ -38,8 +38,9 @@ impl Worker {
         mut ticket: Ticket,
         since: Instant,
     ) -> bool {
-        let Pulled { events, mut batch, mut rejected, discarded, whole, token } = pulled;
+        let Pulled { events, bytes, mut batch, mut rejected, discarded, whole, token } = pulled;
         let stats = &self.router.stats;
+        stats.bytes(bytes);
         stats.taken(batch.len() + rejected.len() + discarded + usize::from(!whole));
         stats.discarded(discarded);
         if !whole {
