@@ -2,6 +2,8 @@
 //! change in this file.
 //! `docs/decisions/0002-async-std.md` says why it is what it is.
 
+pub(crate) mod net;
+
 use std::{
     future::Future,
     io,
@@ -113,6 +115,16 @@ pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outp
     })
     .await;
     results.into_iter().flatten().collect()
+}
+
+/// Whether the executor runs a task that is spawned now, within this time.
+pub async fn responds(within: Duration) -> bool {
+    let runs = async { spawn("responds", async { true }).await };
+    first(runs, async {
+        sleep(within).await;
+        false
+    })
+    .await
 }
 
 /// Waits.

@@ -1,5 +1,6 @@
 //! The event processor: finds plugins, checks them, loads them, runs flows through them.
 
+pub mod api;
 pub mod codec;
 pub mod components;
 pub mod engine;

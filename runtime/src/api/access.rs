@@ -1,0 +1,243 @@
+//! The requests that are answered: those that come with the token, and those that no web page can have sent.
+
+use std::{fs, net::IpAddr, os::unix::fs::MetadataExt, path::Path};
+
+use hyper::{
+    Request, StatusCode, Uri,
+    header::{AUTHORIZATION, HOST, HeaderName, ORIGIN},
+    http::uri::Authority,
+};
+use subtle::ConstantTimeEq;
+
+use super::{Error, problem::Problem};
+use crate::redact;
+
+/// The shortest token, in bytes.
+const SHORTEST: usize = 16;
+/// What users other than the owner and the group may not do with the file of a token: anything. The group
+/// may read it.
+const OTHERS: u32 = 0o027;
+
+/// The text that requests have to come with.
+#[derive(Clone)]
+pub struct Token(String);
+
+impl Token {
+    /// The token in a file, without the white space around it.
+    ///
+    /// # Errors
+    /// The file cannot be read, others can read it, or what it holds is no token.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let wrong = |problem| Error::Token { path: path.to_owned(), problem };
+        let cannot = |error| wrong(format!("cannot be read: {error}"));
+        let mode = fs::metadata(path).map_err(cannot)?.mode() & 0o777;
+        if mode & OTHERS != 0 {
+            return Err(wrong(format!(
+                "other users can read or change it (mode {mode:03o})\n  help: chmod 600 {}",
+                path.display()
+            )));
+        }
+        let text = fs::read_to_string(path).map_err(cannot)?;
+        let token = text.trim();
+        if token.len() < SHORTEST || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong(format!(
+                "expected one line of at least {SHORTEST} ASCII characters without spaces\n  help: \
+                 head -c 32 /dev/urandom | base64 > {}",
+                path.display()
+            )));
+        }
+        redact::keep(token);
+        Ok(Self(token.to_owned()))
+    }
+
+    /// The token itself, for a client.
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(redact::REDACTED)
+    }
+}
+
+/// Which requests are answered.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// The token that they have to come with.
+    token: Option<Token>,
+    /// Whether they come to a loopback address.
+    pub(super) is_loopback: bool,
+}
+
+impl Access {
+    /// Those that come with this token, where there is one.
+    pub fn with(token: Option<Token>) -> Self {
+        Self { token, is_loopback: false }
+    }
+
+    /// The same at an address of this kind.
+    pub(super) fn at(self, address: IpAddr) -> Self {
+        Self { is_loopback: address.is_loopback(), ..self }
+    }
+
+    /// Whether there is a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// # Errors
+    /// The answer to a request that is refused. One that `needs_no_token` may still come from a web page.
+    pub(super) fn check<B>(
+        &self,
+        request: &Request<B>,
+        needs_no_token: bool,
+    ) -> Result<(), Problem> {
+        let host = header(request, &HOST);
+        if self.is_loopback {
+            let own = |host: &str| host.parse().is_ok_and(|host| is_loopback(&host));
+            let target = request.uri().authority().is_none_or(is_loopback);
+            if !(target && host.is_some_and(own)) {
+                return Err(Problem::new(
+                    StatusCode::MISDIRECTED_REQUEST,
+                    "the request has a foreign `Host`; ask for `localhost` or the loopback address \
+                     itself",
+                ));
+            }
+        }
+        if let Some(origin) = header(request, &ORIGIN)
+            && !origin.parse::<Uri>().is_ok_and(|it| it.authority().map(Authority::as_str) == host)
+        {
+            return Err(Problem::new(
+                StatusCode::FORBIDDEN,
+                "the request comes from a web page of another origin; these are not answered",
+            ));
+        }
+        match &self.token {
+            Some(token) if !needs_no_token && !token.is_in(request) => Err(Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "the token is missing or wrong; send `Authorization: Bearer TOKEN` with the text of \
+                 the file that `--api-token-file` names",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Token {
+    fn is_in<B>(&self, request: &Request<B>) -> bool {
+        let Some((scheme, token)) =
+            header(request, &AUTHORIZATION).and_then(|value| value.split_once(' '))
+        else {
+            return false;
+        };
+        let is_same = token.trim().as_bytes().ct_eq(self.0.as_bytes());
+        scheme.eq_ignore_ascii_case("bearer") && is_same.into()
+    }
+}
+
+/// The value of a header that is there once, as text.
+fn header<'r, B>(request: &'r Request<B>, name: &HeaderName) -> Option<&'r str> {
+    let mut values = request.headers().get_all(name).iter();
+    let first = values.next()?;
+    if values.next().is_some() {
+        return None;
+    }
+    first.to_str().ok()
+}
+
+fn is_loopback(host: &Authority) -> bool {
+    let host = host.host();
+    let address = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost")
+        || address.parse::<IpAddr>().is_ok_and(|it| it.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    use hyper::Request;
+
+    use super::{Access, Token};
+
+    const TOKEN: &str = "a-token-of-24-characters";
+
+    fn status(access: &Access, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().uri("/v1/flows");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let checked = access.check(&request.body(()).unwrap(), false);
+        checked.map_or_else(|problem| problem.status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn at_a_loopback_address_a_foreign_host_is_refused() {
+        let access = Access { token: None, is_loopback: true };
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1:9898", "127.1.2.3", "[::1]:80"] {
+            assert_eq!(status(&access, &[("host", host)]), 200, "{host}");
+        }
+        for host in ["example.org", "localhost.example.org", "10.0.0.1", "[::2]", "", "a b"] {
+            assert_eq!(status(&access, &[("host", host)]), 421, "{host}");
+        }
+        assert_eq!(status(&access, &[]), 421);
+        assert_eq!(status(&access, &[("host", "localhost"), ("host", "example.org")]), 421);
+        assert_eq!(status(&Access::default(), &[("host", "example.org")]), 200);
+    }
+
+    #[test]
+    fn a_request_for_another_host_is_refused_whatever_its_header_says() {
+        let access = Access { token: None, is_loopback: true };
+        let request = Request::builder().uri("http://example.org/").header("host", "localhost");
+        let problem = access.check(&request.body(()).unwrap(), true).unwrap_err();
+        assert_eq!(problem.status().as_u16(), 421);
+    }
+
+    #[test]
+    fn a_web_page_of_another_origin_is_refused() {
+        let access = Access { token: None, is_loopback: true };
+        let from = |origin| status(&access, &[("host", "localhost:9898"), ("origin", origin)]);
+        assert_eq!(from("http://localhost:9898"), 200);
+        for origin in ["http://example.org", "http://localhost:1", "null", "file://"] {
+            assert_eq!(from(origin), 403, "{origin}");
+        }
+    }
+
+    #[test]
+    fn without_the_token_there_is_no_answer() {
+        let access = Access { token: Some(Token(TOKEN.to_owned())), is_loopback: false };
+        let with = |value: &str| status(&access, &[("authorization", value)]);
+        assert_eq!(with(&format!("Bearer {TOKEN}")), 200);
+        assert_eq!(with(&format!("bearer {TOKEN}")), 200);
+        for value in ["", "Bearer", "Bearer ", "Bearer a-token-of-24-characterS", "Basic a", TOKEN]
+        {
+            assert_eq!(with(value), 401, "{value}");
+        }
+        let twice = [("authorization", "Bearer x"), ("authorization", "Bearer y")];
+        assert_eq!(status(&access, &twice), 401);
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_or_that_is_short_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let read = |text: &str, mode| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Token::read(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(&format!(" {TOKEN}\n"), 0o600).unwrap().as_str(), TOKEN);
+        assert!(read(TOKEN, 0o440).is_ok());
+        for mode in [0o644, 0o620, 0o604] {
+            let error = read(TOKEN, mode).unwrap_err();
+            assert!(error.contains("chmod 600"), "{error}");
+        }
+        for text in ["", "short", "two tokens of 24 characters"] {
+            let error = read(text, 0o600).unwrap_err();
+            assert!(error.contains("at least 16"), "{error}");
+            assert!(text.is_empty() || !error.contains(text), "{error}");
+        }
+    }
+}

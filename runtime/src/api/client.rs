@@ -1,0 +1,196 @@
+//! A client of the API, for `tremor top` and `tremor tap`.
+
+use std::{
+    future::poll_fn,
+    net::{SocketAddr, ToSocketAddrs},
+    pin::Pin,
+    time::Duration,
+};
+
+use hyper::{
+    Request, Uri,
+    body::{Body as _, Incoming},
+    client::conn::http1,
+    header::{AUTHORIZATION, HOST},
+};
+
+use super::{access::Token, body::Body, io::Io};
+use crate::executor::{self, net::Connection};
+
+/// How long an answer may take to begin.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest answer that is read as a whole, in bytes.
+const LONGEST: usize = 64 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is none.
+    #[error("`{0}` is no address of an admin API\n  help: write http://HOST:PORT")]
+    Address(String),
+    /// Nobody answers there.
+    #[error(
+        "no admin API answers at {address}: {reason}\n  help: start `tremor run` with `--api`, or name \
+         its address with `--api URL`"
+    )]
+    Silent {
+        /// Where it was looked for.
+        address: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// It has refused, and says why.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Asks one API.
+#[derive(Clone, Debug)]
+pub struct Client {
+    host: String,
+    address: SocketAddr,
+    token: Option<Token>,
+}
+
+impl Client {
+    /// Asks at a URL, with a token where it needs one.
+    ///
+    /// # Errors
+    /// It is none of this form: `http://HOST:PORT`.
+    pub fn new(url: &str, token: Option<Token>) -> Result<Self, Error> {
+        let wrong = || Error::Address(url.to_owned());
+        let full = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let uri: Uri = full.parse().map_err(|_| wrong())?;
+        let authority = uri.authority().ok_or_else(wrong)?;
+        if uri.scheme_str() != Some("http") || uri.path().len() > 1 {
+            return Err(wrong());
+        }
+        let host = authority.host().trim_matches(['[', ']']);
+        let port = authority.port_u16().unwrap_or(80);
+        let mut found = (host, port).to_socket_addrs().map_err(|_| wrong())?;
+        let address = found.next().ok_or_else(wrong)?;
+        Ok(Self { host: authority.as_str().to_owned(), address, token })
+    }
+
+    /// Where it asks.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The answer to a question, as JSON.
+    ///
+    /// # Errors
+    /// There is none, or it is a refusal.
+    pub fn get(&self, path: &str) -> Result<serde_json::Value, Error> {
+        let mut text = Vec::new();
+        self.read(path, |part| {
+            text.extend_from_slice(part);
+            text.len() < LONGEST
+        })?;
+        serde_json::from_slice(&text).map_err(|error| self.silent(&error))
+    }
+
+    /// Gives the events that are sent, one after the other, for as long as they are wanted.
+    ///
+    /// # Errors
+    /// There are none, or the answer is a refusal.
+    pub fn listen(&self, path: &str, mut event: impl FnMut(&str) -> bool) -> Result<(), Error> {
+        let mut text = Vec::new();
+        self.read(path, |part| {
+            text.extend_from_slice(part);
+            while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = text.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line);
+                let data = line.trim_end().strip_prefix("data: ");
+                if data.is_some_and(|data| !event(data)) {
+                    return false;
+                }
+            }
+            text.len() < LONGEST
+        })
+    }
+
+    /// Reads an answer part by part, for as long as that is wanted.
+    fn read(&self, path: &str, part: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        executor::block_on(self.ask(path, part))
+    }
+
+    async fn ask(&self, path: &str, mut part: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+        let late = async {
+            executor::sleep(PATIENCE).await;
+            Err(self.silent(&"it has not answered for 5 s"))
+        };
+        let connects = async {
+            let connection = Connection::to(self.address).await;
+            let connection = Io::new(connection.map_err(|error| self.silent(&error))?);
+            http1::handshake(connection).await.map_err(|error| self.silent(&error))
+        };
+        let (mut sender, connection) = executor::first(connects, late).await?;
+        let mut connection = std::pin::pin!(connection);
+        let mut request = Request::get(path).header(HOST, &*self.host);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
+        }
+        let wrong = |_| Error::Address(path.to_owned());
+        let request = request.body(Body::full("")).map_err(wrong)?;
+        let late = async {
+            executor::sleep(PATIENCE).await;
+            Err(self.silent(&"it has not answered for 5 s"))
+        };
+        let answers = async {
+            let answer = sender.send_request(request);
+            let answer = with(answer, connection.as_mut()).await;
+            answer.map_err(|error| self.silent(&error))
+        };
+        let answer = executor::first(answers, late).await?;
+        let (status, mut body) = (answer.status(), answer.into_body());
+        let mut problem = Vec::new();
+        loop {
+            let frame = with(next(&mut body), connection.as_mut()).await;
+            let Some(frame) = frame.transpose().map_err(|error| self.silent(&error))? else {
+                break;
+            };
+            let Some(data) = frame.data_ref() else { continue };
+            if !status.is_success() {
+                problem.extend_from_slice(data);
+            } else if !part(data) {
+                break;
+            }
+        }
+        if status.is_success() { Ok(()) } else { Err(refused(status.as_u16(), &problem)) }
+    }
+
+    fn silent(&self, reason: &dyn std::fmt::Display) -> Error {
+        Error::Silent { address: self.host.clone(), reason: reason.to_string() }
+    }
+}
+
+type Frame = Option<Result<hyper::body::Frame<hyper::body::Bytes>, hyper::Error>>;
+
+async fn next(body: &mut Incoming) -> Frame {
+    poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await
+}
+
+/// What comes of `wanted`, while the connection works for it.
+async fn with<T>(
+    wanted: impl Future<Output = T>,
+    mut connection: Pin<&mut impl Future<Output = hyper::Result<()>>>,
+) -> T {
+    let (mut wanted, mut has_ended) = (std::pin::pin!(wanted), false);
+    poll_fn(|context| {
+        // What goes wrong with it, what is wanted hears too.
+        has_ended = has_ended || connection.as_mut().poll(context).is_ready();
+        wanted.as_mut().poll(context)
+    })
+    .await
+}
+
+/// What the API says of a question that it does not answer.
+fn refused(status: u16, problem: &[u8]) -> Error {
+    let problem: Option<serde_json::Value> = serde_json::from_slice(problem).ok();
+    let detail = problem.as_ref().and_then(|problem| problem.get("detail")?.as_str());
+    Error::Refused(match detail {
+        Some(detail) => format!("the admin API answers {status}: {detail}"),
+        None => format!("the admin API answers {status}"),
+    })
+}

@@ -1,0 +1,146 @@
+//! Flows as JSON.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    engine::{Component, FlowStatus, Kind, Queue, Status},
+    redact,
+};
+
+/// All flows.
+#[derive(Serialize)]
+pub(super) struct FlowsJson {
+    pub(super) flows: Vec<FlowJson>,
+}
+
+/// A flow.
+#[derive(Serialize)]
+pub(super) struct FlowJson {
+    name: String,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<FailureJson>,
+    connectors: Vec<ConnectorJson>,
+    components: Vec<ComponentJson>,
+}
+
+/// What failed a flow.
+#[derive(Serialize)]
+struct FailureJson {
+    component: String,
+    error: String,
+}
+
+/// A connector.
+#[derive(Serialize)]
+pub(super) struct ConnectorJson {
+    name: String,
+    state: &'static str,
+    /// For how long it has been in that state.
+    state_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    restarts: u64,
+    errors: BTreeMap<&'static str, u64>,
+    queued: usize,
+    in_hand: usize,
+}
+
+#[derive(Serialize)]
+struct QueueJson {
+    events: usize,
+    bytes: usize,
+}
+
+/// A component: a side of a connector, or a pipeline.
+#[derive(Serialize)]
+struct ComponentJson {
+    name: String,
+    role: &'static str,
+    events: EventsJson,
+    bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue: Option<QueueJson>,
+}
+
+/// What became of the events of a component.
+#[derive(Serialize)]
+struct EventsJson {
+    taken: u64,
+    created: u64,
+    delivered: u64,
+    dead_lettered: u64,
+    discarded: u64,
+    merged: u64,
+    failed: u64,
+    in_flight: i64,
+}
+
+/// The name of a role.
+pub(super) fn role(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Source => "source",
+        Kind::Pipeline => "pipeline",
+        Kind::Sink => "sink",
+    }
+}
+
+impl From<&FlowStatus> for FlowJson {
+    fn from(flow: &FlowStatus) -> Self {
+        Self {
+            name: flow.name.clone(),
+            state: flow.state.as_str(),
+            failure: flow.failure.as_ref().map(|failure| FailureJson {
+                component: failure.component.clone(),
+                error: redact::owned(failure.error.to_string()),
+            }),
+            connectors: flow.connectors.iter().map(Into::into).collect(),
+            components: flow.components.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&Status> for ConnectorJson {
+    fn from(connector: &Status) -> Self {
+        Self {
+            name: connector.connector.clone(),
+            state: connector.state.as_str(),
+            state_seconds: seconds(connector.since.elapsed()),
+            error: connector.error.clone().map(redact::owned),
+            restarts: connector.restarts,
+            errors: connector.errors.clone(),
+            queued: connector.queued,
+            in_hand: connector.in_hand,
+        }
+    }
+}
+
+/// To the millisecond.
+fn seconds(duration: Duration) -> f64 {
+    Duration::from_millis(duration.as_millis().try_into().unwrap_or(u64::MAX)).as_secs_f64()
+}
+
+impl From<Queue> for QueueJson {
+    fn from(Queue { events, bytes }: Queue) -> Self {
+        Self { events, bytes }
+    }
+}
+
+impl From<&Component> for ComponentJson {
+    fn from(Component { name, kind, counts, queue }: &Component) -> Self {
+        let events = EventsJson {
+            taken: counts.taken,
+            created: counts.created,
+            delivered: counts.delivered,
+            dead_lettered: counts.dead_lettered,
+            discarded: counts.discarded,
+            merged: counts.merged,
+            failed: counts.failed,
+            in_flight: counts.in_flight(),
+        };
+        let (role, queue) = (role(*kind), queue.map(Into::into));
+        Self { name: name.clone(), role, events, bytes: counts.bytes, queue }
+    }
+}

@@ -1,0 +1,95 @@
+//! What hyper needs of an executor: connections and timers.
+
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
+
+use crate::executor::{self, net::Connection};
+
+/// How long a peer may take none of what is written to it.
+const STALLED: Duration = Duration::from_secs(30);
+/// How much is read at once, in bytes.
+const CHUNK: usize = 4 << 10;
+
+/// A connection as hyper reads and writes it.
+pub(super) struct Io {
+    connection: Connection,
+    alarm: executor::Alarm,
+    /// Until when the peer has to take something, where it waits for that.
+    until: Option<Instant>,
+}
+
+impl Io {
+    pub(super) fn new(connection: Connection) -> Self {
+        Self { connection, alarm: executor::Alarm::default(), until: None }
+    }
+}
+
+impl Read for Io {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        mut to: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut chunk = [0; CHUNK];
+        let most = to.remaining().min(CHUNK);
+        let read = ready!(self.connection.poll_read(context, &mut chunk[..most]))?;
+        to.put_slice(&chunk[..read]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let Self { connection, alarm, until } = &mut *self;
+        if let Poll::Ready(written) = connection.poll_write(context, bytes) {
+            *until = None;
+            return Poll::Ready(written);
+        }
+        let until = until.get_or_insert_with(|| executor::after(STALLED));
+        alarm.poll(context, *until).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.connection.end())
+    }
+}
+
+/// Timers of the executor's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timers;
+
+struct Sleeps(Pin<Box<dyn Future<Output = ()> + Send + Sync>>);
+
+impl Timer for Timers {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Sleeps(Box::pin(executor::sleep(duration))))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl Sleep for Sleeps {}
+
+impl Future for Sleeps {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}

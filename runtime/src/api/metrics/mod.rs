@@ -1,0 +1,125 @@
+//! Metrics, in the text format of Prometheus.
+
+mod own;
+mod process;
+#[cfg(test)]
+pub(super) mod tests;
+mod text;
+
+use self::text::{Kind, Text};
+use super::flows::role;
+use crate::{
+    engine::{self, Component, ComponentCounts, FlowState, FlowStatus, State},
+    stop::OwnMetrics,
+};
+
+/// The metrics of a run, and those of its plugins.
+pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
+    let mut text = Text::default();
+    about_flows(&mut text, flows);
+    about_components(&mut text, flows);
+    about_connectors(&mut text, flows);
+    own::write(&mut text, plugins);
+    process::write(&mut text);
+    text.into()
+}
+
+fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
+    let version = env!("CARGO_PKG_VERSION");
+    text.family("tremor_build_info", Kind::Gauge, "The version of tremor; always 1.");
+    text.sample("tremor_build_info", &[("version", version)], 1);
+    let help = "1 for the state that a flow is in, and 0 for the others.";
+    text.family("tremor_flow_state", Kind::Gauge, help);
+    for (flow, state) in flows.iter().flat_map(|flow| FlowState::ALL.map(|it| (flow, it))) {
+        let labels = [("flow", &*flow.name), ("state", state.as_str())];
+        text.sample("tremor_flow_state", &labels, u8::from(flow.state == state));
+    }
+}
+
+/// What becomes of the events of a component: the port, and how much of it there is.
+type Result = (&'static str, &'static str, fn(&ComponentCounts) -> u64);
+
+const RESULTS: [Result; 7] = [
+    ("in", "taken", |counts| counts.taken),
+    ("", "created", |counts| counts.created),
+    ("out", "delivered", |counts| counts.delivered),
+    ("err", "dead_lettered", |counts| counts.dead_lettered),
+    ("", "discarded", |counts| counts.discarded),
+    ("", "merged", |counts| counts.merged),
+    ("", "failed", |counts| counts.failed),
+];
+
+fn about_components(text: &mut Text, flows: &[FlowStatus]) {
+    let components = || {
+        flows.iter().flat_map(|flow| {
+            flow.components.iter().map(|component| (labels(&flow.name, component), component))
+        })
+    };
+    let name = "tremor_events_total";
+    text.family(name, Kind::Counter, "Events that came to a component, and what became of them.");
+    for ([flow, component, role], of) in components() {
+        for (port, result, count) in RESULTS {
+            let labels = [flow, component, role, ("port", port), ("result", result)];
+            text.sample(name, &labels, count(&of.counts));
+        }
+    }
+    let name = "tremor_in_flight_events";
+    text.family(name, Kind::Gauge, "Events that a component has: held by it, or being delivered.");
+    for (labels, of) in components() {
+        text.sample(name, &labels, of.counts.in_flight());
+    }
+    let name = "tremor_bytes_total";
+    let help = "Bytes that the connector of a source brought, or that of a sink was given.";
+    text.family(name, Kind::Counter, help);
+    for (labels, of) in components().filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
+        text.sample(name, &labels, of.counts.bytes);
+    }
+    let queues = || components().filter_map(|(labels, of)| Some((labels, of.queue?)));
+    let name = "tremor_queue_events";
+    text.family(name, Kind::Gauge, "Events that wait for a component.");
+    for (labels, queue) in queues() {
+        text.sample(name, &labels, queue.events);
+    }
+    let name = "tremor_queue_bytes";
+    text.family(name, Kind::Gauge, "Memory of the events that wait for a component.");
+    for (labels, queue) in queues() {
+        text.sample(name, &labels, queue.bytes);
+    }
+}
+
+fn labels<'l>(flow: &'l str, component: &'l Component) -> [(&'static str, &'l str); 3] {
+    [("flow", flow), ("component", &component.name), ("role", role(component.kind))]
+}
+
+fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
+    let connectors = || {
+        flows.iter().flat_map(|flow| {
+            flow.connectors.iter().map(move |it| {
+                let labels = [("flow", &*flow.name), ("component", &*it.connector)];
+                (labels, it)
+            })
+        })
+    };
+    let name = "tremor_connector_state";
+    let help = "1 for the state that a connector is in, and 0 for the others.";
+    text.family(name, Kind::Gauge, help);
+    for ([flow, component], of) in connectors() {
+        for state in State::ALL {
+            let labels = [flow, component, ("state", state.as_str())];
+            text.sample(name, &labels, u8::from(of.state == state));
+        }
+    }
+    let name = "tremor_restarts_total";
+    text.family(name, Kind::Counter, "How often a connector was made anew.");
+    for (labels, of) in connectors() {
+        text.sample(name, &labels, of.restarts);
+    }
+    let name = "tremor_errors_total";
+    let help = "Errors of a connector after which it tried again or failed, by their kind.";
+    text.family(name, Kind::Counter, help);
+    for ([flow, component], of) in connectors() {
+        for (kind, count) in &of.errors {
+            text.sample(name, &[flow, component, ("kind", kind)], count);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The text keeps the rules of its format, whatever names and values are in it.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Instant,
+};
+
+use super::text;
+use crate::{
+    engine::{Component, ComponentCounts, FlowState, FlowStatus, Kind, Queue, State, Status},
+    plugin::{Metric, MetricKind},
+    stop::OwnMetrics,
+};
+
+/// A sample: its name, its labels, its value.
+type Sample = (String, BTreeMap<String, String>, f64);
+
+/// Reads the text, and holds it against the rules.
+fn parse(text: &str) -> Vec<Sample> {
+    assert!(text.ends_with('\n'));
+    let (mut samples, mut families) = (Vec::new(), HashSet::new());
+    let mut family = (String::new(), String::new());
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, help) = help.split_once(' ').unwrap();
+            assert!(!help.is_empty() && families.insert(name.to_owned()), "{line}");
+            family = (name.to_owned(), String::new());
+        } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(name == family.0 && ["counter", "gauge", "summary"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            kind.clone_into(&mut family.1);
+        } else {
+            let sample = sample(line);
+            let of = sample.0.strip_prefix(&family.0).unwrap_or_else(|| panic!("{line}"));
+            let endings: &[&str] = if family.1 == "summary" { &["_sum", "_count"] } else { &[""] };
+            assert!(endings.contains(&of) && sample.2.is_finite(), "{line}");
+            let is_new =
+                samples.iter().all(|(name, labels, _)| (name, labels) != (&sample.0, &sample.1));
+            assert!(is_new, "{line}");
+            samples.push(sample);
+        }
+    }
+    samples
+}
+
+fn sample(line: &str) -> Sample {
+    let (named, value) = line.rsplit_once(' ').unwrap();
+    let (name, mut rest) = match named.split_once('{') {
+        Some((name, labels)) => (name, labels.strip_suffix('}').unwrap()),
+        None => (named, ""),
+    };
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    assert!(name.chars().all(is_plain), "{line}");
+    let mut labels = BTreeMap::new();
+    while !rest.is_empty() {
+        let (label, text) = rest.split_once("=\"").unwrap();
+        assert!(label.chars().all(is_plain), "{line}");
+        let (mut value, mut escaped, mut end) = (String::new(), false, None);
+        for (at, c) in text.char_indices() {
+            match c {
+                _ if escaped => {
+                    value.push(if c == 'n' { '\n' } else { c });
+                    escaped = false;
+                }
+                '\\' => escaped = true,
+                '"' => {
+                    end = Some(at);
+                    break;
+                }
+                c => value.push(c),
+            }
+        }
+        assert!(labels.insert(label.to_owned(), value).is_none(), "{line}");
+        let after = &text[end.unwrap() + 1..];
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    (name.to_owned(), labels, value.parse().unwrap())
+}
+
+fn find<'s>(samples: &'s [Sample], name: &str, labels: &[(&str, &str)]) -> Vec<&'s Sample> {
+    let has = |of: &BTreeMap<String, String>| {
+        labels.iter().all(|(label, text)| of.get(*label).is_some_and(|it| it == text))
+    };
+    samples.iter().filter(|(known, of, _)| known == name && has(of)).collect()
+}
+
+const ODD: &str = "a \"flow\"\nof \\ its own";
+
+pub(in crate::api) fn flow() -> FlowStatus {
+    let counts = ComponentCounts {
+        taken: 10,
+        created: 5,
+        delivered: 7,
+        letters: 1,
+        dead_lettered: 2,
+        discarded: 1,
+        merged: 1,
+        failed: 1,
+        bytes: 1 << 60,
+    };
+    let component = |kind, queue| Component { name: "c".to_owned(), kind, counts, queue };
+    let errors = BTreeMap::from([("connection lost", 3)]);
+    FlowStatus {
+        name: ODD.to_owned(),
+        state: FlowState::Draining,
+        connectors: vec![Status {
+            connector: "c".to_owned(),
+            state: State::Restarting,
+            since: Instant::now(),
+            error: None,
+            restarts: 4,
+            errors,
+            queued: 0,
+            in_hand: 0,
+        }],
+        components: vec![
+            component(Kind::Source, None),
+            component(Kind::Sink, Some(Queue { events: 3, bytes: 900 })),
+        ],
+        failure: None,
+    }
+}
+
+#[test]
+fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
+    let samples = parse(&text(&[flow()], &[]));
+    let of_flow = [("flow", ODD), ("component", "c")];
+    let states = find(&samples, "tremor_connector_state", &of_flow);
+    assert_eq!(states.len(), State::ALL.len());
+    assert_eq!(states.iter().map(|it| it.2).sum::<f64>(), 1.0);
+    let state = find(&samples, "tremor_flow_state", &[("flow", ODD), ("state", "draining")]);
+    assert_eq!(state[0].2, 1.0);
+    assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
+    assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
+    assert_eq!(find(&samples, "process_open_fds", &[]).len(), 1);
+}
+
+#[test]
+fn what_came_in_and_was_made_is_what_went_and_what_is_in_flight() {
+    let samples = parse(&text(&[flow()], &[]));
+    for role in ["source", "sink"] {
+        let events = find(&samples, "tremor_events_total", &[("role", role)]);
+        let (came, went): (Vec<_>, Vec<_>) =
+            events.iter().partition(|it| ["taken", "created"].contains(&&*it.1["result"]));
+        let sum = |samples: Vec<&&Sample>| samples.iter().map(|it| it.2).sum::<f64>();
+        let in_flight = find(&samples, "tremor_in_flight_events", &[("role", role)])[0].2;
+        assert_eq!(sum(came), sum(went) + in_flight);
+    }
+}
+
+#[test]
+fn metrics_of_plugins_are_added_up_and_none_breaks_the_text() {
+    let metric = |kind, name: &str, value, count| Metric {
+        kind,
+        name: name.to_owned(),
+        help: "in\ntwo lines".to_owned(),
+        value,
+        count,
+        min: 0.0,
+        max: 0.0,
+    };
+    let of = |component: &str, metrics| OwnMetrics {
+        flow: "f".to_owned(),
+        component: component.to_owned(),
+        kind: "http-client".to_owned(),
+        metrics,
+    };
+    let plugins = [
+        of("a", vec![metric(MetricKind::Counter, "sent", 1.0, 1)]),
+        of("a", vec![metric(MetricKind::Counter, "sent", 2.0, 1)]),
+        of(
+            "b",
+            vec![
+                metric(MetricKind::Gauge, "täglich/open", 0.5, 1),
+                metric(MetricKind::Histogram, "wait_seconds", 2.5, 4),
+                // The same name, once it has its ending.
+                metric(MetricKind::Gauge, "sent_total", 9.0, 1),
+            ],
+        ),
+    ];
+    let samples = parse(&text(&[], &plugins));
+    let value = |name: &str| find(&samples, &format!("tremor_plugin_http_client_{name}"), &[])[0].2;
+    assert_eq!(value("sent_total"), 3.0);
+    assert_eq!(value("t_glich_open"), 0.5);
+    assert_eq!((value("wait_seconds_sum"), value("wait_seconds_count")), (2.5, 4.0));
+}

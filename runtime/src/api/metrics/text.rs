@@ -1,0 +1,62 @@
+//! The text format of Prometheus, version 0.0.4.
+//!
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>
+
+use std::fmt::{Display, Write as _};
+
+use crate::redact;
+
+/// What a family of samples is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It only goes up.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// A sum and a count.
+    Summary,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Summary => "summary",
+        }
+    }
+}
+
+/// Families of samples, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Text(String);
+
+// Writing to a string cannot fail.
+impl Text {
+    /// Begins a family: all samples of this name follow.
+    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
+        let help = redact::text(help).replace('\\', "\\\\").replace('\n', "\\n");
+        _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {}", kind.as_str());
+    }
+
+    /// Adds a sample. A label without a value is left out.
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        let mut before = '{';
+        for (label, text) in labels.iter().filter(|(_, text)| !text.is_empty()) {
+            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            _ = write!(self.0, "{before}{label}=\"{text}\"");
+            before = ',';
+        }
+        if before == ',' {
+            self.0.push('}');
+        }
+        _ = writeln!(self.0, " {value}");
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
+    }
+}

@@ -1,0 +1,55 @@
+//! Errors as JSON: problem details of RFC 9457.
+
+use hyper::{Response, StatusCode, header};
+use serde::Serialize;
+
+use super::body::Body;
+use crate::redact;
+
+/// Why a request is not answered, and what to do.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    detail: String,
+    /// The methods that there are instead.
+    allow: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Json<'p> {
+    title: &'p str,
+    status: u16,
+    detail: &'p str,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, detail: redact::owned(detail.into()), allow: None }
+    }
+
+    /// There is something at this path, but not for this method.
+    pub(super) fn method(allow: &'static str) -> Self {
+        let detail = format!("this path answers to {allow} only");
+        Self { allow: Some(allow), ..Self::new(StatusCode::METHOD_NOT_ALLOWED, detail) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn into_response(self) -> Response<Body> {
+        let Self { status, detail, allow } = self;
+        let title = status.canonical_reason().unwrap_or_default();
+        let json = Json { title, status: status.as_u16(), detail: &detail };
+        let mut response = super::text::response(status, "application/problem+json", &json);
+        if let Some(allow) = allow {
+            response.headers_mut().insert(header::ALLOW, header::HeaderValue::from_static(allow));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let bearer = header::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+        }
+        response
+    }
+}

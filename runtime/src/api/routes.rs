@@ -1,0 +1,279 @@
+//! From a request to its answer.
+
+use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Body as _, Incoming},
+};
+use serde_json::json;
+
+use super::{
+    Access,
+    body::Body,
+    flows::{ConnectorJson, FlowJson, FlowsJson},
+    metrics,
+    problem::Problem,
+    tap::Events,
+    text,
+};
+use crate::{engine::FlowStatus, executor, run::Stopper};
+
+/// How long the body of a request is at most, in bytes. None of them is of use.
+const BODY: usize = 64 << 10;
+/// How long it may take to come.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// How long the executor may take to run a task, in a process that is well.
+const RESPONDS: Duration = Duration::from_secs(2);
+
+/// The description of this API.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// What requests are answered from.
+pub(super) struct Routes {
+    pub(super) access: Access,
+    pub(super) stopper: Arc<Stopper>,
+    /// How many flows the run has.
+    pub(super) flows: usize,
+}
+
+type Answer = Result<Response<Body>, Problem>;
+
+/// A path: its parts after the first slash.
+#[derive(Clone, Copy)]
+enum Path<'p> {
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+    Flows,
+    Flow(&'p str),
+    Connector(&'p str, &'p str),
+    Change(&'p str, &'p str, Change),
+    Tap(&'p str, &'p str, &'p str),
+}
+
+/// What can be done to a connector.
+#[derive(Clone, Copy)]
+enum Change {
+    Pause,
+    Resume,
+}
+
+impl<'p> Path<'p> {
+    fn of(parts: &[&'p str]) -> Option<Self> {
+        Some(match parts {
+            ["healthz"] => Self::Health,
+            ["readyz"] => Self::Ready,
+            ["metrics"] => Self::Metrics,
+            ["v1", "openapi.json"] => Self::OpenApi,
+            ["v1", "flows"] => Self::Flows,
+            ["v1", "flows", flow] => Self::Flow(flow),
+            ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
+            ["v1", "flows", flow, "connectors", connector, "pause"] => {
+                Self::Change(flow, connector, Change::Pause)
+            }
+            ["v1", "flows", flow, "connectors", connector, "resume"] => {
+                Self::Change(flow, connector, Change::Resume)
+            }
+            ["v1", "flows", flow, "tap", component, port] => Self::Tap(flow, component, port),
+            _ => return None,
+        })
+    }
+
+    /// Whether the path changes something.
+    fn changes(self) -> bool {
+        matches!(self, Self::Change(..))
+    }
+
+    /// Whether it needs no token: probes have none.
+    fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::Ready)
+    }
+}
+
+impl Routes {
+    /// The answer to a request.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        self.checked(request).await.unwrap_or_else(Problem::into_response)
+    }
+
+    async fn checked(&self, request: Request<Incoming>) -> Answer {
+        let path = request.uri().path().to_owned();
+        let parts: Vec<String> = path.split('/').skip(1).map(decoded).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let path = Path::of(&parts);
+        self.access.check(&request, path.is_some_and(Path::is_probe))?;
+        let path = path.ok_or_else(|| {
+            let detail = "there is nothing at this path; /v1/openapi.json lists what there is";
+            Problem::new(StatusCode::NOT_FOUND, detail)
+        })?;
+        match (path.changes(), request.method()) {
+            (true, &Method::POST) => without_body(request.into_body()).await?,
+            (true, _) => return Err(Problem::method("POST")),
+            (false, &Method::GET | &Method::HEAD) => {}
+            (false, _) => return Err(Problem::method("GET, HEAD")),
+        }
+        match path {
+            Path::Health => health().await,
+            Path::Ready => self.ready(),
+            Path::Metrics => {
+                let content_type = "text/plain; version=0.0.4; charset=utf-8";
+                let metrics = metrics::text(&self.stopper.flows(), &self.stopper.own_metrics());
+                Ok(text::plain(StatusCode::OK, content_type, metrics))
+            }
+            Path::OpenApi => Ok(text::plain(StatusCode::OK, "application/json", OPENAPI)),
+            Path::Flows => {
+                let flows = self.stopper.flows().iter().map(FlowJson::from).collect();
+                Ok(text::json(StatusCode::OK, &FlowsJson { flows }))
+            }
+            Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
+            Path::Connector(flow, connector) => self.connector(flow, connector, StatusCode::OK),
+            Path::Tap(flow, component, port) => self.tap(flow, component, port),
+            Path::Change(flow, connector, change) => {
+                let ended = self.flow(flow)?.state.is_over();
+                if ended {
+                    let detail =
+                        format!("the flow `{flow}` has ended; nothing of it can be changed");
+                    return Err(Problem::new(StatusCode::CONFLICT, detail));
+                }
+                match change {
+                    Change::Pause => self.stopper.pause(flow, connector),
+                    Change::Resume => self.stopper.resume(flow, connector),
+                };
+                self.connector(flow, connector, StatusCode::ACCEPTED)
+            }
+        }
+    }
+
+    fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
+        let mut flows = self.stopper.flows();
+        match flows.iter().position(|flow| flow.name == name) {
+            Some(found) => Ok(flows.swap_remove(found)),
+            None => {
+                let names = flows.iter().map(|flow| flow.name.as_str());
+                Err(missing("flow", name, names))
+            }
+        }
+    }
+
+    fn connector(&self, flow: &str, name: &str, status: StatusCode) -> Answer {
+        let flow = self.flow(flow)?;
+        match flow.connectors.iter().find(|connector| connector.connector == name) {
+            Some(found) => Ok(text::json(status, &ConnectorJson::from(found))),
+            None => {
+                let names = flow.connectors.iter().map(|connector| connector.connector.as_str());
+                Err(missing("connector", name, names))
+            }
+        }
+    }
+
+    /// The events of a port. Its component may have two sides.
+    fn tap(&self, flow: &str, component: &str, port: &str) -> Answer {
+        let name = self.flow(flow)?.name;
+        let Some(flow) = self.stopper.flow(&name) else {
+            return Err(missing("flow", flow, std::iter::empty()));
+        };
+        let Some(ports) = flow.ports(component) else {
+            let components = flow.status().components;
+            let mut names: Vec<&str> = components.iter().map(|it| it.name.as_str()).collect();
+            names.dedup();
+            return Err(missing("component", component, names.into_iter()));
+        };
+        let listening = flow.listen(component, port);
+        if listening.is_empty() {
+            return Err(missing("port", port, ports.into_iter()));
+        }
+        let events = Events::of(listening, &format!("{name}/{component}/{port}"));
+        let body = Body::Stream(Box::new(events));
+        Ok(text::with(StatusCode::OK, "text/event-stream", body))
+    }
+
+    /// Whether all flows run, and all their connectors are connected.
+    fn ready(&self) -> Answer {
+        let awaited = self.stopper.awaited(self.flows);
+        if awaited.is_empty() {
+            return Ok(text::json(StatusCode::OK, &json!({ "ready": true })));
+        }
+        let detail = format!("not ready: {}", awaited.join(", "));
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
+    }
+}
+
+async fn health() -> Answer {
+    if executor::responds(RESPONDS).await {
+        return Ok(text::json(StatusCode::OK, &json!({ "healthy": true })));
+    }
+    Err(Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "no thread is free to run flows for 2 s; the log says which calls of plugins hold them",
+    ))
+}
+
+fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let detail = format!("there is no {what} `{name}`; there is {there}");
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// Reads the body of a request, of which nothing is of use.
+async fn without_body(mut body: Incoming) -> Result<(), Problem> {
+    let reads = async {
+        let mut length = 0;
+        loop {
+            let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
+            match frame {
+                None => return Ok(()),
+                Some(Ok(frame)) => length += frame.data_ref().map_or(0, |data| data.len()),
+                Some(Err(_)) => {
+                    let detail = "the body of the request is broken off; send none";
+                    return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
+                }
+            }
+            if length > BODY {
+                let detail = "the body has more than 64 KiB; send none";
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail));
+            }
+        }
+    };
+    let late = async {
+        executor::sleep(BODY_TIME).await;
+        let detail = "the body did not come within 10 s; send none";
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, detail))
+    };
+    executor::first(reads, late).await
+}
+
+/// A part of a path, without percent encoding. One that is wrong stays as it is, and names nothing.
+fn decoded(part: &str) -> String {
+    let mut bytes = Vec::with_capacity(part.len());
+    let mut rest = part.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits =
+            after.first_chunk().and_then(|digits: &[u8; 2]| std::str::from_utf8(digits).ok());
+        let byte = digits.filter(|_| *first == b'%').and_then(|it| u8::from_str_radix(it, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).unwrap_or_else(|_| part.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::decoded;
+
+    #[test]
+    fn parts_of_a_path_are_decoded() {
+        for (part, expected) in [
+            ("a%20b", "a b"),
+            ("%c3%A4", "ä"),
+            ("%", "%"),
+            ("%2", "%2"),
+            ("%zz", "%zz"),
+            ("%ff", "%ff"),
+        ] {
+            assert_eq!(decoded(part), expected);
+        }
+    }
+}

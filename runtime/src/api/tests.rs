@@ -1,0 +1,283 @@
+//! Requests as they come, well meant and otherwise, to a server without flows.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
+    time::Duration,
+};
+
+use super::{Access, Error, Server, Token, server::CONNECTIONS};
+use crate::run::Stopper;
+
+const ANYWHERE: &str = "127.0.0.1:0";
+/// Longer than any of these tests.
+const LONG: Duration = Duration::from_mins(10);
+
+fn server_with(access: Access, head_time: Duration) -> Server {
+    let address = ANYWHERE.parse().unwrap();
+    Server::start_with(address, access, Stopper::default(), 0, head_time).unwrap()
+}
+
+fn server() -> Server {
+    server_with(Access::default(), LONG)
+}
+
+fn token() -> Token {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "0123456789abcdef-token").unwrap();
+    std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
+    Token::read(file.path()).unwrap()
+}
+
+/// What is answered until the connection ends, to bytes that are sent.
+fn exchange(address: SocketAddr, bytes: &[u8]) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    // It may have been refused before all of it was sent.
+    _ = connection.write_all(bytes);
+    rest(connection)
+}
+
+fn rest(mut connection: TcpStream) -> String {
+    let mut answer = Vec::new();
+    match connection.read_to_end(&mut answer) {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// The answer to a request with these lines after the first.
+fn ask(address: SocketAddr, first: &str, headers: &str) -> String {
+    let headers = format!("{headers}connection: close\r\n");
+    exchange(address, format!("{first} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n").as_bytes())
+}
+
+#[track_caller]
+fn expect(answer: &str, status: u16, parts: &[&str]) {
+    assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    for part in parts {
+        assert!(answer.contains(part), "`{part}` is not in {answer}");
+    }
+}
+
+#[test]
+fn every_answer_says_what_it_is_and_is_not_kept() {
+    let server = server();
+    for (path, content_type) in [
+        ("/healthz", "application/json"),
+        ("/v1/flows", "application/json"),
+        ("/v1/openapi.json", "application/json"),
+        ("/metrics", "text/plain; version=0.0.4"),
+    ] {
+        let answer = ask(server.address(), &format!("GET {path}"), "");
+        expect(
+            &answer,
+            200,
+            &[&format!("content-type: {content_type}"), "cache-control: no-store"],
+        );
+    }
+    let answer = ask(server.address(), "HEAD /v1/flows", "");
+    expect(&answer, 200, &["content-length: 13"]);
+    assert!(answer.ends_with("\r\n\r\n"), "{answer}");
+}
+
+#[test]
+fn errors_are_problem_details_and_say_what_to_do() {
+    let server = server();
+    let json = "content-type: application/problem+json";
+    let ask = |first: &str| ask(server.address(), first, "");
+    expect(&ask("GET /"), 404, &[json, "/v1/openapi.json"]);
+    expect(&ask("GET /v1/flows/"), 404, &["there is no flow ``; there is none"]);
+    expect(&ask("GET /v1/flows/a%20b"), 404, &["there is no flow `a b`"]);
+    expect(&ask("POST /v1/flows/a/connectors/b/pause"), 404, &["there is no flow `a`"]);
+    expect(&ask("DELETE /v1/flows"), 405, &[json, "allow: GET, HEAD"]);
+    expect(&ask("GET /v1/flows/a/connectors/b/pause"), 405, &[json, "allow: POST"]);
+}
+
+#[test]
+fn a_run_whose_flows_have_not_begun_is_not_ready() {
+    let address = ANYWHERE.parse().unwrap();
+    let server = Server::start(address, Access::default(), Stopper::default(), 1).unwrap();
+    expect(&ask(server.address(), "GET /readyz", ""), 503, &["the flows begin"]);
+}
+
+#[test]
+fn probes_need_no_token_and_all_else_does() {
+    let server = server_with(Access::with(Some(token())), LONG);
+    for path in ["/healthz", "/readyz"] {
+        expect(&ask(server.address(), &format!("GET {path}"), ""), 200, &[]);
+    }
+    for path in ["/metrics", "/v1/flows", "/v1/openapi.json", "/nothing"] {
+        let answer = ask(server.address(), &format!("GET {path}"), "");
+        expect(&answer, 401, &["www-authenticate: Bearer", "--api-token-file"]);
+    }
+    let good = "authorization: Bearer 0123456789abcdef-token\r\n";
+    expect(&ask(server.address(), "GET /v1/flows", good), 200, &[]);
+    let wrong = "authorization: Bearer 0123456789abcdef-wrong\r\n";
+    expect(&ask(server.address(), "GET /v1/flows", wrong), 401, &[]);
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token() {
+    let address: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let refused = Server::start(address, Access::default(), Stopper::default(), 0).unwrap_err();
+    assert!(matches!(refused, Error::Open { .. }) && refused.to_string().contains("127.0.0.1"));
+    let access = Access::with(Some(token()));
+    Server::start(address, access, Stopper::default(), 0).unwrap();
+}
+
+#[test]
+fn an_address_that_is_taken_is_an_error_that_names_it() {
+    let server = server();
+    let address = server.address();
+    let error = Server::start(address, Access::default(), Stopper::default(), 0).unwrap_err();
+    assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[test]
+fn foreign_hosts_are_refused_and_so_are_probes_for_them() {
+    let server = server();
+    let request = b"GET /healthz HTTP/1.1\r\nhost: example.org\r\nconnection: close\r\n\r\n";
+    expect(&exchange(server.address(), request), 421, &["foreign `Host`"]);
+}
+
+#[test]
+fn what_is_no_request_or_too_large_is_refused() {
+    let server = server();
+    expect(&exchange(server.address(), b"\x16\x03\x01\x02\r\n\r\n"), 400, &[]);
+    let long = format!("x: {}\r\n", "x".repeat(64 << 10));
+    expect(&ask(server.address(), "GET /v1/flows", &long), 431, &[]);
+    let many: String = (0..100).map(|n| format!("x-{n}: x\r\n")).collect();
+    expect(&ask(server.address(), "GET /v1/flows", &many), 431, &[]);
+    let path = format!("GET /{}", "x".repeat(64 << 10));
+    let answer = ask(server.address(), &path, "");
+    assert!(
+        ["414", "431"].iter().any(|it| answer.starts_with(&format!("HTTP/1.1 {it}"))),
+        "{answer}"
+    );
+}
+
+#[test]
+fn a_body_is_of_no_use_and_not_read_for_long() {
+    let server = server();
+    let post = |body: &str| {
+        let length = format!("content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        let first = "POST /v1/flows/a/connectors/b/pause HTTP/1.1\r\nhost: localhost\r\n";
+        exchange(server.address(), format!("{first}{length}").as_bytes())
+    };
+    expect(&post("{}"), 404, &["there is no flow"]);
+    let answer = post(&"x".repeat(1 << 20));
+    // The peer may still be sending when it is told.
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    expect(&ask(server.address(), "GET /healthz", ""), 200, &[]);
+}
+
+#[test]
+fn a_request_that_does_not_come_and_a_connection_that_asks_nothing_end() {
+    let server = server_with(Access::default(), Duration::from_millis(20));
+    assert_eq!(exchange(server.address(), b""), "");
+    exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: loc");
+    let kept = exchange(server.address(), b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    expect(&kept, 200, &["healthy"]);
+}
+
+#[test]
+fn a_thousand_connections_are_too_many_and_none_of_them_stays() {
+    let server = server();
+    let many: Vec<_> = (0..1_000).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let mut refused = 0;
+    for (position, connection) in many.into_iter().enumerate() {
+        if position < CONNECTIONS {
+            // They wait for a request until they are dropped, at the end of this round.
+            continue;
+        }
+        let answer = rest(connection);
+        refused += usize::from(answer.starts_with("HTTP/1.1 503 "));
+    }
+    assert!(refused > 0);
+    // Those that were dropped make room, as soon as that is seen.
+    while !ask(server.address(), "GET /healthz", "").starts_with("HTTP/1.1 200 ") {}
+}
+
+#[test]
+fn it_ends_with_its_run_whoever_is_connected() {
+    let server = server();
+    let address = server.address();
+    let idle = TcpStream::connect(address).unwrap();
+    expect(&ask(address, "GET /healthz", ""), 200, &[]);
+    drop(server);
+    assert_eq!(rest(idle), "");
+    assert!(TcpStream::connect(address).is_err());
+}
+
+/// The description, in which no answer has more than it says.
+fn openapi() -> serde_json::Value {
+    fn close(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Object(map) => {
+                map.values_mut().for_each(close);
+                if map.contains_key("properties") {
+                    map.entry("additionalProperties").or_insert(false.into());
+                }
+            }
+            serde_json::Value::Array(items) => items.iter_mut().for_each(close),
+            _ => {}
+        }
+    }
+    let mut openapi = serde_json::from_str(include_str!("openapi.json")).unwrap();
+    close(&mut openapi);
+    openapi
+}
+
+/// Holds a value against a schema of the description.
+#[track_caller]
+fn conforms(name: &str, value: &impl serde::Serialize) {
+    let mut schema = openapi()["components"].take();
+    schema =
+        serde_json::json!({ "$ref": format!("#/components/schemas/{name}"), "components": schema });
+    let value = serde_json::to_value(value).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<_> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?} in {value}");
+}
+
+#[test]
+fn every_path_of_the_description_is_answered_and_by_its_methods_only() {
+    let server = server();
+    let openapi = openapi();
+    let paths = openapi["paths"].as_object().unwrap();
+    assert!(paths.len() > 8);
+    for (path, methods) in paths {
+        let path = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part });
+        let path = path.collect::<Vec<_>>().join("/");
+        for method in ["get", "post", "put"] {
+            let answer = ask(server.address(), &format!("{} {path}", method.to_uppercase()), "");
+            let is_there = methods.get(method).is_some();
+            assert_eq!(answer.starts_with("HTTP/1.1 405 "), !is_there, "{method} {path}: {answer}");
+            assert!(!answer.contains("nothing at this path"), "{method} {path}");
+            let body: serde_json::Value = match answer.split_once("\r\n\r\n").unwrap().1 {
+                body if body.starts_with('{') => serde_json::from_str(body).unwrap(),
+                _ => continue,
+            };
+            if answer.contains("problem+json") {
+                conforms("Problem", &body);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_said_of_flows_is_as_it_is_described() {
+    let flow = super::metrics::tests::flow();
+    let mut failed = flow.clone();
+    let error = tremor_pdk::Error::bad_data("no");
+    failed.failure = Some(crate::engine::Failure { component: "c".to_owned(), error });
+    failed.connectors[0].error = Some("no".to_owned());
+    for flow in [flow, failed] {
+        conforms("Connector", &super::flows::ConnectorJson::from(&flow.connectors[0]));
+        let flows = vec![super::flows::FlowJson::from(&flow)];
+        conforms("Flow", &flows[0]);
+        conforms("Flows", &super::flows::FlowsJson { flows });
+    }
+}
