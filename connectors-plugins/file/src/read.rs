@@ -37,11 +37,17 @@ struct Chunk {
 impl Reader {
     pub(crate) fn new(config: &Config, file: Arc<File>, host: Host) -> Result<Self> {
         let expected = file.metadata()?.len();
+        let format = config.compression.of(&config.path);
+        if expected > 0 && format.is_none() {
+            // What `tremor run` shows its progress by.
+            #[expect(clippy::cast_precision_loss, reason = "2^53 bytes are many")]
+            host.gauge("input_bytes", "Size of the file when it was opened.").set(expected as f64);
+        }
         Ok(Self {
             host,
             path: config.path.to_string_lossy().into_owned(),
             chunk_bytes: config.chunk_bytes.get(),
-            input: Some(Input::new(file.clone(), config.compression.of(&config.path))),
+            input: Some(Input::new(file.clone(), format)),
             file,
             expected,
             reading: None,

@@ -8,6 +8,8 @@ use std::{
 use tracing_subscriber::EnvFilter;
 use tremor_runtime::redact;
 
+use super::terminal;
+
 /// The variable that selects the log lines, in the syntax of `tracing_subscriber::EnvFilter`.
 const VARIABLE: &str = "TREMOR_LOG";
 
@@ -49,7 +51,7 @@ impl Write for Lines {
             Format::Json => with_line_break(redact::log_line(text.trim_end_matches('\n'))),
             Format::Text => redacted(&text),
         };
-        io::stderr().write_all(redacted.as_bytes())?;
+        terminal::write_above(redacted.as_bytes())?;
         Ok(line.len())
     }
 

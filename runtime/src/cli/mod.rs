@@ -1,5 +1,6 @@
 //! The command line: its options, and the messages to users.
 
+mod api;
 mod bench;
 mod check;
 mod failure;
@@ -9,10 +10,16 @@ mod linked;
 pub(crate) mod logging;
 mod plugin;
 mod prepare;
+mod progress;
+mod remote;
 mod run;
 mod schema;
+mod service;
 mod signals;
+mod tap;
+mod terminal;
 mod test;
+mod top;
 mod verify;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -50,6 +57,8 @@ enum Command {
         /// How long flows may take to drain after a signal, in seconds.
         #[arg(long, value_name = "S", default_value = "10")]
         drain_timeout: u64,
+        #[command(flatten)]
+        api: api::Arguments,
     },
     /// Checks flows, their plugins and their configurations; connects to nothing.
     Check {
@@ -69,6 +78,10 @@ enum Command {
         #[arg(long)]
         update: bool,
     },
+    /// Shows the components, states, rates, queues and errors of a running process, again every second.
+    Top(top::Arguments),
+    /// Shows some of the events at a port of a running flow, as they pass.
+    Tap(tap::Arguments),
     /// Measures throughput and latency of a flow between `bench` connectors.
     Bench(bench::Arguments),
     /// Prints a JSON Schema of flow files with the plugins at hand, for editors.
@@ -93,15 +106,17 @@ enum Command {
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
-        Command::Run { flows, drain_timeout } => {
+        Command::Run { flows, drain_timeout, api } => {
             let flows = plugins.prepare(&flows, &Environment::default())?;
-            run::run(&flows, Duration::from_secs(drain_timeout))?;
+            run::run(&flows, Duration::from_secs(drain_timeout), &api)?;
         }
         Command::Check { flows, deny_warnings } => {
             let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;
             check::report(&flows, deny_warnings)?;
         }
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
+        Command::Top(arguments) => top::execute(&arguments)?,
+        Command::Tap(arguments) => tap::execute(&arguments)?,
         Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
         Command::Schema => plugin::print(&schema::text(&plugins)?)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,

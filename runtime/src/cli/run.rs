@@ -8,11 +8,19 @@ use tremor_runtime::{
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared, signals};
+use super::{Failure, Prepared, api, progress::Progress, service::Service, signals};
 
 /// Runs flows to their end, and reports the counts of their events.
-pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>, Failure> {
+pub(crate) fn run(
+    flows: &[Prepared],
+    deadline: Duration,
+    api: &api::Arguments,
+) -> Result<Vec<Report>, Failure> {
     let stopper = Stopper::default();
+    // Until all flows have ended.
+    let _server = api.start(&stopper, flows.len()).map_err(Failure::of_usage)?;
+    let _service = Service::start(&stopper, flows.len());
+    let progress = Progress::start(&stopper);
     signals::listen(stopper.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
     })?;
@@ -23,6 +31,7 @@ pub(crate) fn run(flows: &[Prepared], deadline: Duration) -> Result<Vec<Report>,
         failure.usage(&error);
         Vec::new()
     });
+    drop(progress);
     reports.iter().for_each(|report| summarise(report, &mut failure));
     failure.or(reports)
 }

@@ -1,0 +1,35 @@
+//! The options of the admin API.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use tremor_runtime::{
+    api::{Access, Error, Server, Token},
+    run::Stopper,
+};
+
+#[derive(Args, Default)]
+pub(super) struct Arguments {
+    /// Answers to questions about the run at this address, such as 127.0.0.1:9898: see "Asking a running
+    /// process" in the book. An address that is not loopback needs `--api-token-file`.
+    #[arg(long = "api", value_name = "ADDR")]
+    address: Option<SocketAddr>,
+    /// The file with the token that requests have to come with. Nobody but its owner and group may be
+    /// able to read it.
+    #[arg(long = "api-token-file", value_name = "F", requires = "address")]
+    token_file: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// Starts the API of a run of so many flows, where it is asked for.
+    pub(super) fn start(&self, stopper: &Stopper, flows: usize) -> Result<Option<Server>, String> {
+        let Some(address) = self.address else { return Ok(None) };
+        let start = || -> Result<Server, Error> {
+            let token = self.token_file.as_deref().map(Token::read).transpose()?;
+            Server::start(address, Access::with(token), stopper.clone(), flows)
+        };
+        let server = start().map_err(|error| format!("error: {error}"))?;
+        tracing::info!(address = %server.address(), "the admin API listens");
+        Ok(Some(server))
+    }
+}

@@ -1,0 +1,176 @@
+//! The progress of `tremor run`: a line on stderr, where that is a terminal.
+
+use std::{
+    io::{self, IsTerminal},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use tremor_runtime::{
+    engine::{FlowStatus, Kind},
+    run::{InputSize, Stopper},
+};
+
+use super::{terminal, top::short};
+
+/// How often the line is written anew.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How wide a bar is, in columns.
+const BAR: usize = 24;
+
+/// Shows the progress of a run until this is dropped.
+pub(super) struct Progress {
+    /// Closed at the end.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Shows it, where stderr is a terminal.
+    pub(super) fn start(stopper: &Stopper) -> Option<Self> {
+        if !io::stderr().is_terminal() {
+            return None;
+        }
+        let (stop, stops) = mpsc::channel();
+        let stopper = stopper.clone();
+        let shows = move || {
+            let (start, mut before) = (Instant::now(), Moment::default());
+            while stops.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
+                let now = Moment::of(&stopper.flows(), &stopper.input_sizes(), start.elapsed());
+                terminal::show_line(&now.line(&before));
+                before = now;
+            }
+            terminal::clear_line();
+        };
+        let thread = thread::Builder::new().name("progress".to_owned()).spawn(shows).ok()?;
+        Some(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It has panicked, and the panic has been reported.
+            _ = thread.join();
+        }
+    }
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Moment {
+    /// Since it began.
+    at: Duration,
+    /// Events that came in, and bytes.
+    events: u64,
+    bytes: u64,
+    /// Events that went out.
+    out: u64,
+    /// Bytes that will have come in at the end, where all sources know.
+    size: Option<u64>,
+}
+
+impl Moment {
+    fn of(flows: &[FlowStatus], sizes: &[InputSize], at: Duration) -> Self {
+        let mut moment = Self { at, size: Some(0), ..Self::default() };
+        for flow in flows {
+            for component in &flow.components {
+                let counts = component.counts;
+                match component.kind {
+                    Kind::Source => {
+                        moment.events += counts.taken;
+                        moment.bytes += counts.bytes;
+                        let known = sizes
+                            .iter()
+                            .find(|it| it.flow == flow.name && it.component == component.name);
+                        moment.size = moment.size.zip(known).map(|(sum, it)| sum + it.bytes);
+                    }
+                    Kind::Sink => moment.out += counts.delivered,
+                    Kind::Pipeline => {}
+                }
+            }
+        }
+        moment.size = moment.size.filter(|size| *size > 0);
+        moment
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is shown with a few digits"
+    )]
+    fn line(&self, before: &Self) -> String {
+        let seconds = self.at.saturating_sub(before.at).as_secs_f64().max(f64::EPSILON);
+        let rate = |now: u64, before: u64| short(now.saturating_sub(before) as f64 / seconds);
+        let (events, bytes) = (rate(self.events, before.events), rate(self.bytes, before.bytes));
+        let counts = format!(
+            "{} events in, {} out, {events}/s, {bytes}B/s",
+            short(self.events as f64),
+            short(self.out as f64)
+        );
+        let Some(size) = self.size else { return format!("{}  {counts}", clock(self.at)) };
+        let done = (self.bytes as f64 / size as f64).min(1.0);
+        let full = (done * BAR as f64) as usize;
+        let bar = "#".repeat(full) + &"-".repeat(BAR - full);
+        // As fast as it has been on the whole.
+        let left = self.at.as_secs_f64() * (1.0 / done.max(1e-6) - 1.0);
+        let left = match done {
+            done if done >= 1.0 => "all read".to_owned(),
+            done if done > 0.0 => format!("{} left", clock(Duration::from_secs_f64(left.min(1e9)))),
+            _ => String::new(),
+        };
+        format!("[{bar}] {:.0} %  {left}  {counts}", done * 100.0)
+    }
+}
+
+/// Minutes and seconds, and hours where there are any.
+fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        return format!("{hours}:{minutes:02}:{seconds:02}");
+    }
+    format!("{minutes}:{seconds:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Moment, clock};
+
+    #[test]
+    fn a_run_whose_input_has_a_size_has_a_bar_and_the_time_that_is_left() {
+        let at = |at, bytes| Moment {
+            at: Duration::from_secs(at),
+            events: bytes / 100,
+            bytes,
+            out: bytes / 200,
+            size: Some(1_000_000),
+        };
+        let line = at(20, 250_000).line(&at(18, 200_000));
+        let bar = format!("[{}{}] 25 %  1:00 left  ", "#".repeat(6), "-".repeat(18));
+        assert_eq!(line, bar + "2500 events in, 1250 out, 250/s, 25.0kB/s");
+        // More than it was when it began.
+        assert!(at(60, 1_100_000).line(&at(59, 0)).contains("] 100 %  all read  "));
+        assert!(at(1, 0).line(&Moment::default()).contains("] 0 %    0 events in"));
+    }
+
+    #[test]
+    fn without_a_size_there_are_rates() {
+        let moment =
+            Moment { at: Duration::from_secs(10), events: 20, bytes: 500, ..Moment::default() };
+        assert_eq!(moment.line(&Moment::default()), "0:10  20.0 events in, 0 out, 2.0/s, 50.0B/s");
+    }
+
+    #[test]
+    fn times_are_clocks() {
+        assert_eq!(
+            [59, 61, 3_661].map(|s| clock(Duration::from_secs(s))),
+            ["0:59", "1:01", "1:01:01"]
+        );
+    }
+}

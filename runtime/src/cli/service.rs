@@ -1,0 +1,136 @@
+//! What a service manager hears: that the flows run, that they still do, and that they end.
+//!
+//! A run that no service manager has started says nothing: `NOTIFY_SOCKET` is not set then.
+
+use std::{
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use sd_notify::NotifyState;
+use tremor_runtime::{executor, run::Stopper};
+
+/// How often it looks whether flows run, until they do, and whether they end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Tells the service manager of a run, until this is dropped.
+pub(super) struct Service {
+    /// Closed at the end.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Tells of a run of so many flows, where a service manager wants to know.
+    pub(super) fn start(stopper: &Stopper, flows: usize) -> Option<Self> {
+        std::env::var_os("NOTIFY_SOCKET")?;
+        let (stop, stops) = mpsc::channel();
+        let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
+        let tells = move || {
+            let mut telling = Telling::new(watchdog, Instant::now());
+            while stops.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                let (is_ready, ends) = (stopper.awaited(flows).is_empty(), stopper.ends());
+                let responds = |within| executor::block_on(executor::responds(within));
+                for state in telling.next(Instant::now(), is_ready, ends, responds) {
+                    tell(&state);
+                }
+            }
+            if !telling.stopping {
+                tell(&NotifyState::Stopping);
+            }
+        };
+        let thread = thread::Builder::new().name("service".to_owned()).spawn(tells).ok()?;
+        Some(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It has panicked, and the panic has been reported.
+            _ = thread.join();
+        }
+    }
+}
+
+fn tell(state: &NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
+        tracing::warn!(%error, "the service manager cannot be told `{state}`");
+    }
+}
+
+/// What has been told, and when the next sign of life is due.
+struct Telling {
+    ready: bool,
+    stopping: bool,
+    /// Twice in the time after which the manager ends a process that gives no sign.
+    period: Option<Duration>,
+    due: Instant,
+}
+
+impl Telling {
+    fn new(watchdog: Option<Duration>, now: Instant) -> Self {
+        Self { ready: false, stopping: false, period: watchdog.map(|time| time / 2), due: now }
+    }
+
+    /// What is to be told now. There is a sign of life where the executor runs a task within `period`: a
+    /// process whose flows do not go on gives none.
+    fn next(
+        &mut self,
+        now: Instant,
+        is_ready: bool,
+        ends: bool,
+        responds: impl FnOnce(Duration) -> bool,
+    ) -> Vec<NotifyState<'static>> {
+        let mut states = Vec::new();
+        if is_ready && !std::mem::replace(&mut self.ready, true) {
+            states.push(NotifyState::Ready);
+        }
+        if ends && !std::mem::replace(&mut self.stopping, true) {
+            states.push(NotifyState::Stopping);
+        }
+        if let Some(period) = self.period
+            && now >= self.due
+            && responds(period)
+        {
+            self.due = now + period;
+            states.push(NotifyState::Watchdog);
+        }
+        states
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::Telling;
+
+    fn told(telling: &mut Telling, now: Instant, ready: bool, ends: bool, alive: bool) -> String {
+        let states = telling.next(now, ready, ends, |_| alive);
+        states.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_manager_hears_once_that_flows_run_and_that_they_end() {
+        let now = Instant::now();
+        let mut telling = Telling::new(None, now);
+        assert_eq!(told(&mut telling, now, false, false, true), "");
+        assert_eq!(told(&mut telling, now, true, false, true), "READY=1");
+        assert_eq!(told(&mut telling, now, false, false, true), "");
+        assert_eq!(told(&mut telling, now, true, true, true), "STOPPING=1");
+        assert_eq!(told(&mut telling, now, true, true, true), "");
+    }
+
+    #[test]
+    fn signs_of_life_come_twice_a_period_while_the_executor_runs_tasks() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut telling = Telling::new(Some(second * 2), now);
+        assert_eq!(told(&mut telling, now, false, false, true), "WATCHDOG=1");
+        assert_eq!(told(&mut telling, now + second / 2, false, false, true), "");
+        assert_eq!(told(&mut telling, now + second, false, false, false), "", "it hangs");
+        assert_eq!(told(&mut telling, now + second, false, false, true), "WATCHDOG=1");
+    }
+}

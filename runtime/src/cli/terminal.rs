@@ -1,0 +1,165 @@
+//! What commands show on a terminal: a line on stderr that log lines do not disturb, and a whole screen.
+
+use std::{
+    io::{self, IsTerminal, Read, Write},
+    os::fd::AsFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// The line that stays below all others on stderr; empty where there is none.
+static LINE: Mutex<String> = Mutex::new(String::new());
+
+/// Back to the beginning of the line, and nothing in it.
+const CLEAR_LINE: &str = "\r\x1b[K";
+/// Another screen than that of the shell, without a cursor,
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+/// and back.
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Shows a line in place of the one that was there.
+pub(super) fn show_line(text: &str) {
+    let mut line = lock();
+    let text = fitted(text, size(io::stderr()).0);
+    // Nobody may read it.
+    _ = write!(io::stderr(), "{CLEAR_LINE}{text}");
+    *line = text;
+}
+
+/// There is no such line any more.
+pub(super) fn clear_line() {
+    let mut line = lock();
+    if !line.is_empty() {
+        _ = write!(io::stderr(), "{CLEAR_LINE}");
+        line.clear();
+    }
+}
+
+/// Writes whole lines to stderr, above the line that stays.
+///
+/// # Errors
+/// The operating system's.
+pub(super) fn write_above(text: &[u8]) -> io::Result<()> {
+    let (line, mut stderr) = (lock(), io::stderr().lock());
+    if line.is_empty() {
+        return stderr.write_all(text);
+    }
+    let whole = [CLEAR_LINE.as_bytes(), text, line.as_bytes()].concat();
+    stderr.write_all(&whole)
+}
+
+fn lock() -> MutexGuard<'static, String> {
+    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Columns and rows.
+fn size(terminal: impl AsFd) -> (usize, usize) {
+    let size = tcgetwinsize(terminal).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    size.map_or((80, 24), |size| (size.ws_col.into(), size.ws_row.into()))
+}
+
+/// As much of a text as fits into so many columns, in one line.
+pub(super) fn fitted(text: &str, columns: usize) -> String {
+    let shown = |c: char| if c.is_control() { ' ' } else { c };
+    if text.chars().count() <= columns {
+        return text.chars().map(shown).collect();
+    }
+    text.chars().take(columns.saturating_sub(1)).map(shown).chain(['…']).collect()
+}
+
+/// The whole of a terminal, until this is dropped.
+pub(super) struct Screen {
+    /// How the keyboard was before, where there is one.
+    before: Option<Termios>,
+}
+
+impl Screen {
+    /// The terminal of stdout, where it is one.
+    pub(super) fn enter() -> Option<Self> {
+        if !io::stdout().is_terminal() {
+            return None;
+        }
+        let before = tcgetattr(io::stdin()).ok();
+        if let Some(before) = &before {
+            let mut keys = before.clone();
+            // Keys come one by one, and are not shown.
+            keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            _ = tcsetattr(io::stdin(), OptionalActions::Now, &keys);
+        }
+        write(ENTER);
+        Some(Self { before })
+    }
+
+    /// Shows these lines; those that begin with an escape sequence are shown in its colour.
+    pub(super) fn show(&self, lines: &[Line]) {
+        let (columns, rows) = size(io::stdout());
+        let mut text = "\x1b[H".to_owned();
+        for (position, Line { look, text: line }) in lines.iter().take(rows).enumerate() {
+            let end = if position + 1 < rows { "\r\n" } else { "" };
+            let (before, line) = (look.as_str(), fitted(line, columns));
+            text.push_str(&format!("{before}{line}\x1b[0m\x1b[K{end}"));
+        }
+        text.push_str("\x1b[J");
+        write(&text);
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        write(LEAVE);
+        if let Some(before) = &self.before {
+            _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+fn write(text: &str) {
+    let mut stdout = io::stdout().lock();
+    // A terminal that is gone shows nothing.
+    _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Waits for a key that ends a command; for ever, where there is no keyboard.
+pub(super) fn until_quit() -> bool {
+    let keys = io::stdin().lock().bytes();
+    keys.map_while(Result::ok).any(|key| matches!(key, b'q' | b'Q' | 3 | 4))
+}
+
+/// A line of a screen.
+pub(super) struct Line {
+    pub(super) look: Look,
+    pub(super) text: String,
+}
+
+/// What a line looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    Plain,
+    Heading,
+    Waits,
+    Failed,
+}
+
+impl Look {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Heading => "\x1b[7m",
+            Self::Waits => "\x1b[33m",
+            Self::Failed => "\x1b[31m",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fitted;
+
+    #[test]
+    fn a_text_that_is_too_wide_is_cut_and_stays_one_line() {
+        assert_eq!(fitted("äöü", 3), "äöü");
+        assert_eq!(fitted("äöüß", 3), "äö…");
+        assert_eq!(fitted("a\n\x1b[2J", 9), "a  [2J");
+    }
+}
