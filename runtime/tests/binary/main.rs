@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod api;
 mod bad_input;
 mod bench;
 mod bombs;
