@@ -28,6 +28,8 @@ struct Run {
     first_signal: Option<Instant>,
     /// What plugins have of the host.
     instances: Vec<Instance>,
+    /// Whether somebody may ask how long deliveries take.
+    is_watched: bool,
 }
 
 /// An instance of a component that may have metrics of its own.
@@ -141,6 +143,13 @@ impl Stopper {
         flows.iter().map(engine::Handle::status).collect()
     }
 
+    /// Somebody may ask how long deliveries take: they are counted from now on.
+    pub(crate) fn watch_deliveries(&self) {
+        let mut state = self.lock();
+        state.is_watched = true;
+        state.flows.iter().for_each(engine::Handle::watch_deliveries);
+    }
+
     /// A flow of the run.
     pub(crate) fn flow(&self, name: &str) -> Option<engine::Handle> {
         self.lock().flows.iter().find(|flow| flow.flow() == name).cloned()
@@ -241,6 +250,9 @@ impl Stopper {
         let mut state = self.lock();
         if let Some(ask) = state.asked {
             ask.of(&flow);
+        }
+        if state.is_watched {
+            flow.watch_deliveries();
         }
         state.flows.push(flow);
     }

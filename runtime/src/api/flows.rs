@@ -129,7 +129,7 @@ impl From<Queue> for QueueJson {
 }
 
 impl From<&Component> for ComponentJson {
-    fn from(Component { name, kind, counts, queue }: &Component) -> Self {
+    fn from(Component { name, kind, counts, queue, .. }: &Component) -> Self {
         let events = EventsJson {
             taken: counts.taken,
             created: counts.created,

@@ -50,6 +50,7 @@ enum Path<'p> {
     Flow(&'p str),
     Connector(&'p str, &'p str),
     Change(&'p str, &'p str, Change),
+    Drain(&'p str),
     Tap(&'p str, &'p str, &'p str),
 }
 
@@ -76,6 +77,7 @@ impl<'p> Path<'p> {
             ["v1", "flows", flow, "connectors", connector, "resume"] => {
                 Self::Change(flow, connector, Change::Resume)
             }
+            ["v1", "flows", flow, "drain"] => Self::Drain(flow),
             ["v1", "flows", flow, "tap", component, port] => Self::Tap(flow, component, port),
             _ => return None,
         })
@@ -83,7 +85,7 @@ impl<'p> Path<'p> {
 
     /// Whether the path changes something.
     fn changes(self) -> bool {
-        matches!(self, Self::Change(..))
+        matches!(self, Self::Change(..) | Self::Drain(..))
     }
 
     /// Whether it needs no token: probes have none.
@@ -129,6 +131,13 @@ impl Routes {
             }
             Path::Flow(flow) => Ok(text::json(StatusCode::OK, &FlowJson::from(&self.flow(flow)?))),
             Path::Connector(flow, connector) => self.connector(flow, connector, StatusCode::OK),
+            Path::Drain(name) => {
+                // One that has ended has drained.
+                if let Some(flow) = self.stopper.flow(name) {
+                    flow.drain();
+                }
+                Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
+            }
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
                 let ended = self.flow(flow)?.state.is_over();
@@ -150,6 +159,10 @@ impl Routes {
         let mut flows = self.stopper.flows();
         match flows.iter().position(|flow| flow.name == name) {
             Some(found) => Ok(flows.swap_remove(found)),
+            None if flows.len() < self.flows => Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the flows of the run have not begun; ask again",
+            )),
             None => {
                 let names = flows.iter().map(|flow| flow.name.as_str());
                 Err(missing("flow", name, names))

@@ -84,6 +84,7 @@ impl Server {
         let address = listener.address().map_err(cannot)?;
         let (stop, stopped) = async_channel::bounded(1);
         let access = access.at(address.ip());
+        stopper.watch_deliveries();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
             let routes = Rc::new(Routes { access, stopper: Arc::new(stopper), flows });
             let tasks = Rc::new(Tasks::new());

@@ -100,6 +100,7 @@ fn a_run_whose_flows_have_not_begun_is_not_ready() {
     let address = ANYWHERE.parse().unwrap();
     let server = Server::start(address, Access::default(), Stopper::default(), 1).unwrap();
     expect(&ask(server.address(), "GET /readyz", ""), 503, &["the flows begin"]);
+    expect(&ask(server.address(), "GET /v1/flows/a", ""), 503, &["have not begun; ask again"]);
 }
 
 #[test]

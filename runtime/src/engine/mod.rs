@@ -60,7 +60,10 @@ use self::{
     life::control::{Control, Phase},
 };
 pub use self::{
-    account::stats::{Component, ComponentCounts, Counts, Kind},
+    account::{
+        deliveries::{BOUNDS, Latencies},
+        stats::{Component, ComponentCounts, Counts, Kind},
+    },
     life::{
         control::Failure,
         standing::{HeldUp, Queue, State, Status},
@@ -222,6 +225,11 @@ impl Handle {
     /// The ports of a component, where there is one of this name.
     pub(crate) fn ports(&self, component: &str) -> Option<Vec<&str>> {
         self.books.ports(component)
+    }
+
+    /// Counts how long deliveries take, from now on.
+    pub(crate) fn watch_deliveries(&self) {
+        self.books.watch_deliveries();
     }
 
     /// Listens at a port of a component: JSON of some of the events, while they pass.

@@ -30,7 +30,10 @@ fn start(scene: Scene, flows: &[&str]) -> Asked {
     let mut run = Running::of(scene, &arguments, |command| command);
     let line = run.until("the admin API listens address=");
     let address = line.rsplit_once('=').unwrap().1.to_owned();
-    Asked { run, address }
+    let asked = Asked { run, address };
+    let begun = |it: &Value| it["flows"].as_array().is_some_and(|it| it.len() == flows.len());
+    asked.until("/v1/flows", begun);
+    asked
 }
 
 impl Asked {
@@ -94,8 +97,8 @@ links: [ticks -> main, main -> output]",
         b"name: short
 connectors:
   ticks: { type: metronome, config: { interval_ms: 1, count: 20 } }
-  one: { type: 'null', codec: json }
-  two: { type: 'null', codec: json }
+  one: { type: 'null' }
+  two: { type: 'null' }
 links: [ticks -> one, ticks -> two]",
     );
     start(scene, &["flow.yaml", "short.yaml"])
@@ -170,6 +173,14 @@ fn a_run_is_ready_once_its_connectors_are_connected_and_nothing_of_a_flow_that_h
     asked.end();
 }
 
+#[test]
+fn a_flow_that_is_drained_ends_and_the_run_with_its_last_flow() {
+    let asked = live();
+    let flow = asked.json("POST", "/v1/flows/live/drain");
+    assert_ne!(flow["state"], "running");
+    asked.run.end().expect(0, &["flow `live`: ", "flow `short`: 20 events in, 40 out"]);
+}
+
 /// The first lines that a command prints, which is ended then.
 fn first_lines(mut command: Command, count: usize) -> Vec<String> {
     let mut child = command.spawn().unwrap();
@@ -219,7 +230,7 @@ fn a_service_manager_hears_that_flows_run_that_they_go_on_and_that_they_end() {
     let scene = Scene::new(
         "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
-  output: { type: 'null', codec: json }
+  output: { type: 'null' }
 links: [ticks -> output]",
     );
     let path = scene.path().join("notify");
@@ -246,7 +257,7 @@ links: [ticks -> output]",
 fn an_api_that_everybody_could_reach_is_not_started() {
     let flow = "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
-  output: { type: 'null', codec: json }
+  output: { type: 'null' }
 links: [ticks -> output]";
     let scene = Scene::new(flow).write("token", b"a-token-that-everybody-can-read");
     let run = |more: &[&str]| scene.tremor(&[&["run", "flow.yaml"], more].concat());

@@ -9,7 +9,7 @@ mod text;
 use self::text::{Kind, Text};
 use super::flows::role;
 use crate::{
-    engine::{self, Component, ComponentCounts, FlowState, FlowStatus, State},
+    engine::{self, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State},
     stop::OwnMetrics,
 };
 
@@ -18,6 +18,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     let mut text = Text::default();
     about_flows(&mut text, flows);
     about_components(&mut text, flows);
+    about_deliveries(&mut text, flows);
     about_connectors(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
@@ -84,6 +85,26 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     text.family(name, Kind::Gauge, "Memory of the events that wait for a component.");
     for (labels, queue) in queues() {
         text.sample(name, &labels, queue.bytes);
+    }
+}
+
+fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
+    let name = "tremor_delivery_seconds";
+    let help = "How long it took a connector to answer to a delivery, which is a batch of events.";
+    text.family(name, Kind::Histogram, help);
+    let [bucket, sum, count] = ["bucket", "sum", "count"].map(|it| format!("{name}_{it}"));
+    for (flow, of) in flows.iter().flat_map(|flow| flow.components.iter().map(move |it| (flow, it)))
+    {
+        let Some(Latencies { counts, sum: took }) = of.latencies else { continue };
+        let [flow, component, role] = labels(&flow.name, of);
+        let mut total = 0;
+        let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(counts) {
+            total += count;
+            text.sample(&bucket, &[flow, component, role, ("le", &bound)], total);
+        }
+        text.sample(&sum, &[flow, component, role], took.as_secs_f64());
+        text.sample(&count, &[flow, component, role], total);
     }
 }
 

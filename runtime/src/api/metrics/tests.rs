@@ -2,12 +2,15 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::text;
 use crate::{
-    engine::{Component, ComponentCounts, FlowState, FlowStatus, Kind, Queue, State, Status},
+    engine::{
+        BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue, State,
+        Status,
+    },
     plugin::{Metric, MetricKind},
     stop::OwnMetrics,
 };
@@ -27,13 +30,20 @@ fn parse(text: &str) -> Vec<Sample> {
             family = (name.to_owned(), String::new());
         } else if let Some(kind) = line.strip_prefix("# TYPE ") {
             let (name, kind) = kind.split_once(' ').unwrap();
-            assert!(name == family.0 && ["counter", "gauge", "summary"].contains(&kind), "{line}");
+            assert!(
+                name == family.0 && ["counter", "gauge", "summary", "histogram"].contains(&kind),
+                "{line}"
+            );
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
             kind.clone_into(&mut family.1);
         } else {
             let sample = sample(line);
             let of = sample.0.strip_prefix(&family.0).unwrap_or_else(|| panic!("{line}"));
-            let endings: &[&str] = if family.1 == "summary" { &["_sum", "_count"] } else { &[""] };
+            let endings: &[&str] = match &*family.1 {
+                "histogram" => &["_bucket", "_sum", "_count"],
+                "summary" => &["_sum", "_count"],
+                _ => &[""],
+            };
             assert!(endings.contains(&of) && sample.2.is_finite(), "{line}");
             let is_new =
                 samples.iter().all(|(name, labels, _)| (name, labels) != (&sample.0, &sample.1));
@@ -99,7 +109,13 @@ pub(in crate::api) fn flow() -> FlowStatus {
         failed: 1,
         bytes: 1 << 60,
     };
-    let component = |kind, queue| Component { name: "c".to_owned(), kind, counts, queue };
+    let component = |kind, queue| {
+        let latencies = (kind == Kind::Sink).then(|| Latencies {
+            counts: [1; BOUNDS.len() + 1],
+            sum: Duration::from_millis(1_500),
+        });
+        Component { name: "c".to_owned(), kind, counts, queue, latencies }
+    };
     let errors = BTreeMap::from([("connection lost", 3)]);
     FlowStatus {
         name: ODD.to_owned(),
@@ -134,6 +150,9 @@ fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
     assert_eq!(find(&samples, "process_open_fds", &[]).len(), 1);
+    let bucket = |le| find(&samples, "tremor_delivery_seconds_bucket", &[("le", le)])[0].2;
+    assert_eq!([bucket("0.0001"), bucket("30"), bucket("+Inf")], [1.0, 11.0, 12.0]);
+    assert_eq!(find(&samples, "tremor_delivery_seconds_sum", &[])[0].2, 1.5);
 }
 
 #[test]

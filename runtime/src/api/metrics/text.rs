@@ -15,6 +15,8 @@ pub(super) enum Kind {
     Gauge,
     /// A sum and a count.
     Summary,
+    /// The same, with counts by upper bounds.
+    Histogram,
 }
 
 impl Kind {
@@ -23,6 +25,7 @@ impl Kind {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
             Self::Summary => "summary",
+            Self::Histogram => "histogram",
         }
     }
 }

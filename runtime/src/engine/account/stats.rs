@@ -8,7 +8,10 @@ use std::sync::{
 use async_channel::Receiver;
 
 use crate::engine::{
-    account::tap::{IN, Tap},
+    account::{
+        deliveries::{Deliveries, Latencies},
+        tap::{IN, Tap},
+    },
     life::standing::{Gauge, Queue},
 };
 use crate::flow::{ERR, OUT};
@@ -30,6 +33,8 @@ macro_rules! counts {
             $($name: AtomicU64,)*
             /// Shows events to those that listen.
             pub(crate) tap: Tap,
+            /// Of a sink: counts how long they take.
+            pub(crate) deliveries: Deliveries,
         }
 
         impl Stats {
@@ -114,6 +119,8 @@ pub struct Component {
     pub counts: ComponentCounts,
     /// What waits for it, where it has a queue.
     pub queue: Option<Queue>,
+    /// How long the deliveries of a sink took, since there was somebody to ask.
+    pub latencies: Option<Latencies>,
 }
 
 /// What became of a flow's events so far.
@@ -222,6 +229,11 @@ impl Books {
         (!ports.is_empty()).then_some(ports)
     }
 
+    /// Counts how long deliveries take, from now on.
+    pub(crate) fn watch_deliveries(&self) {
+        self.0.iter().for_each(|account| account.stats.deliveries.watch());
+    }
+
     /// Listens at a port of a component.
     pub(crate) fn listen(&self, name: &str, port: &str) -> Vec<Receiver<String>> {
         let accounts = self.0.iter().filter(|account| account.name == name);
@@ -246,6 +258,7 @@ impl Books {
             kind: *kind,
             counts: stats.counts(),
             queue: queue.as_ref().map(Gauge::queue),
+            latencies: (*kind == Kind::Sink).then(|| stats.deliveries.latencies()),
         };
         self.0.iter().map(component).collect()
     }

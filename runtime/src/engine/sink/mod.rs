@@ -271,22 +271,26 @@ impl Session<'_> {
             item.token.settle();
             return Ok(());
         }
+        let begun = self.side.router.stats.deliveries.begin();
         let sink = &mut self.sink;
         let polled = poll_fn(|context| Poll::Ready(sink.poll_deliver(context, 0, &mut outgoing)));
         match polled.await {
             Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty() => {
                 self.connection.event_passed();
+                self.side.router.stats.deliveries.end(begun);
                 self.side.delivered(item.batch.len(), item.is_letter);
                 item.token.settle();
                 self.side.progress();
                 Ok(())
             }
             Poll::Ready(result) => {
-                let pending = self.side.backlog.pending(item);
+                let mut pending = self.side.backlog.pending(item);
+                pending.begun = begun;
                 self.answered(pending, result).await
             }
             Poll::Pending => {
-                let pending = self.side.backlog.pending(item);
+                let mut pending = self.side.backlog.pending(item);
+                pending.begun = begun;
                 self.slots.put(pending, outgoing);
                 Ok(())
             }
@@ -308,6 +312,7 @@ impl Session<'_> {
         if pending.events() == 0 {
             return pending.settle();
         }
+        pending.begun = self.side.router.stats.deliveries.begin();
         self.slots.put(pending, outgoing);
     }
 
@@ -315,9 +320,10 @@ impl Session<'_> {
     /// kept.
     async fn answered(
         &mut self,
-        pending: Pending,
+        mut pending: Pending,
         result: Result<Exceptions, Error>,
     ) -> Result<(), End> {
+        self.side.router.stats.deliveries.end(pending.begun.take());
         match result {
             Ok(exceptions) => {
                 let all = pending.events();

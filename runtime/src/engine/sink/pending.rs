@@ -26,6 +26,8 @@ pub(crate) struct Pending {
     pub(crate) attempts: Option<Box<Attempts>>,
     /// Before then it is not delivered again.
     pub(crate) due: Option<Instant>,
+    /// When its delivery began, where that is to be known.
+    pub(crate) begun: Option<Instant>,
 }
 
 /// A batch, or what is left of one.
@@ -54,8 +56,8 @@ impl From<InFlight> for Part {
 impl Pending {
     pub(super) fn new(place: u64, lane: usize, first: Part) -> Self {
         let extent = Extent { events: first.events(), ..Extent::default() };
-        let (more, since, attempts, due) = (Vec::new(), None, None, None);
-        Self { place, lane, first, more, extent, since, attempts, due }
+        let (more, since, attempts, due, begun) = (Vec::new(), None, None, None, None);
+        Self { place, lane, first, more, extent, since, attempts, due, begun }
     }
 
     /// The same where it waits for others: since when, and what the batch of so many events weighs that it
