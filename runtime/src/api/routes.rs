@@ -4,7 +4,7 @@ use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use hyper::{
     Method, Request, Response, StatusCode,
-    body::{Body as _, Incoming},
+    body::{Body as _, Bytes, Incoming},
 };
 use serde_json::json;
 
@@ -59,6 +59,18 @@ enum Path<'p> {
 enum Change {
     Pause,
     Resume,
+    Restart,
+}
+
+impl Change {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "pause" => Self::Pause,
+            "resume" => Self::Resume,
+            "restart" => Self::Restart,
+            _ => return None,
+        })
+    }
 }
 
 impl<'p> Path<'p> {
@@ -71,11 +83,8 @@ impl<'p> Path<'p> {
             ["v1", "flows"] => Self::Flows,
             ["v1", "flows", flow] => Self::Flow(flow),
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
-            ["v1", "flows", flow, "connectors", connector, "pause"] => {
-                Self::Change(flow, connector, Change::Pause)
-            }
-            ["v1", "flows", flow, "connectors", connector, "resume"] => {
-                Self::Change(flow, connector, Change::Resume)
+            ["v1", "flows", flow, "connectors", connector, change] => {
+                Self::Change(flow, connector, Change::of(change)?)
             }
             ["v1", "flows", flow, "drain"] => Self::Drain(flow),
             ["v1", "flows", flow, "tap", component, port] => Self::Tap(flow, component, port),
@@ -149,6 +158,7 @@ impl Routes {
                 match change {
                     Change::Pause => self.stopper.pause(flow, connector),
                     Change::Resume => self.stopper.resume(flow, connector),
+                    Change::Restart => self.stopper.restart(flow, connector),
                 };
                 self.connector(flow, connector, StatusCode::ACCEPTED)
             }
@@ -157,28 +167,23 @@ impl Routes {
 
     fn flow(&self, name: &str) -> Result<FlowStatus, Problem> {
         let mut flows = self.stopper.flows();
-        match flows.iter().position(|flow| flow.name == name) {
-            Some(found) => Ok(flows.swap_remove(found)),
-            None if flows.len() < self.flows => Err(Problem::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the flows of the run have not begun; ask again",
-            )),
-            None => {
-                let names = flows.iter().map(|flow| flow.name.as_str());
-                Err(missing("flow", name, names))
-            }
+        if let Some(found) = flows.iter().position(|flow| flow.name == name) {
+            return Ok(flows.swap_remove(found));
         }
+        if flows.len() < self.flows {
+            let detail = "the flows of the run have not begun; ask again";
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        Err(missing("flow", name, flows.iter().map(|flow| flow.name.as_str())))
     }
 
     fn connector(&self, flow: &str, name: &str, status: StatusCode) -> Answer {
         let flow = self.flow(flow)?;
-        match flow.connectors.iter().find(|connector| connector.connector == name) {
-            Some(found) => Ok(text::json(status, &ConnectorJson::from(found))),
-            None => {
-                let names = flow.connectors.iter().map(|connector| connector.connector.as_str());
-                Err(missing("connector", name, names))
-            }
-        }
+        let found = flow.connectors.iter().find(|connector| connector.connector == name);
+        found.map(|found| text::json(status, &ConnectorJson::from(found))).ok_or_else(|| {
+            let names = flow.connectors.iter().map(|connector| connector.connector.as_str());
+            missing("connector", name, names)
+        })
     }
 
     /// The events of a port. Its component may have two sides.
@@ -238,7 +243,7 @@ async fn without_body(mut body: Incoming) -> Result<(), Problem> {
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await;
             match frame {
                 None => return Ok(()),
-                Some(Ok(frame)) => length += frame.data_ref().map_or(0, |data| data.len()),
+                Some(Ok(frame)) => length += frame.data_ref().map_or(0, Bytes::len),
                 Some(Err(_)) => {
                     let detail = "the body of the request is broken off; send none";
                     return Err(Problem::new(StatusCode::BAD_REQUEST, detail));

@@ -185,12 +185,11 @@ async fn answer(
         None
     };
     let ended = executor::first(async { Some(connection.as_mut().await) }, ends).await;
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            Pin::as_mut(&mut connection).graceful_shutdown();
-            connection.await
-        }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        Pin::as_mut(&mut connection).graceful_shutdown();
+        connection.await
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection of the admin API has failed");

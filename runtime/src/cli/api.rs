@@ -8,6 +8,8 @@ use tremor_runtime::{
     run::Stopper,
 };
 
+use super::Failure;
+
 #[derive(Args, Default)]
 pub(super) struct Arguments {
     /// Answers to questions about the run at this address, such as 127.0.0.1:9898: see "Asking a running
@@ -22,13 +24,13 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// Starts the API of a run of so many flows, where it is asked for.
-    pub(super) fn start(&self, stopper: &Stopper, flows: usize) -> Result<Option<Server>, String> {
+    pub(super) fn start(&self, stopper: &Stopper, flows: usize) -> Result<Option<Server>, Failure> {
         let Some(address) = self.address else { return Ok(None) };
         let start = || -> Result<Server, Error> {
             let token = self.token_file.as_deref().map(Token::read).transpose()?;
             Server::start(address, Access::with(token), stopper.clone(), flows)
         };
-        let server = start().map_err(|error| format!("error: {error}"))?;
+        let server = start().map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
         tracing::info!(address = %server.address(), "the admin API listens");
         Ok(Some(server))
     }

@@ -18,7 +18,7 @@ pub(crate) fn run(
 ) -> Result<Vec<Report>, Failure> {
     let stopper = Stopper::default();
     // Until all flows have ended.
-    let _server = api.start(&stopper, flows.len()).map_err(Failure::of_usage)?;
+    let _server = api.start(&stopper, flows.len())?;
     let _service = Service::start(&stopper, flows.len());
     let progress = Progress::start(&stopper);
     signals::listen(stopper.clone()).map_err(|error| {

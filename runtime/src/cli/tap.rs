@@ -24,12 +24,11 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let client = arguments.remote.client()?;
     let failed = |error| Failure::of_flow(format_args!("error: {error}"));
     let flow = encoded(&arguments.flow);
-    let (component, port) = match arguments.component.split_once('/') {
-        Some((component, port)) => (component, port),
-        None => {
-            let flow = client.get(&format!("/v1/flows/{flow}")).map_err(failed)?;
-            (&*arguments.component, usual_port(&flow, &arguments.component))
-        }
+    let (component, port) = if let Some(named) = arguments.component.split_once('/') {
+        named
+    } else {
+        let flow = client.get(&format!("/v1/flows/{flow}")).map_err(failed)?;
+        (&*arguments.component, usual_port(&flow, &arguments.component))
     };
     let path = format!("/v1/flows/{flow}/tap/{}/{}", encoded(component), encoded(port));
     let mut out = io::stdout().lock();

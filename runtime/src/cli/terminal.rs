@@ -1,7 +1,7 @@
 //! What commands show on a terminal: a line on stderr that log lines do not disturb, and a whole screen.
 
 use std::{
-    io::{self, IsTerminal, Read, Write},
+    io::{self, IsTerminal, Read, Stdout, Write},
     os::fd::AsFd,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -70,6 +70,7 @@ pub(super) fn fitted(text: &str, columns: usize) -> String {
 
 /// The whole of a terminal, until this is dropped.
 pub(super) struct Screen {
+    out: Stdout,
     /// How the keyboard was before, where there is one.
     before: Option<Termios>,
 }
@@ -87,37 +88,38 @@ impl Screen {
             keys.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             _ = tcsetattr(io::stdin(), OptionalActions::Now, &keys);
         }
-        write(ENTER);
-        Some(Self { before })
+        let screen = Self { out: io::stdout(), before };
+        screen.write(ENTER);
+        Some(screen)
     }
 
-    /// Shows these lines; those that begin with an escape sequence are shown in its colour.
+    /// Shows these lines, as many as there is room for.
     pub(super) fn show(&self, lines: &[Line]) {
-        let (columns, rows) = size(io::stdout());
+        let (columns, rows) = size(&self.out);
         let mut text = "\x1b[H".to_owned();
         for (position, Line { look, text: line }) in lines.iter().take(rows).enumerate() {
             let end = if position + 1 < rows { "\r\n" } else { "" };
             let (before, line) = (look.as_str(), fitted(line, columns));
-            text.push_str(&format!("{before}{line}\x1b[0m\x1b[K{end}"));
+            text.extend([before, &line, "\x1b[0m\x1b[K", end]);
         }
         text.push_str("\x1b[J");
-        write(&text);
+        self.write(&text);
+    }
+
+    fn write(&self, text: &str) {
+        let mut out = self.out.lock();
+        // A terminal that is gone shows nothing.
+        _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        write(LEAVE);
+        self.write(LEAVE);
         if let Some(before) = &self.before {
             _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
     }
-}
-
-fn write(text: &str) {
-    let mut stdout = io::stdout().lock();
-    // A terminal that is gone shows nothing.
-    _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }
 
 /// Waits for a key that ends a command; for ever, where there is no keyboard.

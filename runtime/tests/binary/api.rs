@@ -87,7 +87,7 @@ fn live() -> Asked {
         "name: live
 connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
-  output: { type: file, codec: json, postprocessors: [lines], config: { path: out, mode: write } }
+  output: { type: file, codec: json, postprocessors: [lines], config: { path: out, mode: append } }
 pipelines:
   main: { operators: [passthrough] }
 links: [ticks -> main, main -> output]",
@@ -156,6 +156,9 @@ fn for_each_component_the_sum_holds_while_a_flow_runs_and_once_it_has_ended() {
     for connector in ["output", "ticks"] {
         asked.json("POST", &format!("/v1/flows/live/connectors/{connector}/resume"));
     }
+    asked.json("POST", "/v1/flows/live/connectors/output/restart");
+    let is_new = |it: &Value| it["state"] == "running" && it["restarts"] == 1;
+    asked.until("/v1/flows/live/connectors/output", is_new);
     let before = count(output, "delivered");
     asked.until("/v1/flows/live", |flow| count(component(flow, "output"), "delivered") > before);
     let log = asked.end();

@@ -1,5 +1,7 @@
 //! The text keeps the rules of its format, whatever names and values are in it.
 
+#![expect(clippy::float_cmp, reason = "a float has all of these numbers exactly")]
+
 use std::{
     collections::{BTreeMap, HashSet},
     time::{Duration, Instant},
