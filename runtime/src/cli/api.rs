@@ -10,7 +10,7 @@ use tremor_runtime::{
 
 use super::Failure;
 
-#[derive(Args, Default)]
+#[derive(Args)]
 pub(super) struct Arguments {
     /// Answers to questions about the run at this address, such as 127.0.0.1:9898: see "Asking a running
     /// process" in the book. An address that is not loopback needs `--api-token-file`.

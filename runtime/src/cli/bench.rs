@@ -13,8 +13,8 @@ use self::{
     overrides::Overrides,
     report::{Link, Report},
 };
-use super::{Failure, PluginArguments, api, plugin, run};
-use tremor_runtime::{engine::Counts, flow};
+use super::{Failure, PluginArguments, plugin, run};
+use tremor_runtime::{engine::Counts, flow, run::Stopper};
 
 /// How long the flow may take to drain once its sources end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         Ok(flow.into())
     })?;
     let before = report::cpu_seconds();
-    let runs = run::run(&prepared, DRAIN, &api::Arguments::default())?;
+    let runs = run::run(&prepared, DRAIN, &Stopper::default(), None)?;
     let cpu_s = report::cpu_seconds() - before;
     for (prepared, run) in prepared.iter().zip(&runs) {
         everything_arrived(&run.counts)?;

@@ -108,7 +108,7 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         Command::Run { flows, drain_timeout, api } => {
             let flows = plugins.prepare(&flows, &Environment::default())?;
-            run::run(&flows, Duration::from_secs(drain_timeout), &api)?;
+            run::execute(&flows, Duration::from_secs(drain_timeout), &api)?;
         }
         Command::Check { flows, deny_warnings } => {
             let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;

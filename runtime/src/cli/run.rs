@@ -10,24 +10,33 @@ use tremor_runtime::{
 
 use super::{Failure, Prepared, api, progress::Progress, service::Service, signals};
 
-/// Runs flows to their end, and reports the counts of their events.
-pub(crate) fn run(
+/// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
+pub(crate) fn execute(
     flows: &[Prepared],
     deadline: Duration,
     api: &api::Arguments,
-) -> Result<Vec<Report>, Failure> {
+) -> Result<(), Failure> {
     let stopper = Stopper::default();
-    // Until all flows have ended.
+    // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
     let _service = Service::start(&stopper, flows.len());
-    let progress = Progress::start(&stopper);
+    run(flows, deadline, &stopper, Progress::start(&stopper)).map(drop)
+}
+
+/// Runs flows to their end, and reports the counts of their events. Progress is shown until then.
+pub(crate) fn run(
+    flows: &[Prepared],
+    deadline: Duration,
+    stopper: &Stopper,
+    progress: Option<Progress>,
+) -> Result<Vec<Report>, Failure> {
     signals::listen(stopper.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))
     })?;
     let mut failure = Failure::default();
     let flows: Vec<_> =
         flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
-    let reports = run::run(&flows, &stopper, deadline).unwrap_or_else(|error| {
+    let reports = run::run(&flows, stopper, deadline).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()
     });
