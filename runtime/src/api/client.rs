@@ -39,6 +39,14 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// It has ended in the middle of its answer.
+    #[error("the admin API at {address} has gone: {reason}")]
+    Gone {
+        /// Where it was.
+        address: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// It has refused, and says why.
     #[error("{0}")]
     Refused(String),
@@ -90,7 +98,8 @@ impl Client {
         serde_json::from_slice(&text).map_err(|error| self.silent(&error))
     }
 
-    /// Gives the events that are sent, one after the other, for as long as they are wanted.
+    /// Gives the events that are sent, one after the other, for as long as they are wanted, and the
+    /// process runs.
     ///
     /// # Errors
     /// There are none, or the answer is a refusal.
@@ -147,7 +156,7 @@ impl Client {
         let mut problem = Vec::new();
         loop {
             let frame = with(next(&mut body), connection.as_mut()).await;
-            let Some(frame) = frame.transpose().map_err(|error| self.silent(&error))? else {
+            let Some(frame) = frame.transpose().map_err(|error| self.gone(&error))? else {
                 break;
             };
             let Some(data) = frame.data_ref() else { continue };
@@ -158,6 +167,10 @@ impl Client {
             }
         }
         if status.is_success() { Ok(()) } else { Err(refused(status.as_u16(), &problem)) }
+    }
+
+    fn gone(&self, reason: &dyn std::fmt::Display) -> Error {
+        Error::Gone { address: self.host.clone(), reason: reason.to_string() }
     }
 
     fn silent(&self, reason: &dyn std::fmt::Display) -> Error {

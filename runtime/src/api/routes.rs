@@ -1,7 +1,8 @@
 //! From a request to its answer.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::poll_fn, pin::Pin, time::Duration};
 
+use async_channel::Receiver;
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body as _, Bytes, Incoming},
@@ -32,9 +33,11 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// What requests are answered from.
 pub(super) struct Routes {
     pub(super) access: Access,
-    pub(super) stopper: Arc<Stopper>,
+    pub(super) stopper: Stopper,
     /// How many flows the run has.
     pub(super) flows: usize,
+    /// Closed at the end of the run.
+    pub(super) stopped: Receiver<Infallible>,
 }
 
 type Answer = Result<Response<Body>, Problem>;
@@ -202,7 +205,8 @@ impl Routes {
         if listening.is_empty() {
             return Err(missing("port", port, ports.into_iter()));
         }
-        let events = Events::of(listening, &format!("{name}/{component}/{port}"));
+        let events =
+            Events::of(listening, &format!("{name}/{component}/{port}"), self.stopped.clone());
         let body = Body::Stream(Box::new(events));
         Ok(text::with(StatusCode::OK, "text/event-stream", body))
     }

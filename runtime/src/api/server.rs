@@ -6,7 +6,6 @@ use std::{
     net::SocketAddr,
     pin::{Pin, pin},
     rc::Rc,
-    sync::Arc,
     task::Poll,
     thread::{self, JoinHandle},
     time::Duration,
@@ -86,7 +85,8 @@ impl Server {
         let access = access.at(address.ip());
         stopper.watch_deliveries();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
-            let routes = Rc::new(Routes { access, stopper: Arc::new(stopper), flows });
+            let routes = Routes { access, stopper, flows, stopped: stopped.clone() };
+            let routes = Rc::new(routes);
             let tasks = Rc::new(Tasks::new());
             let serves = serve(&listener, &tasks, &routes, &stopped, head_time);
             executor::block_on(tasks.run(serves));

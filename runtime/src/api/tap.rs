@@ -3,6 +3,7 @@
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html>
 
 use std::{
+    convert::Infallible,
     pin::Pin,
     task::{Context, Poll},
     time::{Duration, Instant},
@@ -18,6 +19,7 @@ use crate::executor;
 const SILENCE: Duration = Duration::from_secs(15);
 
 type Next = Pin<Box<dyn Future<Output = Option<String>>>>;
+type End = Pin<Box<dyn Future<Output = ()>>>;
 
 /// What is told of a port.
 pub(super) struct Events {
@@ -25,12 +27,19 @@ pub(super) struct Events {
     greeting: Option<String>,
     /// One for each side of a connector.
     sources: Vec<(Receiver<String>, Next)>,
+    /// The end of the run.
+    end: End,
     alarm: executor::Alarm,
     silent_until: Instant,
 }
 
 impl Events {
-    pub(super) fn of(sources: Vec<Receiver<String>>, what: &str) -> Self {
+    /// Those of `sources`, until `stopped` is closed.
+    pub(super) fn of(
+        sources: Vec<Receiver<String>>,
+        what: &str,
+        stopped: Receiver<Infallible>,
+    ) -> Self {
         let source = |events: Receiver<String>| {
             let next = next(&events);
             (events, next)
@@ -38,6 +47,7 @@ impl Events {
         Self {
             greeting: Some(format!(": {what}\n\n")),
             sources: sources.into_iter().map(source).collect(),
+            end: Box::pin(async move { _ = stopped.recv().await }),
             alarm: executor::Alarm::default(),
             silent_until: executor::after(SILENCE),
         }
@@ -60,6 +70,9 @@ impl Stream for Events {
                 self.silent_until = executor::after(SILENCE);
                 return Poll::Ready(event.map(|json| format!("data: {json}\n\n").into()));
             }
+        }
+        if self.end.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
         }
         self.alarm.poll(context, self.silent_until).map(|()| {
             self.silent_until = executor::after(SILENCE);

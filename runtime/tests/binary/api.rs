@@ -208,7 +208,12 @@ fn a_tap_shows_events_as_they_pass_and_says_which_ports_there_are() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr.contains("no port `other`; there is `err`, `in`, `out`"), "{stderr}");
+    let mut tap = asked.ask(&["tap", "live", "main"]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(tap.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     asked.end();
+    drop(tap.stdout.take());
+    assert_eq!(finish(tap).status.code(), Some(0), "a tap ends with the run");
 }
 
 #[test]
