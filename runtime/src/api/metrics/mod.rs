@@ -70,7 +70,8 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
         text.sample(name, &labels, of.counts.in_flight());
     }
     let name = "tremor_bytes_total";
-    let help = "Bytes that the connector of a source brought, or that of a sink was given.";
+    let help =
+        "Bytes that the connector of a source brought, or that were encoded for that of a sink.";
     text.family(name, Kind::Counter, help);
     for (labels, of) in components().filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
         text.sample(name, &labels, of.counts.bytes);

@@ -81,8 +81,7 @@ counts! {
     merged,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
-    /// No events, but bytes: brought by the connector of a source, or handed to that of a sink, each time
-    /// where it is delivered again.
+    /// No events, but bytes: brought by the connector of a source, or encoded for that of a sink.
     bytes,
 }
 
