@@ -25,7 +25,7 @@ pub mod engine {
 
     pub mod life {
         pub mod standing {
-            pub use crate::doubles::Gauge;
+            pub use crate::doubles::{Gauge, Queue};
         }
 
         pub mod wakers;
