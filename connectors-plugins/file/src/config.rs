@@ -1,0 +1,96 @@
+//! The `config` of the flow file.
+
+use std::path::PathBuf;
+
+use tremor_pdk::prelude::*;
+
+use crate::{Compression, units::Interval};
+
+/// Which file, and what to do with it.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file. A relative path starts at the folder of the flow file.
+    pub path: PathBuf,
+    /// What to do with it.
+    pub mode: Mode,
+    /// How the file is compressed.
+    #[serde(default)]
+    pub compression: Compression,
+    /// How much to read at once, in bytes; of a compressed file, decompressed bytes.
+    #[serde(default = "default_chunk_bytes")]
+    pub chunk_bytes: ChunkBytes,
+    /// What each message in the file ends with. Empty: messages have no end that can be found.
+    #[serde(default = "default_message_end")]
+    pub message_end: String,
+    /// When what was written is put on the disk. Events are acknowledged after that.
+    #[serde(default)]
+    pub sync: SyncMode,
+    /// With `sync: interval`, the time from one time that data is put on the disk to the next.
+    #[serde(default = "default_sync_interval")]
+    pub sync_interval: Interval,
+}
+
+const fn default_chunk_bytes() -> ChunkBytes {
+    ChunkBytes::new(256 << 10)
+}
+
+fn default_message_end() -> String {
+    "\n".to_owned()
+}
+
+const fn default_sync_interval() -> Interval {
+    Interval::of_ms(100)
+}
+
+/// What to do with the file.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Read it from its start to its end.
+    Read,
+    /// Write a new file. One that exists and is not empty is left alone, with an error.
+    Write,
+    /// Write after what is in the file; make it where it does not exist.
+    Append,
+    /// Write from scratch: what is in the file is lost.
+    Truncate,
+}
+
+/// When what was written is put on the disk.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum SyncMode {
+    /// At the end of a run. Events are acknowledged once the system has them: a process that is
+    /// killed loses none of these, a machine without power may.
+    #[default]
+    Never,
+    /// Once in every interval, for all batches that were written in it.
+    Interval,
+    /// After every batch, and after those that were written at the same time.
+    Batch,
+}
+
+impl Config {
+    /// The configuration with its paths as the process has to open them, if its keys go together.
+    pub(crate) fn check(mut self, context: &Context) -> Result<Self> {
+        if self.path.as_os_str().is_empty() {
+            return Err(Error::configuration("`path` is empty: name a file"));
+        }
+        let is_compressed = self.compression.of(&self.path).is_some();
+        if self.sync != SyncMode::Never && self.mode == Mode::Read {
+            return Err(Error::configuration("`sync` is for a file that is written: leave it out"));
+        }
+        if self.sync != SyncMode::Never && self.mode == Mode::Append && is_compressed {
+            return Err(Error::configuration(
+                "`sync` cannot append to a compressed file: where its last whole message ends is \
+                 known only after all of it is decompressed. Choose `compression: none`, or the \
+                 `mode` `write`",
+            ));
+        }
+        self.path = context.resolve(&self.path);
+        Ok(self)
+    }
+}

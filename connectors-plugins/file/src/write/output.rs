@@ -1,0 +1,296 @@
+//! The file that is written: opening it, writing to it, having it on the disk.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result, warn};
+
+use super::{
+    syncing::{Due, Syncing, sync_data},
+    torn,
+};
+use crate::{Config, Mode, compression::Format, folder, open};
+
+/// A file that batches are written to, one at a time. All methods but those that say otherwise may
+/// block.
+#[derive(Debug)]
+pub(crate) struct Output {
+    path: PathBuf,
+    format: Option<Format>,
+    message_end: Vec<u8>,
+    syncing: Syncing,
+    current: Mutex<Current>,
+}
+
+/// What is written to now.
+#[derive(Debug)]
+struct Current {
+    file: Arc<File>,
+    /// How many batches were written.
+    deliveries: u64,
+}
+
+impl Output {
+    /// Opens the file. If events are to wait for the disk, nothing but whole messages is in it then.
+    pub(crate) fn open(config: &Config, host: &Host) -> Result<Self> {
+        let file = open::open(&config.path, config.mode)?;
+        let output = Self {
+            path: config.path.clone(),
+            format: config.compression.of(&config.path),
+            message_end: config.message_end.clone().into_bytes(),
+            syncing: Syncing::new(config),
+            current: Mutex::new(Current { file: file.into(), deliveries: 0 }),
+        };
+        if output.syncing.is_asked_for() {
+            let file = output.current().file.clone();
+            output.secure(&file)?;
+            if config.mode == Mode::Append && !output.message_end.is_empty() {
+                output.cut_torn(&file, host)?;
+            }
+        }
+        Ok(output)
+    }
+
+    /// Has the file itself on the disk, and no other process of ours write to it.
+    fn secure(&self, file: &File) -> Result<()> {
+        let metadata = file.metadata().map_err(|error| self.error(&error))?;
+        if !metadata.is_file() {
+            return Err(Error::configuration(format!(
+                "`{}` is no regular file, and keeps nothing: `sync` has no meaning there, leave it out",
+                self.path.display()
+            )));
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            // An instance that has just ended may still hold it.
+            Err(std::fs::TryLockError::WouldBlock) => {
+                return Err(Error::connection_refused(format!(
+                    "`{}` is locked: another process, or another connector, writes to it with `sync`; \
+                     choose another `path`, or end that one",
+                    self.path.display()
+                )));
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(self.error(&error)),
+        }
+        file.sync_all().and_then(|()| folder::sync_parent(&self.path)).map_err(|e| self.error(&e))
+    }
+
+    /// What follows the last whole message was never acknowledged: it goes.
+    fn cut_torn(&self, file: &File, host: &Host) -> Result<()> {
+        let cut = || {
+            let length = file.metadata()?.len();
+            let readable = File::open(&self.path)?;
+            let end = torn::end_of_last_message(&readable, length, &self.message_end)?;
+            if end < length {
+                file.set_len(end)?;
+                file.sync_all()?;
+            }
+            io::Result::Ok((end, length - end))
+        };
+        let (end, torn) = cut().map_err(|error| {
+            let message = "cannot look for a message that was not written in whole";
+            self.error(&error).context(message)
+        })?;
+        if torn > 0 {
+            warn!(
+                host,
+                "`{}` ended in {torn} bytes of a message that was not written in whole and was not \
+                 acknowledged: they were cut off, and it has {end} bytes now",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses a batch whose messages do not end as is said: what is in the file could not be told from
+    /// what is torn. Does not block.
+    pub(super) fn check_end(&self, batch: &Batch) -> Result<()> {
+        if !self.syncing.is_asked_for() || self.format.is_some() {
+            return Ok(());
+        }
+        let last = batch.iter().rev().find_map(EventRef::raw);
+        if last.is_none_or(|last| last.ends_with(&self.message_end)) {
+            return Ok(());
+        }
+        Err(Error::configuration(format!(
+            "a message for `{}` does not end in {:?}, and `sync` has to find the last whole message: \
+             add the postprocessor `lines`, or say with `message_end` what messages end in (`\"\"`: in \
+             nothing, and nothing is ever cut off)",
+            self.path.display(),
+            String::from_utf8_lossy(&self.message_end)
+        )))
+    }
+
+    /// Writes a batch. Gives its number.
+    pub(super) fn write(&self, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
+        let member = match self.format {
+            Some(format) if !runs.is_empty() => Some(format.member(bytes, runs)),
+            _ => None,
+        };
+        let member = member.transpose().map_err(|error| self.error(&error))?;
+        let mut current = self.current();
+        let file = &*current.file;
+        match &member {
+            Some(member) => write_runs(file, member, std::slice::from_ref(&(0..member.len()))),
+            None => write_runs(file, bytes, runs),
+        }
+        .map_err(|stopped| self.take_off(file, &stopped))?;
+        current.deliveries += 1;
+        Ok(current.deliveries)
+    }
+
+    /// Takes off what was written of a batch before writing stopped.
+    fn take_off(&self, file: &File, stopped: &Stopped) -> Error {
+        let error = self.error(&stopped.error);
+        let cut = if stopped.written > 0 { torn::cut_off(file, stopped.written) } else { Ok(()) };
+        match cut {
+            Ok(()) => error,
+            Err(cause) => {
+                let message = format!("{error}; `{}` ends in a part of a batch", self.display());
+                Error::unsupported(message).caused_by(&cause)
+            }
+        }
+    }
+
+    /// Whether deliveries wait for the disk, so that several may wait together. Does not block.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        self.syncing.is_asked_for()
+    }
+
+    /// When a delivery is to be put on the disk. Does not block.
+    pub(super) fn due(&self, delivery: u64, now_ns: u64) -> Due {
+        self.syncing.due(delivery, now_ns)
+    }
+
+    /// Has a delivery on the disk, and all that was written by now.
+    pub(super) fn sync(&self, delivery: u64, now_ns: u64) -> Result<()> {
+        let sync = || {
+            let (file, deliveries) = {
+                let current = self.current();
+                (current.file.clone(), current.deliveries)
+            };
+            file.sync_data()?;
+            Ok(deliveries)
+        };
+        self.syncing.sync(delivery, now_ns, sync).map_err(|error| {
+            // Final, also where the disk is full: what is not on it by now may be forgotten.
+            Error::unsupported(format!("cannot put `{}` on the disk: {error}", self.display()))
+        })
+    }
+
+    /// Has all that was written put on the disk. A compressed file that nothing was written to gets a
+    /// member without contents: others do not take an empty file for one.
+    pub(super) fn finish(&self) -> Result<()> {
+        let current = self.current();
+        let mut file = &*current.file;
+        let mut finish = || {
+            if let Some(format) = self.format
+                && file.metadata()?.len() == 0
+            {
+                file.write_all(&format.member(b"", &[])?)?;
+            }
+            sync_data(file)
+        };
+        finish().map_err(|error| self.error(&error))
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn display(&self) -> std::path::Display<'_> {
+        Path::display(&self.path)
+    }
+
+    /// Full disks are waited for. Everything else is final: a restart would open the file anew,
+    /// and in some modes lose what is in it.
+    fn error(&self, error: &io::Error) -> Error {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
+            _ => ErrorKind::UNSUPPORTED,
+        };
+        Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
+    }
+}
+
+/// Writing has stopped in the middle.
+#[derive(Debug)]
+struct Stopped {
+    /// How many bytes were written by then.
+    written: u64,
+    error: io::Error,
+}
+
+fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Result<(), Stopped> {
+    let mut slices: Vec<_> = runs.iter().map(|run| IoSlice::new(&bytes[run.clone()])).collect();
+    let mut rest = &mut slices[..];
+    let mut written = 0;
+    while !rest.is_empty() {
+        match out.write_vectored(rest) {
+            Ok(0) => return Err(Stopped { written, error: io::ErrorKind::WriteZero.into() }),
+            Ok(count) => {
+                written += count as u64;
+                IoSlice::advance_slices(&mut rest, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Stopped { written, error }),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use tremor_pdk::{Batch, raw_runs};
+
+    use super::write_runs;
+
+    /// Takes so many bytes, three at a time, and is full then.
+    struct Disk {
+        space: usize,
+        content: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(3).min(self.space - self.content.len());
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.content.extend(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_goes_on_where_it_stopped_until_the_disk_is_full() {
+        let mut thinned = Batch::new();
+        ["one\n", "gone", "three\n", "four\n"]
+            .iter()
+            .for_each(|message| thinned.push_message(message.as_bytes()));
+        thinned.retain(|event| event.raw() != Some(b"gone"));
+        let runs = raw_runs(&thinned);
+        assert_eq!(runs.len(), 2);
+
+        let mut disk = Disk { space: 100, content: Vec::new() };
+        write_runs(&mut disk, thinned.bytes(), &runs).unwrap();
+        assert_eq!(disk.content, b"one\nthree\nfour\n");
+
+        let mut disk = Disk { space: 12, content: Vec::new() };
+        let stopped = write_runs(&mut disk, thinned.bytes(), &runs).unwrap_err();
+        assert_eq!(disk.content, b"one\nthree\nfo");
+        assert_eq!(stopped.error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(stopped.written, 12);
+    }
+}
