@@ -1,6 +1,6 @@
 //! The `config` of the flow file.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU64, path::PathBuf};
 
 use tremor_pdk::prelude::*;
 
@@ -10,7 +10,8 @@ use crate::{Compression, units::Interval};
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file. A relative path starts at the folder of the flow file.
+    /// The file. A relative path starts at the folder of the flow file. Of a source it may be a
+    /// pattern: `logs/*.json`.
     pub path: PathBuf,
     /// What to do with it.
     pub mode: Mode,
@@ -20,6 +21,23 @@ pub struct Config {
     /// How much to read at once, in bytes; of a compressed file, decompressed bytes.
     #[serde(default = "default_chunk_bytes")]
     pub chunk_bytes: ChunkBytes,
+    /// Whether to wait for more at the end, for a file that is not there yet, and for the next one once
+    /// it is renamed.
+    #[serde(default)]
+    pub follow: bool,
+    /// The file that keeps how far the files were acknowledged, for the next run to go on there. A
+    /// relative path starts at the folder of the flow file.
+    pub checkpoint: Option<PathBuf>,
+    /// How often that is kept, at most.
+    #[serde(default = "default_checkpoint_interval")]
+    pub checkpoint_interval: Interval,
+    /// How many chunks may be read that the checkpoint does not have yet: they come again after a
+    /// crash. Half of them may wait for their acknowledgement.
+    #[serde(default = "default_read_ahead")]
+    pub read_ahead: NonZeroU64,
+    /// How often to look for more at the end of a file that is followed.
+    #[serde(default = "default_poll_interval")]
+    pub poll_interval: Interval,
     /// What each message in the file ends with. Empty: messages have no end that can be found.
     #[serde(default = "default_message_end")]
     pub message_end: String,
@@ -33,6 +51,18 @@ pub struct Config {
 
 const fn default_chunk_bytes() -> ChunkBytes {
     ChunkBytes::new(256 << 10)
+}
+
+const fn default_checkpoint_interval() -> Interval {
+    Interval::of_ms(1_000)
+}
+
+const fn default_read_ahead() -> NonZeroU64 {
+    NonZeroU64::new(256).expect("it is more than none")
+}
+
+const fn default_poll_interval() -> Interval {
+    Interval::of_ms(100)
 }
 
 fn default_message_end() -> String {
@@ -80,8 +110,26 @@ impl Config {
             return Err(Error::configuration("`path` is empty: name a file"));
         }
         let is_compressed = self.compression.of(&self.path).is_some();
-        if self.sync != SyncMode::Never && self.mode == Mode::Read {
-            return Err(Error::configuration("`sync` is for a file that is written: leave it out"));
+        let is_read = self.mode == Mode::Read;
+        let for_other_mode = [
+            (is_read && self.sync != SyncMode::Never, "sync", "written"),
+            (!is_read && self.follow, "follow", "read"),
+            (!is_read && self.checkpoint.is_some(), "checkpoint", "read"),
+        ];
+        if let Some((_, key, doing)) = for_other_mode.iter().find(|(is_wrong, ..)| *is_wrong) {
+            let message =
+                format!("`{key}` is for a file that is {doing}: leave it out, or change `mode`");
+            return Err(Error::configuration(message));
+        }
+        if self.follow && is_compressed {
+            return Err(Error::configuration(
+                "`follow` cannot wait for more of a compressed file: leave one of them out",
+            ));
+        }
+        if self.follow && self.message_end.is_empty() {
+            return Err(Error::configuration(
+                "`follow` needs `message_end`: without it, the end of a message is that of the file",
+            ));
         }
         if self.sync != SyncMode::Never && self.mode == Mode::Append && is_compressed {
             return Err(Error::configuration(
@@ -91,6 +139,7 @@ impl Config {
             ));
         }
         self.path = context.resolve(&self.path);
+        self.checkpoint = self.checkpoint.map(|path| context.resolve(path));
         Ok(self)
     }
 }

@@ -4,10 +4,14 @@ use std::{fs::File, sync::Arc};
 
 use tremor_pdk::prelude::*;
 
-use crate::{Config, Mode, Reader, Writer, open, write::Output};
+use crate::{
+    Config, Mode, Reader, Writer, open,
+    source::FileSource,
+    tail::{Files, Tail, is_for_tail},
+    write::Output,
+};
 
 /// The connector.
-#[derive(Debug)]
 pub struct FileConnector {
     config: Config,
     host: Host,
@@ -16,9 +20,10 @@ pub struct FileConnector {
     opened: Option<Opened>,
 }
 
-#[derive(Debug)]
 enum Opened {
     Input(Arc<File>),
+    /// Opened anew for each connection: it goes on where the checkpoint says.
+    Files(Box<Files>),
     Output(Arc<Output>),
 }
 
@@ -33,13 +38,16 @@ impl Component for FileConnector {
 }
 
 impl Connector for FileConnector {
-    type Source = Reader;
+    type Source = FileSource;
     type Sink = Writer;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         if self.opened.is_none() {
             let (config, host) = (self.config.clone(), self.host.clone());
             let open = move || match config.mode {
+                Mode::Read if is_for_tail(&config) => {
+                    Files::open(&config, host).map(|files| Opened::Files(files.into()))
+                }
                 Mode::Read => Ok(Opened::Input(open::open(&config.path, config.mode)?.into())),
                 _ => Output::open(&config, &host).map(|output| Opened::Output(output.into())),
             };
@@ -48,13 +56,22 @@ impl Connector for FileConnector {
         Ok(true)
     }
 
-    async fn create_source(&mut self) -> Result<Option<Reader>> {
-        match &self.opened {
-            Some(Opened::Input(file)) => {
-                Reader::new(&self.config, file.clone(), self.host.clone()).map(Some)
+    async fn create_source(&mut self) -> Result<Option<FileSource>> {
+        Ok(match self.opened.take() {
+            Some(Opened::Files(files)) => {
+                let tail = Tail::new(&self.config, *files, self.host.clone());
+                Some(FileSource::Tail(tail.into()))
             }
-            _ => Ok(None),
-        }
+            Some(Opened::Input(file)) => {
+                let reader = Reader::new(&self.config, file.clone(), self.host.clone())?;
+                self.opened = Some(Opened::Input(file));
+                Some(FileSource::Once(reader))
+            }
+            opened => {
+                self.opened = opened;
+                None
+            }
+        })
     }
 
     async fn create_sink(&mut self) -> Result<Option<Writer>> {

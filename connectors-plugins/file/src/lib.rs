@@ -20,6 +20,8 @@ mod connector;
 mod folder;
 mod open;
 mod read;
+mod source;
+mod tail;
 mod units;
 mod write;
 
@@ -28,6 +30,8 @@ pub use self::{
     config::{Config, Mode, SyncMode},
     connector::FileConnector,
     read::Reader,
+    source::FileSource,
+    tail::Tail,
     units::{Interval, Size},
     write::Writer,
 };

@@ -5,7 +5,6 @@ use std::{
     io::{self, Seek, SeekFrom, Write},
 };
 
-#[cfg(unix)]
 use std::os::unix::fs::FileExt;
 
 use memchr::memmem;
