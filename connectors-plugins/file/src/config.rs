@@ -1,10 +1,16 @@
 //! The `config` of the flow file.
 
-use std::{num::NonZeroU64, path::PathBuf};
+use std::{
+    num::{NonZeroU32, NonZeroU64},
+    path::PathBuf,
+};
 
 use tremor_pdk::prelude::*;
 
-use crate::{Compression, units::Interval};
+use crate::{
+    Compression,
+    units::{Interval, Size},
+};
 
 /// Which file, and what to do with it.
 #[tremor_pdk::config]
@@ -47,6 +53,21 @@ pub struct Config {
     /// With `sync: interval`, the time from one time that data is put on the disk to the next.
     #[serde(default = "default_sync_interval")]
     pub sync_interval: Interval,
+    /// When to set the file aside and begin a new one. A batch is never split.
+    pub rotate: Option<Rotate>,
+}
+
+/// When the file that is written is set aside, and how many of these are kept.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug)]
+pub struct Rotate {
+    /// Before the file is longer than this: `100MiB`, or a number of bytes.
+    pub max_bytes: Option<Size>,
+    /// Once it is this old, and something is to be written: `1h`.
+    pub every: Option<Interval>,
+    /// How many files to keep besides the one that is written; older ones are deleted. Unless set,
+    /// all are kept.
+    pub keep: Option<NonZeroU32>,
 }
 
 const fn default_chunk_bytes() -> ChunkBytes {
@@ -113,6 +134,7 @@ impl Config {
         let is_read = self.mode == Mode::Read;
         let for_other_mode = [
             (is_read && self.sync != SyncMode::Never, "sync", "written"),
+            (is_read && self.rotate.is_some(), "rotate", "written"),
             (!is_read && self.follow, "follow", "read"),
             (!is_read && self.checkpoint.is_some(), "checkpoint", "read"),
         ];
@@ -120,6 +142,11 @@ impl Config {
             let message =
                 format!("`{key}` is for a file that is {doing}: leave it out, or change `mode`");
             return Err(Error::configuration(message));
+        }
+        if let Some(Rotate { max_bytes: None, every: None, .. }) = self.rotate {
+            return Err(Error::configuration(
+                "`rotate` has neither `max_bytes` nor `every`: say when",
+            ));
         }
         if self.follow && is_compressed {
             return Err(Error::configuration(

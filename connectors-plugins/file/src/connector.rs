@@ -49,7 +49,7 @@ impl Connector for FileConnector {
                     Files::open(&config, host).map(|files| Opened::Files(files.into()))
                 }
                 Mode::Read => Ok(Opened::Input(open::open(&config.path, config.mode)?.into())),
-                _ => Output::open(&config, &host).map(|output| Opened::Output(output.into())),
+                _ => Output::open(&config, host).map(|output| Opened::Output(output.into())),
             };
             self.opened = Some(self.host.blocking(open).await??);
         }

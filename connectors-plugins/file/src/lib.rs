@@ -27,7 +27,7 @@ mod write;
 
 pub use self::{
     compression::Compression,
-    config::{Config, Mode, SyncMode},
+    config::{Config, Mode, Rotate, SyncMode},
     connector::FileConnector,
     read::Reader,
     source::FileSource,

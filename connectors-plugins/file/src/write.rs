@@ -1,6 +1,8 @@
 //! The sink: one message after the other, each acknowledged once it is as safe as was asked for.
 
+mod begin;
 mod output;
+mod rotation;
 mod syncing;
 mod torn;
 

@@ -8,103 +8,57 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result, warn};
+use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result};
 
 use super::{
+    rotation::Rotation,
     syncing::{Due, Syncing, sync_data},
     torn,
 };
-use crate::{Config, Mode, compression::Format, folder, open};
+use crate::{Config, Mode, compression::Format, open};
 
 /// A file that batches are written to, one at a time. All methods but those that say otherwise may
 /// block.
 #[derive(Debug)]
 pub(crate) struct Output {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     format: Option<Format>,
-    message_end: Vec<u8>,
-    syncing: Syncing,
+    pub(super) message_end: Vec<u8>,
+    pub(super) mode: Mode,
+    pub(super) syncing: Syncing,
+    pub(super) rotation: Option<Rotation>,
+    pub(super) host: Host,
     current: Mutex<Current>,
 }
 
 /// What is written to now.
 #[derive(Debug)]
-struct Current {
-    file: Arc<File>,
+pub(super) struct Current {
+    pub(super) file: Arc<File>,
+    /// How long it is, in bytes, and since when it is not empty, by the host's clock: for rotation.
+    pub(super) length: u64,
+    pub(super) since_ns: u64,
     /// How many batches were written.
     deliveries: u64,
 }
 
 impl Output {
     /// Opens the file. If events are to wait for the disk, nothing but whole messages is in it then.
-    pub(crate) fn open(config: &Config, host: &Host) -> Result<Self> {
+    pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
+        let current = Current { file: file.into(), length: 0, since_ns: 0, deliveries: 0 };
         let output = Self {
             path: config.path.clone(),
             format: config.compression.of(&config.path),
             message_end: config.message_end.clone().into_bytes(),
+            mode: config.mode,
             syncing: Syncing::new(config),
-            current: Mutex::new(Current { file: file.into(), deliveries: 0 }),
+            rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
+            host,
+            current: Mutex::new(current),
         };
-        if output.syncing.is_asked_for() {
-            let file = output.current().file.clone();
-            output.secure(&file)?;
-            if config.mode == Mode::Append && !output.message_end.is_empty() {
-                output.cut_torn(&file, host)?;
-            }
-        }
+        output.begin()?;
         Ok(output)
-    }
-
-    /// Has the file itself on the disk, and no other process of ours write to it.
-    fn secure(&self, file: &File) -> Result<()> {
-        let metadata = file.metadata().map_err(|error| self.error(&error))?;
-        if !metadata.is_file() {
-            return Err(Error::configuration(format!(
-                "`{}` is no regular file, and keeps nothing: `sync` has no meaning there, leave it out",
-                self.path.display()
-            )));
-        }
-        match file.try_lock() {
-            Ok(()) => {}
-            // An instance that has just ended may still hold it.
-            Err(std::fs::TryLockError::WouldBlock) => {
-                return Err(Error::connection_refused(format!(
-                    "`{}` is locked: another process, or another connector, writes to it with `sync`; \
-                     choose another `path`, or end that one",
-                    self.path.display()
-                )));
-            }
-            Err(std::fs::TryLockError::Error(error)) => return Err(self.error(&error)),
-        }
-        file.sync_all().and_then(|()| folder::sync_parent(&self.path)).map_err(|e| self.error(&e))
-    }
-
-    /// What follows the last whole message was never acknowledged: it goes.
-    fn cut_torn(&self, file: &File, host: &Host) -> Result<()> {
-        let cut = || {
-            let length = file.metadata()?.len();
-            let readable = File::open(&self.path)?;
-            let end = torn::end_of_last_message(&readable, length, &self.message_end)?;
-            if end < length {
-                file.set_len(end)?;
-                file.sync_all()?;
-            }
-            io::Result::Ok((end, length - end))
-        };
-        let (end, torn) = cut().map_err(|error| {
-            let message = "cannot look for a message that was not written in whole";
-            self.error(&error).context(message)
-        })?;
-        if torn > 0 {
-            warn!(
-                host,
-                "`{}` ended in {torn} bytes of a message that was not written in whole and was not \
-                 acknowledged: they were cut off, and it has {end} bytes now",
-                self.path.display()
-            );
-        }
-        Ok(())
     }
 
     /// Refuses a batch whose messages do not end as is said: what is in the file could not be told from
@@ -133,13 +87,17 @@ impl Output {
             _ => None,
         };
         let member = member.transpose().map_err(|error| self.error(&error))?;
+        let whole = member.as_ref().map(|member| 0..member.len());
+        let (bytes, runs) = match (&member, &whole) {
+            (Some(member), Some(whole)) => (&member[..], std::slice::from_ref(whole)),
+            _ => (bytes, runs),
+        };
+        let length = runs.iter().map(|run| run.len() as u64).sum();
         let mut current = self.current();
-        let file = &*current.file;
-        match &member {
-            Some(member) => write_runs(file, member, std::slice::from_ref(&(0..member.len()))),
-            None => write_runs(file, bytes, runs),
-        }
-        .map_err(|stopped| self.take_off(file, &stopped))?;
+        self.rotate(&mut current, length)?;
+        write_runs(&*current.file, bytes, runs)
+            .map_err(|stopped| self.take_off(&current.file, &stopped))?;
+        current.length += length;
         current.deliveries += 1;
         Ok(current.deliveries)
     }
@@ -177,10 +135,12 @@ impl Output {
             file.sync_data()?;
             Ok(deliveries)
         };
-        self.syncing.sync(delivery, now_ns, sync).map_err(|error| {
-            // Final, also where the disk is full: what is not on it by now may be forgotten.
-            Error::unsupported(format!("cannot put `{}` on the disk: {error}", self.display()))
-        })
+        self.syncing.sync(delivery, now_ns, sync).map_err(|error| self.not_on_disk(&error))
+    }
+
+    /// Final, also where the disk is full: what is not on it by now may be forgotten.
+    pub(super) fn not_on_disk(&self, error: &io::Error) -> Error {
+        Error::unsupported(format!("cannot put `{}` on the disk: {error}", self.display()))
     }
 
     /// Has all that was written put on the disk. A compressed file that nothing was written to gets a
@@ -199,17 +159,17 @@ impl Output {
         finish().map_err(|error| self.error(&error))
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn display(&self) -> std::path::Display<'_> {
+    pub(super) fn display(&self) -> std::path::Display<'_> {
         Path::display(&self.path)
     }
 
     /// Full disks are waited for. Everything else is final: a restart would open the file anew,
     /// and in some modes lose what is in it.
-    fn error(&self, error: &io::Error) -> Error {
+    pub(super) fn error(&self, error: &io::Error) -> Error {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
             _ => ErrorKind::UNSUPPORTED,

@@ -91,8 +91,14 @@ impl Syncing {
             Ok(delivery) => Done { delivery, at_ns: Some(now_ns), has_failed: false },
             Err(_) => Done { has_failed: true, ..done },
         };
-        *self.done.lock().unwrap_or_else(PoisonError::into_inner) = done;
+        let mut kept = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        *kept = Done { has_failed: kept.has_failed || done.has_failed, ..done };
         synced.map(drop)
+    }
+
+    /// The system could not put something on the disk that was to be there by now.
+    pub(super) fn fail(&self) {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
     }
 
     fn done(&self) -> Done {

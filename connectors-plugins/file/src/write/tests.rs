@@ -1,4 +1,4 @@
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use tremor_pdk::{
     Batch, ErrorKind, Result, Signal,
@@ -139,6 +139,12 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
         (r#""path": "/dev/null", "mode": "append", "sync": "batch""#, "no regular file"),
         (r#""path": "a.gz", "mode": "append", "sync": "interval""#, "compressed"),
         (r#""path": "a", "mode": "read", "sync": "batch""#, "that is written"),
+        (r#""path": "a", "mode": "append", "follow": true"#, "that is read"),
+        (r#""path": "a", "mode": "append", "rotate": { "keep": 1 }"#, "say when"),
+        (
+            r#""path": "/dev/null", "mode": "append", "rotate": { "every": "1h" }"#,
+            "no regular file",
+        ),
     ] {
         let error = TestHost::new().connect::<FileConnector>(&format!("{{ {config} }}"));
         let error = error.err().unwrap();
@@ -164,4 +170,71 @@ fn with_an_interval_the_answer_waits_for_its_end() {
     sink.deliver(&batch(&["two\n"])).unwrap();
     assert_eq!((first - start, host.now_ns() - first), (0, 5_000_000_000));
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+}
+
+/// The contents of all files of a folder, by their names.
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+fn rotating(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
+    host.connect::<FileConnector>(&format!(
+        r#"{{ "path": "{}", "mode": "append", {keys} }}"#,
+        path.display()
+    ))
+}
+
+#[test]
+fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
+    for sync in ["never", "batch"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let keys = format!(r#""sync": "{sync}", "rotate": {{ "max_bytes": 8, "keep": 2 }}"#);
+        let host = TestHost::new();
+        let mut sink = rotating(&host, &path, &keys).unwrap();
+        for messages in [&["1\n", "2\n"][..], &["3\n"], &["longer than that\n"], &["4\n"]] {
+            sink.deliver(&batch(messages)).unwrap();
+        }
+        sink.stop().unwrap();
+        // The current one has no stamp, and comes first.
+        assert_eq!(files(folder.path()), ["4\n", "1\n2\n3\n", "longer than that\n"]);
+        let mut sink = rotating(&host, &path, &keys).unwrap();
+        sink.deliver(&batch(&["and more\n"])).unwrap();
+        sink.stop().unwrap();
+        assert_eq!(files(folder.path()), ["and more\n", "longer than that\n", "4\n"], "{sync}");
+    }
+}
+
+#[test]
+fn a_file_is_set_aside_once_it_is_old_and_something_is_to_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let host = TestHost::new();
+    let mut sink = rotating(&host, &path, r#""rotate": { "every": "1h" }"#).unwrap();
+    host.advance(Duration::from_hours(2));
+    sink.deliver(&batch(&["one\n"])).unwrap();
+    host.advance(Duration::from_mins(59));
+    sink.deliver(&batch(&["two\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["one\ntwo\n"], "an empty file is not old");
+    host.advance(Duration::from_mins(1));
+    sink.deliver(&batch(&["three\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["three\n", "one\ntwo\n"]);
+}
+
+#[test]
+fn an_attempt_to_set_a_file_aside_that_has_failed_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let mut sink = rotating(&TestHost::new(), &path, r#""rotate": { "max_bytes": 4 }"#).unwrap();
+    sink.deliver(&batch(&["one\n"])).unwrap();
+    // Somebody else has moved it, and put a folder in its place.
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::create_dir(&path).unwrap();
+    sink.deliver(&batch(&["two\n"])).unwrap_err();
+    fs::remove_dir(&path).unwrap();
+    sink.deliver(&batch(&["two\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["one\n", "two\n"]);
 }
