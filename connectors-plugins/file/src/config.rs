@@ -111,7 +111,7 @@ pub enum Mode {
 
 /// When what was written is put on the disk.
 #[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, tremor_pdk::serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SyncMode {
     /// At the end of a run. Events are acknowledged once the system has them: a process that is

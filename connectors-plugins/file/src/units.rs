@@ -46,7 +46,8 @@ impl TryFrom<String> for Interval {
 
 impl From<Interval> for String {
     fn from(interval: Interval) -> Self {
-        format!("{}ms", interval.0.as_millis())
+        let ms = interval.0.as_millis();
+        if ms.is_multiple_of(1_000) { format!("{}s", ms / 1_000) } else { format!("{ms}ms") }
     }
 }
 
@@ -162,6 +163,8 @@ mod tests {
     #[test]
     fn times_have_units_and_are_more_than_nothing() {
         assert_eq!(time("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(String::from(Interval::of_ms(2_000)), "2s");
+        assert_eq!(String::from(Interval::of_ms(2_050)), "2050ms");
         assert_eq!(time("2 m"), Ok(Duration::from_mins(2)));
         for text in ["", "5", "s", "0s", "-1s", "1.5s", "5 days", "99999999999999999999s"] {
             assert!(time(text).unwrap_err().to_string().contains("no time"), "{text}");

@@ -18,6 +18,8 @@ pub(super) struct Round {
     pub(super) killed_after: Duration,
     /// From the start of the process to the first line that was not there before.
     pub(super) first_event: Option<Duration>,
+    /// How long the process had waited for a processor by then.
+    pub(super) waited: Duration,
     pub(super) events: u64,
     /// Of lines that were there before, in bytes.
     pub(super) again_bytes: u64,
@@ -30,11 +32,10 @@ pub(super) struct Round {
 pub(super) struct Judgement {
     promises: Vec<(&'static str, String, bool)>,
     rounds: usize,
-    elapsed: Duration,
 }
 
 impl Judgement {
-    pub(super) fn of(rounds: &[Round], output: &Output, cut_off: usize, elapsed: Duration) -> Self {
+    pub(super) fn of(rounds: &[Round], output: &Output, cut_off: usize, is_busy: bool) -> Self {
         let lost: usize = rounds.iter().map(|round| round.lost).sum();
         let events: u64 = rounds.iter().map(|round| round.events).sum();
         let again = rounds.iter().map(|round| round.again_bytes).max().unwrap_or(0);
@@ -43,7 +44,8 @@ impl Judgement {
         first.sort();
         let at = |part: usize| first.get(first.len() * part / 100).or(first.last()).copied();
         let shown = |time: Option<Duration>| time.map_or(0, |time| time.as_millis());
-        let slowest = first.last().copied().unwrap_or(Duration::MAX);
+        let late = first.iter().filter(|&&time| time > FIRST_EVENT).count();
+        let judged = if is_busy { at(50) } else { first.last().copied() };
         let promises = vec![
             ("lost", format!("{lost} acknowledged events of {events}, 0 allowed"), lost == 0),
             (
@@ -64,17 +66,19 @@ impl Judgement {
             (
                 "first event",
                 format!(
-                    "{} ms after the start at most, {} ms in the median, of {} rounds that had one; \
-                     {} ms allowed",
+                    "{} ms after the start at most, {} ms in 99 of 100 and {} ms in 50 of 100 of the {} \
+                     rounds that had one; {late} were later than {} ms, which is judged {}",
                     shown(first.last().copied()),
+                    shown(at(99)),
                     shown(at(50)),
                     first.len(),
-                    FIRST_EVENT.as_millis()
+                    FIRST_EVENT.as_millis(),
+                    if is_busy { "by the median" } else { "by the latest" }
                 ),
-                slowest <= FIRST_EVENT,
+                judged.is_some_and(|time| time <= FIRST_EVENT),
             ),
         ];
-        Self { promises, rounds: rounds.len(), elapsed }
+        Self { promises, rounds: rounds.len() }
     }
 
     pub(super) fn broken(&self) -> usize {
@@ -84,7 +88,7 @@ impl Judgement {
 
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "  rounds       {} in {:.0} s", self.rounds, self.elapsed.as_secs_f64())?;
+        writeln!(f, "  rounds       {}", self.rounds)?;
         self.promises.iter().try_for_each(|(what, found, holds)| {
             let verdict = if *holds { "" } else { "; BROKEN" };
             writeln!(f, "  {what:12} {found}{verdict}")
@@ -94,14 +98,18 @@ impl fmt::Display for Judgement {
 
 /// The rounds, as CSV.
 pub(super) fn table(rounds: &[Round]) -> String {
-    let mut text = "round,killed_after_ms,first_event_ms,events,again_bytes,lost,torn\n".to_owned();
-    for Round { number, killed_after, first_event, events, again_bytes, lost, is_torn } in rounds {
+    let mut text =
+        "round,killed_after_ms,first_event_ms,waited_ms,events,again_bytes,lost,torn\n".to_owned();
+    for Round { number, killed_after, first_event, waited, events, again_bytes, lost, is_torn } in
+        rounds
+    {
         let first = first_event.map_or_else(String::new, |time| time.as_millis().to_string());
+        let waited = waited.as_millis();
         let killed = killed_after.as_millis();
         // Writing to a string does not fail.
         let _ = writeln!(
             text,
-            "{number},{killed},{first},{events},{again_bytes},{lost},{}",
+            "{number},{killed},{first},{waited},{events},{again_bytes},{lost},{}",
             u8::from(*is_torn)
         );
     }
@@ -119,7 +127,7 @@ mod tests {
         let first_event = Some(Duration::from_millis(300));
         let mut round = Round { first_event, again_bytes: WINDOW, ..Round::default() };
         change(&mut round, &mut output);
-        Judgement::of(&[round], &output, 1, Duration::from_secs(1))
+        Judgement::of(&[round], &output, 1, false)
     }
 
     #[test]

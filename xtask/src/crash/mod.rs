@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// What the moments and the input come from
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
+    /// Judge the first events by their median, on a machine that does other work
+    #[arg(long)]
+    busy: bool,
     /// Where to write in, out, at, rounds.csv, summary.txt and the log of the flow
     #[arg(long, default_value = "target/crash", value_name = "DIR")]
     output: PathBuf,
@@ -60,8 +63,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     crash.finish()?;
     let cut_off = process::cut_off(&folder)?;
-    let judgement = Judgement::of(&rounds, &crash.output, cut_off, started.elapsed());
-    let summary = format!("seed {}\n{judgement}", arguments.seed);
+    let judgement = Judgement::of(&rounds, &crash.output, cut_off, arguments.busy);
+    let (took, load) = (started.elapsed().as_secs(), process::load());
+    let summary = format!("seed {}, {took} s, load at the end {load}\n{judgement}", arguments.seed);
     print(&summary);
     write(&folder.join("rounds.csv"), &judgement::table(&rounds))?;
     write(&folder.join("summary.txt"), &summary)?;
@@ -74,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// The short form, for every change.
 pub(crate) fn check() -> Result<()> {
-    run(&Arguments { rounds: 10, seed: 1, output: "target/crash".into() })
+    run(&Arguments { rounds: 10, seed: 1, busy: true, output: "target/crash".into() })
 }
 
 struct Crash<'b> {
@@ -116,6 +120,7 @@ impl<'b> Crash<'b> {
             let elapsed = started.elapsed();
             if round.first_event.is_none() && self.output.newest() > newest {
                 round.first_event = Some(elapsed);
+                round.waited = running.waited();
                 kill_at.get_or_insert(elapsed + Duration::from_millis(random / 2));
             }
             if elapsed >= kill_at.unwrap_or(PATIENCE) {

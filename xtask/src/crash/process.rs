@@ -5,6 +5,7 @@ use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -87,6 +88,16 @@ impl Running {
         }
     }
 
+    /// How long it has waited for a processor: the thread of which that took the longest.
+    pub(super) fn waited(&self) -> Duration {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.0.id())).into_iter().flatten();
+        let waited = threads.flatten().filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split_whitespace().nth(1)?.parse().ok()
+        });
+        Duration::from_nanos(waited.max().unwrap_or(0))
+    }
+
     /// Kills it, as `kill -9` does.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.0.kill().context("cannot kill the flow")?;
@@ -111,4 +122,10 @@ impl Drop for Running {
 pub(super) fn cut_off(folder: &Path) -> Result<usize> {
     let log = fs::read_to_string(folder.join(LOG)).context("the flow has no log")?;
     Ok(log.lines().filter(|line| line.contains("not written in whole")).count())
+}
+
+/// How many processes wanted a processor, in the last minutes.
+pub(super) fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').take(3).collect::<Vec<_>>().join(", ")
 }

@@ -54,16 +54,24 @@ impl Checkpoint {
     /// Reads what is there. No file is a first run; anything else that is no checkpoint is an error,
     /// since to begin from the start would bring everything once more.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Entry>)> {
-        let entries = match fs::read(path) {
-            Ok(bytes) => parse(&bytes).map_err(|error| {
-                error.context(format!("cannot go on after `{}`", path.display()))
-            })?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed("read", path, &error)),
-        };
         let mut checkpoint = Self { path: path.to_owned(), saved: None };
         // Where it cannot be written, that is told now and not in a second.
-        checkpoint.save(entries.clone())?;
+        let entries = match fs::read(path) {
+            Ok(bytes) => {
+                let entries = parse(&bytes).map_err(|error| {
+                    error.context(format!("cannot go on after `{}`", path.display()))
+                })?;
+                let writable = File::create(checkpoint.new_path()).map(drop);
+                writable.map_err(|error| failed("write", path, &error))?;
+                checkpoint.saved = Some(entries.clone());
+                entries
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                checkpoint.save(Vec::new())?;
+                Vec::new()
+            }
+            Err(error) => return Err(failed("read", path, &error)),
+        };
         Ok((checkpoint, entries))
     }
 
@@ -79,10 +87,15 @@ impl Checkpoint {
         Ok(())
     }
 
-    fn replace(&self, text: &str) -> io::Result<()> {
+    /// What is written before it takes the checkpoint's place.
+    fn new_path(&self) -> PathBuf {
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
-        let new = PathBuf::from(new);
+        new.into()
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let new = self.new_path();
         let mut file = File::create(&new)?;
         file.write_all(text.as_bytes())?;
         file.write_all(b"\n")?;

@@ -8,7 +8,7 @@ use std::{
 use tempfile::TempDir;
 use tremor_pdk::{
     Batch, ErrorKind, EventRef, Pull, Result,
-    testing::{Connection, TestHost},
+    testing::{Connection, TestHost, conformance},
 };
 
 use crate::FileConnector;
@@ -403,4 +403,20 @@ fn what_cannot_be_is_refused_with_the_reason() {
     }
     let error = scene.open(r#""path": "/dev/null", "follow": true"#).err().unwrap();
     assert!(error.to_string().contains("no regular file"), "{error}");
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
+    let path = |name: &str| scene.path(name).display().to_string();
+    for more in ["", r#", "follow": true"#] {
+        let (path, at) = (path("in*"), path("at"));
+        let config = format!(
+            r#"{{ "path": "{path}", "mode": "read", "checkpoint": "{at}", "chunk_bytes": 4{more} }}"#
+        );
+        conformance::connector::<FileConnector>(&config).expect_no_faults();
+    }
+    let (path, keys) = (path("out"), r#""sync": "batch", "rotate": { "max_bytes": "1KiB" }"#);
+    let config = format!(r#"{{ "path": "{path}", "mode": "append", "message_end": "", {keys} }}"#);
+    conformance::connector::<FileConnector>(&config).expect_no_faults();
 }

@@ -54,7 +54,8 @@ impl Output {
             }
             Err(TryLockError::Error(error)) => return Err(self.error(&error)),
         }
-        file.sync_all().and_then(|()| folder::sync_parent(&self.path)).map_err(|e| self.error(&e))
+        // What is in it is put there with the first delivery.
+        folder::sync_parent(&self.path).map_err(|error| self.error(&error))
     }
 
     /// What is no file keeps nothing.
