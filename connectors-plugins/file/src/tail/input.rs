@@ -175,6 +175,9 @@ impl Input {
             let ended = is_last.then(|| self.end(batch)).flatten();
             return Ok(ended.map_or(Look::Nothing, Look::Brought));
         }
+        if how.follow {
+            self.identity.grow(&self.file)?;
+        }
         self.has_begun = true;
         self.read += count as u64;
         if is_whole {

@@ -296,6 +296,17 @@ fn a_file_that_is_truncated_is_read_from_its_start_and_that_is_told() {
 }
 
 #[test]
+fn a_new_file_that_is_truncated_at_once_and_is_as_long_is_read_from_its_start() {
+    let scene = Scene::new(&[("in", "")]);
+    let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+    scene.append("in", "first\n");
+    assert_eq!(text(&scene.all(&mut source)), ["first\n"]);
+    scene.write("in", "second, longer\n");
+    assert_eq!(text(&scene.all(&mut source)), ["second, longer\n"]);
+}
+
+#[test]
 fn files_of_a_pattern_are_streams_that_take_turns() {
     let scene = Scene::new(&[("a.log", "a1\na2\na3\n"), ("b.log", "b1\nb2\n"), ("c.txt", "c\n")]);
     let mut source = scene.open(r#""path": "*.log", "chunk_bytes": 3"#).unwrap();
