@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// What the moments and the input come from
     #[arg(long, default_value_t = 1, value_name = "S")]
     seed: u64,
+    /// Build in the profile `release`
+    #[arg(long)]
+    release: bool,
     /// Judge the first events by their median, on a machine that does other work
     #[arg(long)]
     busy: bool,
@@ -54,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let built = process::build()?;
+    let built = process::build(arguments.release)?;
     let started = Instant::now();
     let mut crash = Crash::new(&folder, &built, arguments.seed)?;
     let mut rounds = Vec::new();
@@ -65,7 +68,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cut_off = process::cut_off(&folder)?;
     let judgement = Judgement::of(&rounds, &crash.output, cut_off, arguments.busy);
     let (took, load) = (started.elapsed().as_secs(), process::load());
-    let summary = format!("seed {}, {took} s, load at the end {load}\n{judgement}", arguments.seed);
+    let profile = if arguments.release { "release" } else { "dev" };
+    let seed = arguments.seed;
+    let summary =
+        format!("profile {profile}, seed {seed}, {took} s, load at the end {load}\n{judgement}");
     print(&summary);
     write(&folder.join("rounds.csv"), &judgement::table(&rounds))?;
     write(&folder.join("summary.txt"), &summary)?;
@@ -78,7 +84,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// The short form, for every change.
 pub(crate) fn check() -> Result<()> {
-    run(&Arguments { rounds: 10, seed: 1, busy: true, output: "target/crash".into() })
+    run(&Arguments {
+        rounds: 10,
+        seed: 1,
+        release: false,
+        busy: true,
+        output: "target/crash".into(),
+    })
 }
 
 struct Crash<'b> {

@@ -19,11 +19,12 @@ pub(super) struct Built {
     plugins: PathBuf,
 }
 
-pub(super) fn build() -> Result<Built> {
-    run(cargo(["build", "--package=tremor-runtime", "--bins"]))?;
-    run(cargo(["build", "--package=connector-file", "--lib"]))?;
+pub(super) fn build(release: bool) -> Result<Built> {
+    let profile: &[&str] = if release { &["--release"] } else { &[] };
+    run(cargo([&["build", "--package=tremor-runtime", "--bins"], profile].concat()))?;
+    run(cargo([&["build", "--package=connector-file", "--lib"], profile].concat()))?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let folder = root().join(target).join("debug");
+    let folder = root().join(target).join(if release { "release" } else { "debug" });
     // What is built meanwhile is none of this run's.
     let own = folder.join("crash");
     fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
