@@ -89,7 +89,15 @@ impl TryFrom<Text> for Size {
     type Error = Error;
 
     fn try_from(text: Text) -> Result<Self, Error> {
-        let units = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
+        let units = [
+            ("B", 1),
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+            ("kB", 1_000),
+            ("MB", 1_000_000),
+            ("GB", 1_000_000_000),
+        ];
         let (bytes, found) = match text {
             Text::Bytes(bytes) => (Some(bytes), bytes.to_string()),
             Text::WithUnit(text) => (parse(&text, &units), text),
@@ -122,7 +130,7 @@ impl JsonSchema for Size {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 1,
-            "pattern": "^[0-9]+ *(B|KiB|MiB|GiB)$"
+            "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
         })
     }
 }
@@ -174,9 +182,10 @@ mod tests {
     #[test]
     fn sizes_are_bytes_or_have_units() {
         assert_eq!(size("100MiB"), Ok(100 << 20));
+        assert_eq!(size("5 kB"), Ok(5_000));
         let bytes: U64Deserializer<Error> = 7_u64.into_deserializer();
         assert_eq!(Size::deserialize(bytes).map(Size::get), Ok(7));
-        for text in ["", "0", "5", "0KiB", "1MB", "99999999999999999999GiB", "18014398509481984KiB"]
+        for text in ["", "0", "5", "0KiB", "1Mb", "99999999999999999999GiB", "18014398509481984KiB"]
         {
             assert!(size(text).unwrap_err().to_string().contains("no size"), "{text}");
         }
