@@ -79,7 +79,7 @@ const fn default_checkpoint_interval() -> Interval {
 }
 
 const fn default_read_ahead() -> NonZeroU64 {
-    NonZeroU64::new(256).expect("it is more than none")
+    NonZeroU64::new(1_024).expect("it is more than none")
 }
 
 const fn default_poll_interval() -> Interval {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use self::feed::Feed;
@@ -27,6 +27,8 @@ const LONGEST: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Of so many kills, one leaves a part of a message, by our hand: a write is rarely interrupted.
 const TEAR: u64 = 4;
+/// In one of so many rounds the input gets another name while the flow runs.
+const ROTATE: u64 = 8;
 /// How often the output is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -57,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let built = process::build(arguments.release)?;
+    let built = process::build(arguments.release, &folder.join("bin"))?;
     let started = Instant::now();
     let mut crash = Crash::new(&folder, &built, arguments.seed)?;
     let mut rounds = Vec::new();
@@ -125,9 +127,14 @@ impl<'b> Crash<'b> {
         let waits = number % 2 == 1;
         let random = self.random.u64(0..=u64::try_from(LONGEST.as_millis())?);
         let mut kill_at = (!waits).then_some(Duration::from_millis(random));
+        let mut rotate_at = (self.random.u64(0..ROTATE) == 0)
+            .then(|| Duration::from_millis(self.random.u64(0..=random / 2)));
         let started = Instant::now();
         loop {
             self.feed.some()?;
+            if rotate_at.take_if(|at| started.elapsed() >= *at).is_some() {
+                self.feed.rotate()?;
+            }
             self.output.read()?;
             let elapsed = started.elapsed();
             if round.first_event.is_none() && self.output.newest() > newest {
@@ -144,8 +151,7 @@ impl<'b> Crash<'b> {
         running.kill()?;
         round.killed_after = started.elapsed();
         self.output.read()?;
-        let acknowledged = self.acknowledged()?;
-        round.lost = self.output.missing(self.feed.lines_before(acknowledged));
+        round.lost = self.output.missing(self.acknowledged()?);
         (round.events, round.again_bytes) = self.output.end_round();
         if self.random.u64(0..TEAR) == 0 {
             self.output.tear(self.random.usize(1..60))?;
@@ -162,8 +168,8 @@ impl<'b> Crash<'b> {
         self.output.expect_all(self.feed.lines())
     }
 
-    /// Up to where the input is acknowledged, by the checkpoint.
-    fn acknowledged(&self) -> Result<u64> {
+    /// How many lines are acknowledged, by the checkpoint.
+    fn acknowledged(&self) -> Result<usize> {
         let path = self.folder.join("at");
         if !path.exists() {
             return Ok(0);
@@ -171,8 +177,10 @@ impl<'b> Crash<'b> {
         let text = fs::read_to_string(&path).context("cannot read the checkpoint")?;
         let json: Value = serde_json::from_str(&text).context("the checkpoint is damaged")?;
         let files = json["files"].as_array().context("the checkpoint has no files")?;
-        ensure!(files.len() <= 1, "there is one input, and the checkpoint has {}", files.len());
-        Ok(files.first().and_then(|file| file["position"].as_u64()).unwrap_or(0))
+        let position =
+            |file: &Value| Some((file["identity"]["inode"].as_u64()?, file["position"].as_u64()?));
+        let positions: Option<_> = files.iter().map(position).collect();
+        Ok(self.feed.acknowledged(&positions.context("a file of the checkpoint has no position")?))
     }
 }
 

@@ -19,23 +19,20 @@ pub(super) struct Built {
     plugins: PathBuf,
 }
 
-pub(super) fn build(release: bool) -> Result<Built> {
+/// Builds both, and copies them to this folder: what is built meanwhile is none of this run's.
+pub(super) fn build(release: bool, own: &Path) -> Result<Built> {
     let profile: &[&str] = if release { &["--release"] } else { &[] };
     run(cargo([&["build", "--package=tremor-runtime", "--bins"], profile].concat()))?;
     run(cargo([&["build", "--package=connector-file", "--lib"], profile].concat()))?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let folder = root().join(target).join(if release { "release" } else { "debug" });
-    // What is built meanwhile is none of this run's.
-    let own = folder.join("crash");
-    fs::create_dir_all(&own).with_context(|| format!("cannot make {}", own.display()))?;
+    fs::create_dir_all(own).with_context(|| format!("cannot make {}", own.display()))?;
     let plugin = format!("{DLL_PREFIX}connector_file{DLL_SUFFIX}");
     for name in ["tremor", &plugin] {
         let (built, copy) = (folder.join(name), own.join(name));
-        // Another run may have the old one open: it keeps it.
-        let _ = fs::remove_file(&copy);
         fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
     }
-    Ok(Built { tremor: own.join("tremor"), plugins: own })
+    Ok(Built { tremor: own.join("tremor"), plugins: own.to_owned() })
 }
 
 /// From `in` to `out`, with the checkpoint in `at`.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     io,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     time::Duration,
 };
 
@@ -67,10 +67,13 @@ impl Files {
             format: config.compression.of(&config.path),
             follow: config.follow,
         };
+        // The next run may begin in another folder.
+        let path =
+            path::absolute(&config.path).map_err(|error| cannot_read(&config.path, &error))?;
         let mut files = Self {
             host,
             how,
-            pattern: Pattern::new(&config.path)?,
+            pattern: Pattern::new(&path)?,
             inputs: Vec::new(),
             known: Vec::new(),
             kept: None,
@@ -84,7 +87,7 @@ impl Files {
         if let Some((kept, known)) = Kept::open(config)? {
             (files.kept, files.known) = (Some(kept), known);
         }
-        files.search_first(&config.path)?;
+        files.search_first(&path)?;
         Ok(files)
     }
 

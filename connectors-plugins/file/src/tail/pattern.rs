@@ -52,6 +52,16 @@ impl Pattern {
         Ok(Self::Many(text.to_owned()))
     }
 
+    /// Whether it stands for a file of this name, if there is one.
+    pub(super) fn fits(&self, name: &Path) -> bool {
+        match self {
+            Self::One(path) => path == name,
+            Self::Many(pattern) => {
+                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_path(name))
+            }
+        }
+    }
+
     /// Regular files only, in the order of their names.
     pub(super) fn find(&self) -> Finds {
         let mut finds = Finds::default();
@@ -125,6 +135,11 @@ mod tests {
         assert_eq!(names("[bc].*"), ["b.log", "c.txt"]);
         assert_eq!(names("c.txt"), ["c.txt"]);
         assert!(names("none").is_empty());
+        let fits = |pattern: &str, name: &str| {
+            Pattern::new(&folder.path().join(pattern)).unwrap().fits(&folder.path().join(name))
+        };
+        assert!(fits("*.log", "gone.log") && fits("c.txt", "c.txt"));
+        assert!(!fits("*.log", "c.txt") && !fits("c.txt", "a.log"));
         fs::write(folder.path().join("what?.log"), "").unwrap();
         assert_eq!(names("what?.log"), ["what?.log"], "a file of that very name");
     }

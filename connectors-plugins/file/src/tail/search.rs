@@ -45,7 +45,15 @@ impl Files {
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             known.into_iter().partition(|entry| places.contains(&entry.identity.place()));
         for entry in elsewhere {
-            self.go_on_elsewhere(&entry, now_ns)?;
+            if self.pattern.fits(Path::new(&entry.path)) {
+                self.go_on_elsewhere(&entry, now_ns)?;
+            } else {
+                let Entry { path, position, .. } = entry;
+                info!(
+                    self.host,
+                    "`{path}` is not asked for any more: its position {position} goes"
+                );
+            }
         }
         self.known = here;
         self.take_in(finds.files);

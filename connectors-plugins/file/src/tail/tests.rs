@@ -262,6 +262,15 @@ fn a_rename_while_nothing_runs_loses_nothing() {
 }
 
 #[test]
+fn a_file_that_is_not_asked_for_any_more_is_not_read_on() {
+    let scene = Scene::new(&[("in", "one\n"), ("other", "two\n")]);
+    scene.open(CHECKPOINT).unwrap().stop().unwrap();
+    let mut source = scene.open(r#""path": "other", "checkpoint": "at""#).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()), ["two\n[ends]"]);
+    assert!(scene.logged("is not asked for any more"));
+}
+
+#[test]
 fn a_file_that_is_gone_for_good_is_told() {
     let scene = Scene::new(&[("in", "one\n")]);
     scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
