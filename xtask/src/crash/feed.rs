@@ -53,6 +53,11 @@ impl Feed {
         })
     }
 
+    /// Whether the file that is written to has a position.
+    pub(super) fn is_known(&self, positions: &BTreeMap<u64, u64>) -> bool {
+        self.files.last().is_some_and(|input| positions.contains_key(&input.inode))
+    }
+
     pub(super) fn burst(&mut self) -> Result<()> {
         self.add(BURST)
     }

@@ -6,6 +6,7 @@ mod judgement;
 mod output;
 mod process;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::time::{Duration, Instant};
@@ -132,7 +133,10 @@ impl<'b> Crash<'b> {
         let started = Instant::now();
         loop {
             self.feed.some()?;
-            if rotate_at.take_if(|at| started.elapsed() >= *at).is_some() {
+            // A file that comes and goes between two looks is not known to any reader.
+            let is_time = rotate_at.is_some_and(|at| started.elapsed() >= at);
+            if is_time && self.feed.is_known(&self.positions()?) {
+                rotate_at = None;
                 self.feed.rotate()?;
             }
             self.output.read()?;
@@ -151,7 +155,7 @@ impl<'b> Crash<'b> {
         running.kill()?;
         round.killed_after = started.elapsed();
         self.output.read()?;
-        round.lost = self.output.missing(self.acknowledged()?);
+        round.lost = self.output.missing(self.feed.acknowledged(&self.positions()?));
         (round.events, round.again_bytes) = self.output.end_round();
         if self.random.u64(0..TEAR) == 0 {
             self.output.tear(self.random.usize(1..60))?;
@@ -168,11 +172,11 @@ impl<'b> Crash<'b> {
         self.output.expect_all(self.feed.lines())
     }
 
-    /// How many lines are acknowledged, by the checkpoint.
-    fn acknowledged(&self) -> Result<usize> {
+    /// The position of each file in the checkpoint, by its inode.
+    fn positions(&self) -> Result<BTreeMap<u64, u64>> {
         let path = self.folder.join("at");
         if !path.exists() {
-            return Ok(0);
+            return Ok(BTreeMap::new());
         }
         let text = fs::read_to_string(&path).context("cannot read the checkpoint")?;
         let json: Value = serde_json::from_str(&text).context("the checkpoint is damaged")?;
@@ -180,7 +184,7 @@ impl<'b> Crash<'b> {
         let position =
             |file: &Value| Some((file["identity"]["inode"].as_u64()?, file["position"].as_u64()?));
         let positions: Option<_> = files.iter().map(position).collect();
-        Ok(self.feed.acknowledged(&positions.context("a file of the checkpoint has no position")?))
+        positions.context("a file of the checkpoint has no position")
     }
 }
 

@@ -12,7 +12,7 @@ use tremor_pdk::{Acks, Batch, Error, Host, Result, Watermarks, warn};
 use super::{
     checkpoint::Entry,
     clock::{is_due, nanoseconds},
-    input::{How, Input, Look},
+    input::{How, Input, Look, Stage},
     kept::Kept,
     pattern::Pattern,
 };
@@ -36,8 +36,6 @@ pub(crate) struct Files {
     turn: usize,
     pub(super) poll_ns: u64,
     pub(super) search_at_ns: u64,
-    /// Whether a file was found that has to wait for the one that had its name before.
-    pub(super) has_waiting: bool,
     /// What was said of a path is not said again.
     pub(super) told: HashSet<PathBuf>,
 }
@@ -81,7 +79,6 @@ impl Files {
             turn: 0,
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
-            has_waiting: false,
             told: HashSet::new(),
         };
         if let Some((kept, known)) = Kept::open(config)? {
@@ -99,12 +96,11 @@ impl Files {
     /// Keeps what is acknowledged where that is due, and reads on.
     pub(super) fn next(&mut self, batch: &mut Batch) -> Result<Next> {
         let now_ns = self.host.now_ns();
+        if self.how.follow && is_due(self.search_at_ns, now_ns, self.search_interval()) {
+            self.search(now_ns);
+        }
         if self.kept.as_ref().is_some_and(|kept| kept.is_due(now_ns)) {
             self.commit()?;
-        }
-        let is_searched = self.how.follow || self.has_waiting;
-        if is_searched && is_due(self.search_at_ns, now_ns, self.search_interval()) {
-            self.search(now_ns);
         }
         for _ in 0..self.inputs.len() {
             self.turn = (self.turn + 1) % self.inputs.len();
@@ -115,16 +111,21 @@ impl Files {
                 return Ok(Next::Brought(Brought { stream, path, position, is_half }));
             }
         }
-        let is_over = !is_searched && self.inputs.iter().all(|input| input.is_finished);
+        let is_over = !self.how.follow && self.inputs.iter().all(Input::is_finished);
         Ok(if is_over { Next::Finished } else { Next::Nothing })
     }
 
     /// Looks at one file. Gives up to where it has brought something, if it has.
     fn look(&mut self, at: usize, batch: &mut Batch, now_ns: u64) -> Result<Option<u64>> {
-        let input = &mut self.inputs[at];
-        if input.is_finished || !is_due(input.look_at_ns, now_ns, self.poll_ns) {
+        let input = &self.inputs[at];
+        if input.is_finished()
+            || !is_due(input.look_at_ns, now_ns, self.poll_ns)
+            || !self.may_look(at)
+        {
             return Ok(None);
         }
+        let input = &mut self.inputs[at];
+        input.stage = Stage::Reading;
         let gone_ns = input.gone_since_ns.map(|since| now_ns.saturating_sub(since));
         let is_last = !self.how.follow || gone_ns.is_some_and(|time| time >= nanoseconds(LINGER));
         let look = input.look(batch, &self.how, is_last);
@@ -140,6 +141,19 @@ impl Files {
             }
             Look::Truncated => self.restart(at, batch),
         }
+    }
+
+    /// Whether all files that had the name of this one before are read to their ends.
+    fn may_look(&self, at: usize) -> bool {
+        let Input { path, stage, .. } = &self.inputs[at];
+        let comes_first =
+            |it: &Input| it.gone_since_ns.is_some() && it.path == *path && !it.is_caught_up();
+        *stage == Stage::Reading || !self.inputs[..at].iter().any(comes_first)
+    }
+
+    /// A file has come: it is to be known after a crash, before anything of it is read.
+    pub(super) fn keep_soon(&mut self) {
+        self.kept.iter_mut().for_each(Kept::keep_soon);
     }
 
     /// The file was truncated: what it has now is another stream.
@@ -214,7 +228,7 @@ impl Files {
         let (known, marks) = (&mut self.known, self.kept.as_ref().map(|kept| &kept.marks));
         self.inputs.retain(|input| {
             let is_settled = marks.is_none_or(|marks| marks.is_settled(input.stream));
-            let is_done = input.is_finished && is_settled;
+            let is_done = input.is_finished() && is_settled;
             if is_done {
                 known.push(entry(input, marks));
                 marks.map(|marks| marks.forget(input.stream));

@@ -47,12 +47,21 @@ pub(super) struct Input {
     has_begun: bool,
     /// Whether a part of a message was brought to the flow, and not yet its end.
     pub(super) is_half: bool,
-    /// There is nothing more to it.
-    pub(super) is_finished: bool,
+    pub(super) stage: Stage,
     /// When to look at it again, by the host's clock.
     pub(super) look_at_ns: u64,
     /// Since when it has no name that is asked for.
     pub(super) gone_since_ns: Option<u64>,
+}
+
+/// Where a file stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// What had its name before may have to be read to its end first.
+    Waiting,
+    Reading,
+    /// There is nothing more to it.
+    Finished,
 }
 
 enum Content {
@@ -92,7 +101,7 @@ impl Input {
             seen: start,
             has_begun: false,
             is_half: false,
-            is_finished: false,
+            stage: Stage::Waiting,
             look_at_ns: 0,
             gone_since_ns: None,
         };
@@ -102,6 +111,10 @@ impl Input {
 
     pub(super) fn place(&self) -> Place {
         self.identity.place()
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == Stage::Finished
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
@@ -118,7 +131,10 @@ impl Input {
             }
         };
         (self.start, self.read, self.whole, self.seen) = (to, to, to, to);
-        (self.is_finished, self.look_at_ns) = (false, 0);
+        self.look_at_ns = 0;
+        if self.is_finished() {
+            self.stage = Stage::Reading;
+        }
         Ok(())
     }
 
@@ -129,12 +145,12 @@ impl Input {
 
     /// Whether all that is in the file was looked at.
     pub(super) fn is_caught_up(&self) -> bool {
-        self.is_finished || self.file.metadata().is_ok_and(|metadata| metadata.len() == self.seen)
+        self.is_finished() || self.file.metadata().is_ok_and(|metadata| metadata.len() == self.seen)
     }
 
     /// Ends the stream: the rest, if there is one, is a message.
     pub(super) fn end(&mut self, batch: &mut Batch) -> Option<u64> {
-        self.is_finished = true;
+        self.stage = Stage::Finished;
         self.whole = self.read;
         let has_begun = std::mem::take(&mut self.has_begun);
         has_begun.then(|| {

@@ -41,6 +41,10 @@ impl Kept {
         self.pulls >= self.most_pulls || is_due(self.next_at_ns, now_ns, self.interval_ns)
     }
 
+    pub(super) fn keep_soon(&mut self) {
+        self.next_at_ns = 0;
+    }
+
     pub(super) fn brought(&mut self, pull: u64, stream: u64, position: u64) {
         self.pulls += 1;
         self.marks.brought(pull, stream, position);

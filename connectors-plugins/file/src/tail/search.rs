@@ -128,14 +128,8 @@ impl Files {
 
     /// Opens the files that are not known yet.
     fn take_in(&mut self, files: Vec<Found>) {
-        self.has_waiting = false;
         for Found { path, place } in files {
             if self.inputs.iter().any(|input| input.place() == place) {
-                continue;
-            }
-            let comes_first = |input: &Input| input.path == path && !input.is_caught_up();
-            if self.inputs.iter().any(comes_first) {
-                self.has_waiting = true;
                 continue;
             }
             if let Err(error) = self.take_in_one(&path) {
@@ -166,6 +160,7 @@ impl Files {
         let stream = self.new_stream();
         let input = Input::new(stream, path.to_owned(), file, start, &self.how)?;
         self.inputs.push(input);
+        self.keep_soon();
         Ok(())
     }
 

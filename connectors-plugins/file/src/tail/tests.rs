@@ -241,6 +241,23 @@ fn a_file_that_is_renamed_is_read_to_its_end_before_the_next_of_its_name() {
 }
 
 #[test]
+fn a_file_that_waits_for_its_turn_is_known_after_a_crash() {
+    let scene = Scene::new(&[("in", "one\ntwo\n")]);
+    let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
+    let mut source = scene.open(&keys).unwrap();
+    assert_eq!(text(&[source.pull().unwrap().1]), ["one\n"]);
+    scene.rename("in", "in.1");
+    scene.write("in", "three\n");
+    scene.host.advance(Duration::from_secs(1));
+    assert_eq!(text(&[source.pull().unwrap().1]), ["two\n"]);
+    drop(source);
+    scene.rename("in", "in.2");
+    scene.write("in", "four\n");
+    let mut source = scene.open(&keys).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\ntwo\n", "three\n", "four\n"]);
+}
+
+#[test]
 fn a_rename_while_nothing_runs_loses_nothing() {
     let scene = Scene::new(&[("in", "one\ntwo\n")]);
     let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
