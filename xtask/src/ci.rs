@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
 use crate::{
-    book, boundary, demo, models, new_plugin, nightly, perf_gate, pictures, scripts, tidy,
+    book, boundary, crash, demo, models, new_plugin, nightly, perf_gate, pictures, scripts, tidy,
 };
 
 /// A check with the name it is reported by.
@@ -28,7 +28,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -42,6 +42,7 @@ const STEPS: [Step; 14] = [
     Step { name: "doc", check: doc },
     Step { name: "book", check: book },
     Step { name: "demo", check: demo },
+    Step { name: "crash", check: crash },
     Step { name: "perf", check: perf },
 ];
 
@@ -201,6 +202,12 @@ const BOOK_SKIPPED: &str = "the book as a site, and its links (no mdBook 0.5 is 
 
 fn demo() -> Result<Outcome> {
     demo::check()?;
+    Ok(Outcome::Passed)
+}
+
+/// A flow that is killed and started again, a few times.
+fn crash() -> Result<Outcome> {
+    crash::check()?;
     Ok(Outcome::Passed)
 }
 

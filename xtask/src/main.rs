@@ -6,6 +6,7 @@ mod book;
 mod boundary;
 mod build_static;
 mod ci;
+mod crash;
 mod demo;
 mod fuzz;
 mod generate_logs;
@@ -61,6 +62,8 @@ enum Command {
     GenerateLogs(generate_logs::Arguments),
     /// Loads, ends, breaks and restarts flows again and again, and fails if memory, descriptors or threads grow
     Soak(soak::Arguments),
+    /// Kills a flow from a file to a file at random moments, and fails if an acknowledged event is lost
+    Crash(crash::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         Command::PerfGate(arguments) => perf_gate::run(&arguments),
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
+        Command::Crash(arguments) => crash::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -181,7 +181,12 @@ fn range(number: &Json) -> String {
 
 /// A value as it is written in a flow.
 fn literal(value: &Json) -> String {
-    value.as_str().map_or_else(|| value.to_string(), |text| format!("`{text}`"))
+    match value.as_str() {
+        // In quotes and escaped: a line feed would break the line.
+        Some(text) if text.is_empty() || text.contains(char::is_control) => format!("`{value}`"),
+        Some(text) => format!("`{text}`"),
+        None => value.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -189,7 +194,7 @@ mod tests {
     use schemars::{JsonSchema, schema_for};
     use serde::{Deserialize, Serialize};
 
-    use super::text;
+    use super::{literal, text};
 
     /// For tests.
     #[derive(Deserialize, JsonSchema)]
@@ -241,6 +246,13 @@ mod tests {
         port: u16,
         /// Peers of the peer.
         next: Option<Box<Peer>>,
+    }
+
+    #[test]
+    fn a_text_that_would_break_the_line_is_escaped() {
+        assert_eq!(literal(&"fast".into()), "`fast`");
+        assert_eq!(literal(&"\n".into()), r#"`"\n"`"#);
+        assert_eq!(literal(&"".into()), r#"`""`"#);
     }
 
     #[test]

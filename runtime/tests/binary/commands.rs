@@ -32,10 +32,10 @@ fn plugins_are_listed_and_inspected_by_name() {
         "2.0",
         "unwind",
         "required",
-        "\n    path         string, required\n      The file.",
+        "\n    path                 string, required\n      The file.",
         "\n        `truncate`: Write from scratch",
-        "\n    compression  `auto`, `none`, `gzip`, `zstd` or `xz`, default `auto`\n",
-        "\n    chunk_bytes  integer from 1 to 67108864, default 262144\n",
+        "\n    compression          `auto`, `none`, `gzip`, `zstd` or `xz`, default `auto`\n",
+        "\n    chunk_bytes          integer from 1 to 67108864, default 262144\n",
     ] {
         assert!(inspect.stdout.contains(part), "{part} is not in:\n{}", inspect.stdout);
     }

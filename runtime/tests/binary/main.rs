@@ -14,6 +14,7 @@ mod commands;
 mod components;
 mod connections;
 mod delivery;
+mod files;
 mod flow_tests;
 mod flows;
 mod formats;

@@ -1,16 +1,11 @@
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    path::Path,
-};
+use std::{fs, path::Path, time::Duration};
 
 use tremor_pdk::{
-    Batch, ErrorKind, Result, Signal, raw_runs,
+    Batch, ErrorKind, Result, Signal,
     testing::{Connection, TestHost},
 };
 
-use super::{cut_off, whole_messages, write_batch, write_runs};
-use crate::{FileConnector, compression::Format};
+use crate::FileConnector;
 
 fn open(path: &Path, mode: &str) -> Result<Connection> {
     let config = format!(r#"{{ "path": "{}", "mode": "{mode}" }}"#, path.display());
@@ -69,92 +64,177 @@ fn a_device_has_nothing_to_synchronise() {
     sink.signal(Signal::Drain).unwrap();
 }
 
-/// Takes so many bytes, three at a time, and is full then.
-struct Disk {
-    space: usize,
-    content: Vec<u8>,
-}
-
-impl Write for Disk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(3).min(self.space - self.content.len());
-        if count == 0 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.content.extend(&bytes[..count]);
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
-fn a_write_goes_on_where_it_stopped_until_the_disk_is_full() {
-    let mut thinned = batch(&["one\n", "gone", "three\n", "four\n"]);
-    thinned.retain(|event| event.raw() != Some(b"gone"));
-    let runs = raw_runs(&thinned);
-    assert_eq!(runs.len(), 2);
-
-    let mut disk = Disk { space: 100, content: Vec::new() };
-    write_runs(&mut disk, thinned.bytes(), &runs).unwrap();
-    assert_eq!(disk.content, b"one\nthree\nfour\n");
-
-    let mut disk = Disk { space: 12, content: Vec::new() };
-    let stopped = write_runs(&mut disk, thinned.bytes(), &runs).unwrap_err();
-    assert_eq!(disk.content, b"one\nthree\nfo");
-    assert_eq!(stopped.error.kind(), io::ErrorKind::StorageFull);
-    assert_eq!(whole_messages(&thinned, stopped.written), (2, 2), "two messages and two bytes");
-}
-
-#[test]
-fn of_a_compressed_batch_all_that_was_written_is_to_be_taken_off() {
-    let whole = batch(&["one\n", "two\n"]);
-    let mut disk = Disk { space: 7, content: Vec::new() };
-    let format = Some(Format::Gzip);
-    let stopped = write_batch(&mut disk, format, whole.bytes(), &raw_runs(&whole)).unwrap_err();
-    assert_eq!((stopped.written, disk.content.len()), (7, 7));
+fn a_compressed_file_waits_for_a_full_disk_as_well() {
     let mut sink = TestHost::new()
         .connect::<FileConnector>(
             r#"{ "path": "/dev/full", "mode": "append", "compression": "gzip" }"#,
         )
         .unwrap();
-    assert_eq!(
-        sink.deliver(&whole).unwrap_err().into_error().kind(),
-        ErrorKind::FULL,
-        "it is asked for again"
-    );
+    let error = sink.deliver(&batch(&["one\n", "two\n"])).unwrap_err().into_error();
+    assert_eq!(error.kind(), ErrorKind::FULL, "it is asked for again");
+}
+
+/// A sink with `sync: batch` that appends, with more keys.
+fn durable(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
+    let path = path.display();
+    host.connect::<FileConnector>(&format!(
+        r#"{{ "path": "{path}", "mode": "append", "sync": "batch"{keys} }}"#
+    ))
 }
 
 #[test]
-fn only_whole_messages_count() {
-    let three = batch(&["ab", "", "cde"]);
-    for (written, expected) in [(0, (0, 0)), (1, (0, 1)), (2, (2, 0)), (4, (2, 2)), (5, (3, 0))] {
-        assert_eq!(whole_messages(&three, written), expected, "{written} bytes");
-    }
-}
-
-#[test]
-fn a_part_of_a_message_is_taken_off_again() {
-    let folder = tempfile::tempdir().unwrap();
-    for append in [false, true] {
-        let path = folder.path().join(format!("append-{append}"));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).append(append).create(true).open(&path).unwrap();
-        file.write_all(b"whole\npar").unwrap();
-        cut_off(&file, 3).unwrap();
-        file.write_all(b"part\n").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "whole\npart\n");
-    }
-}
-
-#[test]
-fn what_somebody_else_has_written_is_left_alone() {
+fn what_was_not_written_in_whole_is_cut_off_and_logged() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let mut ours = OpenOptions::new().append(true).open(file.path()).unwrap();
-    ours.write_all(b"par").unwrap();
-    OpenOptions::new().append(true).open(file.path()).unwrap().write_all(b"theirs").unwrap();
-    cut_off(&ours, 3).unwrap_err();
-    assert_eq!(fs::read_to_string(file.path()).unwrap(), "partheirs");
+    fs::write(file.path(), "one\ntwo\nto").unwrap();
+    let host = TestHost::new();
+    let mut sink = durable(&host, file.path(), "").unwrap();
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\n");
+    let (_, line) = host.log().pop().unwrap();
+    assert!(line.contains("ended in 2 bytes of a message"), "{line}");
+    sink.deliver(&batch(&["three\n"])).unwrap();
+    sink.stop().unwrap();
+    durable(&host, file.path(), "").unwrap().stop().unwrap();
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\nthree\n");
+    assert_eq!(host.log().len(), 1, "nothing more was cut off");
+}
+
+#[test]
+fn without_sync_or_without_an_end_nothing_is_cut_off() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "one\nto").unwrap();
+    open(file.path(), "append").unwrap().stop().unwrap();
+    let mut sink = durable(&TestHost::new(), file.path(), r#", "message_end": """#).unwrap();
+    sink.deliver(&batch(&["rn"])).unwrap();
+    sink.stop().unwrap();
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntorn");
+}
+
+#[test]
+fn messages_that_do_not_end_as_is_said_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sink = durable(&TestHost::new(), &folder.path().join("out"), "").unwrap();
+    let error = sink.deliver(&batch(&["one\n", "two"])).unwrap_err().into_error();
+    assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+    for part in [r#"does not end in "\n""#, "`lines`", "`message_end`"] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn of_two_that_would_cut_off_what_the_other_writes_one_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let first = durable(&TestHost::new(), &path, "").unwrap();
+    let error = durable(&TestHost::new(), &path, "").err().unwrap();
+    assert!(error.to_string().contains("is locked"), "{error}");
+    assert!(!error.is_final(), "one that has just been killed may still hold it");
+    first.stop().unwrap();
+    durable(&TestHost::new(), &path, "").unwrap();
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_with_the_reason() {
+    for (config, reason) in [
+        (r#""path": "/dev/null", "mode": "append", "sync": "batch""#, "no regular file"),
+        (r#""path": "a.gz", "mode": "append", "sync": "interval""#, "compressed"),
+        (r#""path": "a", "mode": "read", "sync": "batch""#, "that is written"),
+        (r#""path": "a", "mode": "append", "follow": true"#, "that is read"),
+        (r#""path": "a", "mode": "append", "rotate": { "keep": 1 }"#, "say when"),
+        (
+            r#""path": "/dev/null", "mode": "append", "rotate": { "every": "1h" }"#,
+            "no regular file",
+        ),
+    ] {
+        let error = TestHost::new().connect::<FileConnector>(&format!("{{ {config} }}"));
+        let error = error.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn with_an_interval_the_answer_waits_for_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let host = TestHost::new();
+    let mut sink = host
+        .connect::<FileConnector>(&format!(
+            r#"{{ "path": "{}", "mode": "append", "sync": "interval", "sync_interval": "5s" }}"#,
+            path.display()
+        ))
+        .unwrap();
+    let start = host.now_ns();
+    sink.deliver(&batch(&["one\n"])).unwrap();
+    let first = host.now_ns();
+    sink.deliver(&batch(&["two\n"])).unwrap();
+    assert_eq!((first - start, host.now_ns() - first), (0, 5_000_000_000));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+}
+
+/// The contents of all files of a folder, by their names.
+fn files(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    names.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
+}
+
+fn rotating(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
+    host.connect::<FileConnector>(&format!(
+        r#"{{ "path": "{}", "mode": "append", {keys} }}"#,
+        path.display()
+    ))
+}
+
+#[test]
+fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
+    for sync in ["never", "batch"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        let keys = format!(r#""sync": "{sync}", "rotate": {{ "max_bytes": 8, "keep": 2 }}"#);
+        let host = TestHost::new();
+        let mut sink = rotating(&host, &path, &keys).unwrap();
+        for messages in [&["1\n", "2\n"][..], &["3\n"], &["longer than that\n"], &["4\n"]] {
+            sink.deliver(&batch(messages)).unwrap();
+        }
+        sink.stop().unwrap();
+        // The current one has no stamp, and comes first.
+        assert_eq!(files(folder.path()), ["4\n", "1\n2\n3\n", "longer than that\n"]);
+        let mut sink = rotating(&host, &path, &keys).unwrap();
+        sink.deliver(&batch(&["and more\n"])).unwrap();
+        sink.stop().unwrap();
+        assert_eq!(files(folder.path()), ["and more\n", "longer than that\n", "4\n"], "{sync}");
+    }
+}
+
+#[test]
+fn a_file_is_set_aside_once_it_is_old_and_something_is_to_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let host = TestHost::new();
+    let mut sink = rotating(&host, &path, r#""rotate": { "every": "1h" }"#).unwrap();
+    host.advance(Duration::from_hours(2));
+    sink.deliver(&batch(&["one\n"])).unwrap();
+    host.advance(Duration::from_mins(59));
+    sink.deliver(&batch(&["two\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["one\ntwo\n"], "an empty file is not old");
+    host.advance(Duration::from_mins(1));
+    sink.deliver(&batch(&["three\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["three\n", "one\ntwo\n"]);
+}
+
+#[test]
+fn an_attempt_to_set_a_file_aside_that_has_failed_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let mut sink = rotating(&TestHost::new(), &path, r#""rotate": { "max_bytes": 4 }"#).unwrap();
+    sink.deliver(&batch(&["one\n"])).unwrap();
+    // Somebody else has moved it, and put a folder in its place.
+    fs::rename(&path, folder.path().join("moved")).unwrap();
+    fs::create_dir(&path).unwrap();
+    sink.deliver(&batch(&["two\n"])).unwrap_err();
+    fs::remove_dir(&path).unwrap();
+    sink.deliver(&batch(&["two\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["one\n", "two\n"]);
 }

@@ -1,0 +1,83 @@
+//! The connector: opens the file, and makes the side that its mode asks for.
+
+use std::{fs::File, sync::Arc};
+
+use tremor_pdk::prelude::*;
+
+use crate::{
+    Config, Mode, Reader, Writer, open,
+    source::FileSource,
+    tail::{Files, Tail, is_for_tail},
+    write::Output,
+};
+
+/// The connector.
+pub struct FileConnector {
+    config: Config,
+    host: Host,
+    /// Opened once: a second time, `write` would refuse what it has written itself, and
+    /// `truncate` would lose it.
+    opened: Option<Opened>,
+}
+
+enum Opened {
+    Input(Arc<File>),
+    /// Opened anew for each connection: it goes on where the checkpoint says.
+    Files(Box<Files>),
+    Output(Arc<Output>),
+}
+
+impl Component for FileConnector {
+    const NAME: &str = "file";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config: config.check(&context)?, host: context.into(), opened: None })
+    }
+}
+
+impl Connector for FileConnector {
+    type Source = FileSource;
+    type Sink = Writer;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if self.opened.is_none() {
+            let (config, host) = (self.config.clone(), self.host.clone());
+            let open = move || match config.mode {
+                Mode::Read if is_for_tail(&config) => {
+                    Files::open(&config, host).map(|files| Opened::Files(files.into()))
+                }
+                Mode::Read => Ok(Opened::Input(open::open(&config.path, config.mode)?.into())),
+                _ => Output::open(&config, host).map(|output| Opened::Output(output.into())),
+            };
+            self.opened = Some(self.host.blocking(open).await??);
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<FileSource>> {
+        Ok(match self.opened.take() {
+            Some(Opened::Files(files)) => {
+                let tail = Tail::new(&self.config, *files, self.host.clone());
+                Some(FileSource::Tail(tail.into()))
+            }
+            Some(Opened::Input(file)) => {
+                let reader = Reader::new(&self.config, file.clone(), self.host.clone())?;
+                self.opened = Some(Opened::Input(file));
+                Some(FileSource::Once(reader))
+            }
+            opened => {
+                self.opened = opened;
+                None
+            }
+        })
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Writer>> {
+        Ok(match &self.opened {
+            Some(Opened::Output(output)) => Some(Writer::new(output.clone(), self.host.clone())),
+            _ => None,
+        })
+    }
+}

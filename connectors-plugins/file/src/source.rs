@@ -1,0 +1,38 @@
+//! The source: one of two ways to read.
+
+use tremor_pdk::prelude::*;
+
+use crate::{read::Reader, tail::Tail};
+
+/// Reads files.
+pub enum FileSource {
+    /// One file, from its start to its end.
+    Once(Reader),
+    /// Files that are followed, or are gone on with after a crash.
+    Tail(Box<Tail>),
+}
+
+impl Source for FileSource {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        match self {
+            Self::Once(reader) => reader.acks(),
+            Self::Tail(tail) => tail.acks(),
+        }
+    }
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        match self {
+            Self::Once(reader) => reader.pull(batch).await,
+            Self::Tail(tail) => tail.pull(batch).await,
+        }
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        match self {
+            Self::Once(reader) => reader.close().await,
+            Self::Tail(tail) => tail.close().await,
+        }
+    }
+}

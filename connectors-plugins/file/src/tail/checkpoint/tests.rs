@@ -1,0 +1,137 @@
+use std::{
+    fs::{self, File},
+    path::Path,
+};
+
+use proptest::prelude::*;
+use tremor_pdk::ErrorKind;
+
+use super::{Checkpoint, Entry, Identity};
+
+fn entry(folder: &Path, name: &str, position: u64) -> Entry {
+    let path = folder.join(name);
+    fs::write(&path, name).unwrap();
+    let identity = Identity::of(&File::open(&path).unwrap()).unwrap();
+    Entry { path: path.display().to_string(), identity, position }
+}
+
+/// A folder with a checkpoint of two files, and what is in it.
+fn scene() -> (tempfile::TempDir, Vec<Entry>, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let entries = vec![entry(folder.path(), "a", 7), entry(folder.path(), "b", u64::MAX)];
+    let path = folder.path().join("at");
+    let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
+    assert_eq!(found, []);
+    checkpoint.save(entries.clone()).unwrap();
+    let bytes = fs::read(path).unwrap();
+    (folder, entries, bytes)
+}
+
+#[test]
+fn what_was_kept_is_found_again() {
+    let (folder, entries, _) = scene();
+    let path = folder.path().join("at");
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
+}
+
+#[test]
+fn what_a_killed_process_has_left_beside_it_does_not_count() {
+    let (folder, entries, bytes) = scene();
+    fs::write(folder.path().join("at.new"), &bytes[..9]).unwrap();
+    assert_eq!(Checkpoint::open(&folder.path().join("at")).unwrap().1, entries);
+}
+
+#[test]
+fn a_checkpoint_of_a_later_version_is_refused() {
+    let (folder, _, bytes) = scene();
+    let path = folder.path().join("at");
+    let text = String::from_utf8(bytes).unwrap();
+    for later in [
+        text.replace(r#""version": 1"#, r#""version": 2"#),
+        r#"{ "version": 2, "streams": [] }"#.to_owned(),
+    ] {
+        fs::write(&path, &later).unwrap();
+        let error = Checkpoint::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains("has version 2"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), later, "it is left as it is");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_was_cut_is_refused_wherever_it_was_cut() {
+    let (folder, _, bytes) = scene();
+    let path = folder.path().join("at");
+    let whole = bytes.trim_ascii_end().len();
+    for length in 0..whole {
+        fs::write(&path, &bytes[..length]).unwrap();
+        let error = Checkpoint::open(&path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{length} bytes");
+        for part in ["damaged", "delete it", path.to_str().unwrap()] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn garbage_is_refused(garbage in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("at");
+        fs::write(&path, &garbage).unwrap();
+        let error = Checkpoint::open(&path).unwrap_err();
+        prop_assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        prop_assert_eq!(fs::read(&path).unwrap(), garbage);
+    }
+
+    #[test]
+    fn a_byte_that_was_changed_is_refused_or_was_a_digit_or_a_name(at in 0..1_000_usize, byte: u8) {
+        let (folder, entries, mut bytes) = scene();
+        let path = folder.path().join("at");
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        fs::write(&path, &bytes).unwrap();
+        if let Ok((_, found)) = Checkpoint::open(&path) {
+            prop_assert_eq!(found.len(), entries.len(), "no file is forgotten without a word");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_told_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("none").join("at");
+    let error = Checkpoint::open(&path).unwrap_err();
+    assert!(error.to_string().contains("cannot write the checkpoint"), "{error}");
+    assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+}
+
+#[test]
+fn a_checkpoint_that_can_be_read_and_not_written_is_told_at_once() {
+    let (folder, _, bytes) = scene();
+    let path = folder.path().join("at");
+    // A superuser may write to a read-only folder.
+    fs::create_dir(folder.path().join("at.new")).unwrap();
+    let error = Checkpoint::open(&path).unwrap_err();
+    assert!(error.to_string().contains("cannot write the checkpoint"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_there_and_may_have_room_again() {
+    let (folder, entries, bytes) = scene();
+    let path = folder.path().join("at");
+    let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+    fs::remove_file(folder.path().join("at.new")).unwrap();
+    // What is written beside it goes to a full device.
+    std::os::unix::fs::symlink("/dev/full", folder.path().join("at.new")).unwrap();
+    let error = checkpoint.save(vec![entries[0].clone()]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::FULL);
+    assert!(!error.is_final());
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    fs::remove_file(folder.path().join("at.new")).unwrap();
+    checkpoint.save(vec![entries[0].clone()]).unwrap();
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries[..1]);
+}

@@ -1,0 +1,279 @@
+//! One file that is read: a stream.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use memchr::memmem;
+use tremor_pdk::Batch;
+
+use super::identity::{Identity, Place, read_at};
+use crate::compression::{self, Format};
+
+/// How all files are read.
+#[derive(Debug)]
+pub(super) struct How {
+    pub(super) chunk_bytes: usize,
+    /// What each message ends in; empty: a file is read as a whole.
+    pub(super) message_end: Vec<u8>,
+    pub(super) format: Option<Format>,
+    /// Whether more is waited for at the end.
+    pub(super) follow: bool,
+}
+
+/// A file, and how far it is read.
+///
+/// What a pull brings ends with a whole message wherever there is one, so that the next begins with
+/// another: the rest is read again with what follows it. Only of a message that is longer than a chunk a part is
+/// brought.
+pub(super) struct Input {
+    /// Its number. What it is made of anew is another one.
+    pub(super) stream: u64,
+    pub(super) path: PathBuf,
+    pub(super) identity: Identity,
+    file: Arc<File>,
+    content: Content,
+    /// Where this stream begins: all before that is acknowledged.
+    pub(super) start: u64,
+    /// Up to where it is read.
+    read: u64,
+    /// After the last whole message that was brought.
+    whole: u64,
+    /// Up to where it was looked at, without a whole message after `read`.
+    seen: u64,
+    has_begun: bool,
+    /// Whether a part of a message was brought to the flow, and not yet its end.
+    pub(super) is_half: bool,
+    pub(super) stage: Stage,
+    /// When to look at it again, by the host's clock.
+    pub(super) look_at_ns: u64,
+    /// Since when it has no name that is asked for.
+    pub(super) gone_since_ns: Option<u64>,
+}
+
+/// Where a file stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// What had its name before may have to be read to its end first.
+    Waiting,
+    Reading,
+    /// There is nothing more to it.
+    Finished,
+}
+
+enum Content {
+    Plain,
+    Compressed(compression::Input),
+}
+
+/// What a look at a file came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// There are events in the batch; the place after the last whole message of them.
+    Brought(u64),
+    Nothing,
+    /// It has other contents than before, of which nothing is read.
+    Truncated,
+}
+
+impl Input {
+    /// A file to be read from `start` on.
+    pub(super) fn new(
+        stream: u64,
+        path: PathBuf,
+        file: Arc<File>,
+        start: u64,
+        how: &How,
+    ) -> io::Result<Self> {
+        let identity = Identity::of(&file)?;
+        let mut input = Self {
+            stream,
+            path,
+            identity,
+            file,
+            content: Content::Plain,
+            start,
+            read: start,
+            whole: start,
+            seen: start,
+            has_begun: false,
+            is_half: false,
+            stage: Stage::Waiting,
+            look_at_ns: 0,
+            gone_since_ns: None,
+        };
+        input.rewind(start, how)?;
+        Ok(input)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.identity.place()
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.stage == Stage::Finished
+    }
+
+    pub(super) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    /// Begins anew from there.
+    pub(super) fn rewind(&mut self, to: u64, how: &How) -> io::Result<()> {
+        self.content = match how.format {
+            None => Content::Plain,
+            Some(format) => {
+                (&*self.file).seek(SeekFrom::Start(to))?;
+                Content::Compressed(compression::Input::new(self.file.clone(), Some(format)))
+            }
+        };
+        (self.start, self.read, self.whole, self.seen) = (to, to, to, to);
+        self.look_at_ns = 0;
+        if self.is_finished() {
+            self.stage = Stage::Reading;
+        }
+        Ok(())
+    }
+
+    /// Whether what is read ends in a part of a message.
+    pub(super) fn ends_in_part(&self) -> bool {
+        self.read != self.whole
+    }
+
+    /// Whether all that is in the file was looked at.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.is_finished() || self.file.metadata().is_ok_and(|metadata| metadata.len() == self.seen)
+    }
+
+    /// Ends the stream: the rest, if there is one, is a message.
+    pub(super) fn end(&mut self, batch: &mut Batch) -> Option<u64> {
+        self.stage = Stage::Finished;
+        self.whole = self.read;
+        let has_begun = std::mem::take(&mut self.has_begun);
+        has_begun.then(|| {
+            batch.stream(self.stream).end();
+            self.read
+        })
+    }
+
+    /// Reads on into the batch. `is_last` says that no more is waited for.
+    pub(super) fn look(&mut self, batch: &mut Batch, how: &How, is_last: bool) -> io::Result<Look> {
+        if let Content::Compressed(_) = self.content {
+            return self.decompress(batch, how);
+        }
+        let length = self.file.metadata()?.len();
+        if length < self.read {
+            return Ok(Look::Truncated);
+        }
+        if length == self.seen && !is_last {
+            return Ok(Look::Nothing);
+        }
+        // Written anew, and by now as long as it was.
+        if how.follow && length > self.read && !self.identity.is_of(&self.file)? {
+            return Ok(Look::Truncated);
+        }
+        let space = how.chunk_bytes.max(how.message_end.len());
+        let (file, position) = (&self.file, self.read);
+        let mut seen = position;
+        let mut is_whole = false;
+        let count = batch.stream(self.stream).read_fragment(space, |buffer| {
+            let count = read_at(file, buffer, position)?;
+            seen += count as u64;
+            let cut = cut(&buffer[..count], &how.message_end, count == space, is_last);
+            is_whole = cut.is_whole;
+            io::Result::Ok(cut.length)
+        })?;
+        self.seen = seen;
+        if count == 0 {
+            let ended = is_last.then(|| self.end(batch)).flatten();
+            return Ok(ended.map_or(Look::Nothing, Look::Brought));
+        }
+        if how.follow {
+            self.identity.grow(&self.file)?;
+        }
+        self.has_begun = true;
+        self.read += count as u64;
+        if is_whole {
+            self.whole = self.read;
+        }
+        Ok(Look::Brought(self.whole))
+    }
+
+    /// A compressed file has no position but its start and its end.
+    fn decompress(&mut self, batch: &mut Batch, how: &How) -> io::Result<Look> {
+        let Content::Compressed(input) = &mut self.content else { return Ok(Look::Nothing) };
+        let count = batch
+            .stream(self.stream)
+            .read_fragment(how.chunk_bytes, |buffer| read_some(input, buffer))?;
+        if count > 0 {
+            self.has_begun = true;
+            return Ok(Look::Brought(self.start));
+        }
+        self.read = self.start + input.position();
+        Ok(self.end(batch).map_or(Look::Nothing, Look::Brought))
+    }
+}
+
+fn read_some(input: &mut compression::Input, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match input.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// How much of what was read is brought now.
+#[derive(Debug, PartialEq, Eq)]
+struct Cut {
+    length: usize,
+    /// Whether a message ends there.
+    is_whole: bool,
+}
+
+fn cut(bytes: &[u8], message_end: &[u8], is_full: bool, is_last: bool) -> Cut {
+    if message_end.is_empty() {
+        return Cut { length: bytes.len(), is_whole: false };
+    }
+    if let Some(at) = memmem::rfind(bytes, message_end) {
+        return Cut { length: at + message_end.len(), is_whole: true };
+    }
+    let length = match (is_full, is_last) {
+        // The end may have begun.
+        (true, _) => bytes.len() - (message_end.len() - 1),
+        (false, true) => bytes.len(),
+        (false, false) => 0,
+    };
+    Cut { length, is_whole: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cut, cut};
+
+    #[test]
+    fn what_is_brought_ends_with_a_message_wherever_there_is_one() {
+        let whole = |length| Cut { length, is_whole: true };
+        let part = |length| Cut { length, is_whole: false };
+        for (bytes, end, is_full, is_last, expected) in [
+            ("one\ntwo\nth", "\n", true, false, whole(8)),
+            ("one\ntwo\nth", "\n", false, true, whole(8)),
+            ("a long one", "\n", true, false, part(10)),
+            ("growing", "\n", false, false, part(0)),
+            ("the last", "\n", false, true, part(8)),
+            ("", "\n", false, true, part(0)),
+            ("one\r\ntwo\r", "\r\n", true, false, whole(5)),
+            ("a long one\r", "\r\n", true, false, part(10)),
+            ("anything", "", false, false, part(8)),
+        ] {
+            assert_eq!(
+                cut(bytes.as_bytes(), end.as_bytes(), is_full, is_last),
+                expected,
+                "{bytes:?}"
+            );
+        }
+    }
+}

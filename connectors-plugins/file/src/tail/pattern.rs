@@ -1,0 +1,155 @@
+//! Which files a path stands for.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use tremor_pdk::{Error, Result};
+
+use super::identity::{Place, place};
+
+/// A path, or a pattern of paths.
+#[derive(Debug)]
+pub(super) enum Pattern {
+    One(PathBuf),
+    Many(String),
+}
+
+/// A file that a pattern stands for now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) path: PathBuf,
+    pub(super) place: Place,
+}
+
+/// What is there, and what could not be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Finds {
+    pub(super) files: Vec<Found>,
+    pub(super) errors: Vec<(PathBuf, io::Error)>,
+}
+
+impl Pattern {
+    /// Whether a path is a pattern. That of a file that is there is none.
+    pub(super) fn is_pattern(path: &Path) -> bool {
+        path.to_string_lossy().contains(['*', '?', '['])
+    }
+
+    /// # Errors
+    /// Kind configuration, where it is no correct pattern.
+    pub(super) fn new(path: &Path) -> Result<Self> {
+        if !Self::is_pattern(path) || path.exists() {
+            return Ok(Self::One(path.to_owned()));
+        }
+        let text = path.to_str().ok_or_else(|| {
+            let message = format!("`path`: the pattern `{}` is no UTF-8", path.display());
+            Error::configuration(message)
+        })?;
+        glob::Pattern::new(text).map_err(|error| {
+            Error::configuration(format!("`path`: `{text}` is no pattern: {error}"))
+        })?;
+        Ok(Self::Many(text.to_owned()))
+    }
+
+    /// Whether it stands for a file of this name, if there is one.
+    pub(super) fn fits(&self, name: &Path) -> bool {
+        match self {
+            Self::One(path) => path == name,
+            Self::Many(pattern) => {
+                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_path(name))
+            }
+        }
+    }
+
+    /// Regular files only, in the order of their names.
+    pub(super) fn find(&self) -> Finds {
+        let mut finds = Finds::default();
+        match self {
+            Self::One(path) => finds.add(path.clone(), true),
+            // It was correct when this was made.
+            Self::Many(pattern) => {
+                for path in glob::glob(pattern).into_iter().flatten() {
+                    match path {
+                        Ok(path) => finds.add(path, false),
+                        Err(error) => {
+                            let path = error.path().to_owned();
+                            finds.errors.push((path, error.into()));
+                        }
+                    }
+                }
+            }
+        }
+        finds
+    }
+}
+
+impl Finds {
+    /// A file that is renamed while the folder is read is not there any more. One of a name that was asked
+    /// for and is no file is an error.
+    fn add(&mut self, path: PathBuf, is_asked_for: bool) {
+        match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_file() => {
+                self.files.push(Found { place: place(&metadata), path });
+            }
+            Ok(_) if is_asked_for => {
+                self.errors.push((path, io::Error::other("it is no regular file")));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.errors.push((path, error)),
+        }
+    }
+}
+
+/// Looks for a file that was renamed, in the folder that it was in.
+pub(super) fn renamed(was: &Path, is: impl Fn(&Path, Place) -> bool) -> Option<PathBuf> {
+    let folder = was.parent()?;
+    let entries = fs::read_dir(folder).ok()?;
+    entries.flatten().map(|entry| entry.path()).find(|path| {
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file);
+        metadata.is_some_and(|metadata| is(path, place(&metadata)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::Pattern;
+
+    #[test]
+    fn a_pattern_stands_for_the_files_that_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b.log", "a.log", "c.txt"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("d.log")).unwrap();
+        let names = |pattern: &str| {
+            let finds = Pattern::new(&folder.path().join(pattern)).unwrap().find();
+            assert!(finds.errors.is_empty());
+            let name = |path: &std::path::Path| path.file_name().unwrap().to_owned();
+            finds.files.iter().map(|found| name(&found.path)).collect::<Vec<_>>()
+        };
+        assert_eq!(names("*.log"), ["a.log", "b.log"]);
+        assert_eq!(names("[bc].*"), ["b.log", "c.txt"]);
+        assert_eq!(names("c.txt"), ["c.txt"]);
+        assert!(names("none").is_empty());
+        let fits = |pattern: &str, name: &str| {
+            Pattern::new(&folder.path().join(pattern)).unwrap().fits(&folder.path().join(name))
+        };
+        assert!(fits("*.log", "gone.log") && fits("c.txt", "c.txt"));
+        assert!(!fits("*.log", "c.txt") && !fits("c.txt", "a.log"));
+        fs::write(folder.path().join("what?.log"), "").unwrap();
+        assert_eq!(names("what?.log"), ["what?.log"], "a file of that very name");
+    }
+
+    #[test]
+    fn what_is_no_pattern_or_no_file_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = Pattern::new(&folder.path().join("a[.log")).unwrap_err();
+        assert!(error.to_string().contains("is no pattern"), "{error}");
+        let finds = Pattern::new(folder.path()).unwrap().find();
+        assert!(finds.errors[0].1.to_string().contains("no regular file"));
+    }
+}

@@ -1,0 +1,459 @@
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tremor_pdk::{
+    Batch, ErrorKind, EventRef, Pull, Result,
+    testing::{Connection, TestHost, conformance},
+};
+
+use crate::FileConnector;
+
+/// A folder with files, and a host for what reads them.
+struct Scene {
+    host: TestHost,
+    folder: TempDir,
+}
+
+impl Scene {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let host = TestHost::new();
+        host.set_folder(folder.path());
+        let scene = Self { host, folder };
+        files.iter().for_each(|(name, text)| scene.write(name, text));
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn append(&self, name: &str, text: &str) {
+        let mut file = File::options().append(true).open(self.path(name)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn rename(&self, from: &str, to: &str) {
+        fs::rename(self.path(from), self.path(to)).unwrap();
+    }
+
+    /// A source with these keys besides the mode.
+    fn open(&self, keys: &str) -> Result<Connection> {
+        self.host.connect::<FileConnector>(&format!(r#"{{ "mode": "read", {keys} }}"#))
+    }
+
+    fn logged(&self, part: &str) -> bool {
+        self.host.log().iter().any(|(_, line)| line.contains(part))
+    }
+
+    /// Everything that comes until nothing has come for so long.
+    fn all_for(&self, source: &mut Connection, quiet: Duration) -> Vec<Batch> {
+        let (mut batches, mut since) = (Vec::new(), self.host.now_ns());
+        loop {
+            let (pull, batch) = source.pull().unwrap();
+            if !batch.is_empty() {
+                since = self.host.now_ns();
+                batches.push(batch);
+            }
+            match pull {
+                Pull::Events => {}
+                Pull::Idle(time) => self.host.advance(time),
+                Pull::Finished => return batches,
+            }
+            if self.host.now_ns() - since > u64::try_from(quiet.as_nanos()).unwrap() {
+                return batches;
+            }
+        }
+    }
+
+    fn all(&self, source: &mut Connection) -> Vec<Batch> {
+        self.all_for(source, Duration::from_millis(1_500))
+    }
+}
+
+/// What was brought, of each stream in the order of their first events: `ends` and `cut off` for the
+/// ends of streams.
+fn text(batches: &[Batch]) -> Vec<String> {
+    let mut streams: Vec<(u64, String)> = Vec::new();
+    for event in batches.iter().flat_map(Batch::iter) {
+        let at = streams.iter().position(|(stream, _)| *stream == event.stream());
+        let at = at.unwrap_or_else(|| {
+            streams.push((event.stream(), String::new()));
+            streams.len() - 1
+        });
+        let text = &mut streams[at].1;
+        match event.raw() {
+            Some(bytes) => *text += std::str::from_utf8(bytes).unwrap(),
+            None if event.is_stream_aborted() => *text += "[cut off]",
+            None => *text += "[ends]",
+        }
+    }
+    streams.into_iter().map(|(_, text)| text).collect()
+}
+
+const CHECKPOINT: &str = r#""path": "in", "checkpoint": "at""#;
+
+#[test]
+fn each_run_goes_on_after_the_last_acknowledged_message() {
+    let lines = (0..40).map(|line| format!("line {line}\n")).collect::<Vec<_>>().concat();
+    for acknowledged in 0..9 {
+        let scene = Scene::new(&[("in", &lines)]);
+        let keys = format!(r#"{CHECKPOINT}, "chunk_bytes": 40"#);
+        let mut source = scene.open(&keys).unwrap();
+        let batches = source.pull_all().unwrap();
+        let first: Vec<_> = batches.iter().take(acknowledged).cloned().collect();
+        for batch in &first {
+            source.acks().unwrap().ack(batch.pull()).unwrap();
+        }
+        source.stop().unwrap();
+        let before = text(&first).concat();
+        assert!(before.is_empty() || before.ends_with('\n'), "{before}");
+        let mut source = scene.open(&keys).unwrap();
+        let after = text(&source.pull_all().unwrap()).concat();
+        assert_eq!((before + &after).replace("[ends]", ""), lines, "{acknowledged} pulls");
+    }
+}
+
+#[test]
+fn of_a_message_longer_than_a_chunk_all_comes_again() {
+    let long = format!("{}\n", "x".repeat(100));
+    let scene = Scene::new(&[("in", &format!("one\n{long}three\n"))]);
+    let keys = format!(r#"{CHECKPOINT}, "chunk_bytes": 16"#);
+    let mut source = scene.open(&keys).unwrap();
+    let batches = source.pull_all().unwrap();
+    // All pulls but the last two, which the rest of the message is in.
+    for batch in batches.iter().take(batches.len() - 3) {
+        source.acks().unwrap().ack(batch.pull()).unwrap();
+    }
+    source.stop().unwrap();
+    let after = text(&scene.open(&keys).unwrap().pull_all().unwrap());
+    assert_eq!(after, [format!("{long}three\n[ends]")]);
+}
+
+#[test]
+fn what_was_read_to_its_end_is_not_read_again_and_what_was_added_is() {
+    let scene = Scene::new(&[("in", "one\nlast")]);
+    let run = || {
+        let mut source = scene.open(CHECKPOINT).unwrap();
+        let batches = source.pull_all().unwrap();
+        for batch in &batches {
+            source.acks().unwrap().ack(batch.pull()).unwrap();
+        }
+        source.stop().unwrap();
+        text(&batches)
+    };
+    assert_eq!(run(), ["one\nlast[ends]"]);
+    assert!(run().is_empty());
+    scene.append("in", "more\n");
+    assert_eq!(run(), ["more\n[ends]"]);
+    scene.rename("in", "in.1");
+    scene.write("in", "anew\n");
+    assert_eq!(run(), ["anew\n[ends]"], "another file of that name");
+}
+
+#[test]
+fn what_failed_is_read_again_and_a_half_message_before_that_is_cut_off() {
+    let scene = Scene::new(&[("in", "one\na long message\nthree\n")]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 8"#)).unwrap();
+    let first = source.pull().unwrap().1;
+    let half = source.pull().unwrap().1;
+    assert_eq!(text(&[first.clone(), half.clone()]), ["one\na long m"]);
+    source.acks().unwrap().ack(first.pull()).unwrap();
+    source.acks().unwrap().fail(half.pull(), std::slice::from_ref(&(0..1))).unwrap();
+    let again = source.pull_all().unwrap();
+    assert_eq!(text(&again), ["[cut off]a long message\nthree\n[ends]"]);
+}
+
+#[test]
+fn positions_are_kept_once_in_an_interval_and_before_too_much_is_read() {
+    let lines = "some line\n".repeat(100);
+    let scene = Scene::new(&[("in", &lines)]);
+    let kept = |scene: &Scene| {
+        let text = fs::read_to_string(scene.path("at")).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        json["files"][0]["position"].as_u64()
+    };
+    let keys = r#""chunk_bytes": 10, "read_ahead": 8"#;
+    let mut source = scene.open(&format!("{CHECKPOINT}, {keys}")).unwrap();
+    let mut read = 0;
+    loop {
+        let (pull, batch) = source.pull().unwrap();
+        if pull == Pull::Finished {
+            break;
+        }
+        read += batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum::<usize>();
+        let ahead = read as u64 - kept(&scene).unwrap_or(0);
+        assert!(ahead <= 80, "{ahead} bytes are read and not kept");
+        source.acks().unwrap().ack(batch.pull()).unwrap();
+    }
+    source.stop().unwrap();
+    assert_eq!(kept(&scene), Some(1_000));
+}
+
+#[test]
+fn more_is_waited_for_and_a_line_comes_once_it_is_whole() {
+    let scene = Scene::new(&[("in", "one\nha")]);
+    let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
+    scene.append("in", "lf");
+    assert!(scene.all(&mut source).is_empty());
+    scene.append("in", " a line\ntwo\n");
+    assert_eq!(text(&scene.all(&mut source)), ["half a line\ntwo\n"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_yet_is_waited_for_without_busy_waking() {
+    let scene = Scene::new(&[]);
+    let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
+    assert!(scene.logged("it is waited for"));
+    let pulls = (0..10).map(|_| source.pull().unwrap().0);
+    assert!(pulls.into_iter().all(|pull| pull == Pull::Idle(Duration::from_millis(100))));
+    scene.write("in", "there\n");
+    assert_eq!(text(&scene.all(&mut source)), ["there\n"]);
+}
+
+#[test]
+fn a_file_that_is_renamed_is_read_to_its_end_before_the_next_of_its_name() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    let mut source = scene.open(r#""path": "in", "follow": true, "chunk_bytes": 8"#).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
+    scene.append("in", "two\nthree\nfour\nfive\n");
+    scene.rename("in", "in.1");
+    scene.write("in", "six\n");
+    let batches = scene.all(&mut source);
+    assert_eq!(text(&batches), ["two\nthree\nfour\nfive\n", "six\n"]);
+    // A writer that has not heard of it yet.
+    scene.append("in.1", "late\nand half");
+    scene.append("in", "seven\n");
+    let batches = scene.all_for(&mut source, Duration::from_secs(9));
+    assert_eq!(text(&batches), ["late\nand half[ends]", "seven\n"]);
+    scene.append("in.1", " of another\n");
+    assert!(scene.all(&mut source).is_empty(), "it is done with");
+}
+
+#[test]
+fn a_file_that_waits_for_its_turn_is_known_after_a_crash() {
+    let scene = Scene::new(&[("in", "one\ntwo\n")]);
+    let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
+    let mut source = scene.open(&keys).unwrap();
+    assert_eq!(text(&[source.pull().unwrap().1]), ["one\n"]);
+    scene.rename("in", "in.1");
+    scene.write("in", "three\n");
+    scene.host.advance(Duration::from_secs(1));
+    assert_eq!(text(&[source.pull().unwrap().1]), ["two\n"]);
+    drop(source);
+    scene.rename("in", "in.2");
+    scene.write("in", "four\n");
+    let mut source = scene.open(&keys).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\ntwo\n", "three\n", "four\n"]);
+}
+
+#[test]
+fn a_rename_while_nothing_runs_loses_nothing() {
+    let scene = Scene::new(&[("in", "one\ntwo\n")]);
+    let keys = format!(r#"{CHECKPOINT}, "follow": true, "chunk_bytes": 4"#);
+    let mut source = scene.open(&keys).unwrap();
+    let batches = scene.all(&mut source);
+    source.acks().unwrap().ack(batches[0].pull()).unwrap();
+    source.stop().unwrap();
+    scene.append("in", "three\n");
+    scene.rename("in", "in.1");
+    scene.write("in", "four\n");
+    let mut source = scene.open(&keys).unwrap();
+    let batches = scene.all(&mut source);
+    assert_eq!(text(&batches), ["two\nthree\n", "four\n"]);
+    assert!(scene.logged("in.1` now, and is read to its end"));
+    source.stop().unwrap();
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 4"#)).unwrap();
+    let once = source.pull_all().unwrap();
+    assert_eq!(text(&once), ["two\nthree\n[ends]", "four\n[ends]"], "and without `follow`");
+}
+
+#[test]
+fn a_file_that_is_not_asked_for_any_more_is_not_read_on() {
+    let scene = Scene::new(&[("in", "one\n"), ("other", "two\n")]);
+    scene.open(CHECKPOINT).unwrap().stop().unwrap();
+    let mut source = scene.open(r#""path": "other", "checkpoint": "at""#).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()), ["two\n[ends]"]);
+    assert!(scene.logged("is not asked for any more"));
+}
+
+#[test]
+fn a_file_that_is_gone_for_good_is_told() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
+    fs::remove_file(scene.path("in")).unwrap();
+    scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap().stop().unwrap();
+    assert!(scene.logged("is gone, under any name in its folder"));
+}
+
+#[test]
+fn a_file_that_is_truncated_is_read_from_its_start_and_that_is_told() {
+    for (after, name) in [("new\n", "shorter"), ("another day, much longer\n", "longer")] {
+        let scene = Scene::new(&[("in", "one\ntwo\n")]);
+        let keys = format!(r#"{CHECKPOINT}, "follow": true"#);
+        let mut source = scene.open(&keys).unwrap();
+        let batches = scene.all(&mut source);
+        source.acks().unwrap().ack(batches[0].pull()).unwrap();
+        // Copy-truncate: the file stays the same, its contents do not.
+        fs::copy(scene.path("in"), scene.path("in.1")).unwrap();
+        scene.write("in", after);
+        let batches = scene.all(&mut source);
+        assert_eq!(text(&batches), [after], "{name}");
+        assert!(scene.logged("was truncated"), "{name}");
+        source.acks().unwrap().ack(batches[0].pull()).unwrap();
+        source.stop().unwrap();
+        let mut source = scene.open(&keys).unwrap();
+        assert!(scene.all(&mut source).is_empty(), "{name}");
+        source.stop().unwrap();
+        scene.write("in", "once\n");
+        let mut source = scene.open(&keys).unwrap();
+        assert_eq!(text(&scene.all(&mut source)), ["once\n"], "{name}, while nothing ran");
+    }
+}
+
+#[test]
+fn a_new_file_that_is_truncated_at_once_and_is_as_long_is_read_from_its_start() {
+    let scene = Scene::new(&[("in", "")]);
+    let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+    scene.append("in", "first\n");
+    assert_eq!(text(&scene.all(&mut source)), ["first\n"]);
+    scene.write("in", "second, longer\n");
+    assert_eq!(text(&scene.all(&mut source)), ["second, longer\n"]);
+}
+
+#[test]
+fn files_of_a_pattern_are_streams_that_take_turns() {
+    let scene = Scene::new(&[("a.log", "a1\na2\na3\n"), ("b.log", "b1\nb2\n"), ("c.txt", "c\n")]);
+    let mut source = scene.open(r#""path": "*.log", "chunk_bytes": 3"#).unwrap();
+    let batches = source.pull_all().unwrap();
+    let mut parts = text(&batches);
+    parts.sort();
+    assert_eq!(parts, ["a1\na2\na3\n[ends]", "b1\nb2\n[ends]"]);
+    let turns: Vec<_> = batches.iter().take(4).map(|it| it.first().unwrap().stream()).collect();
+    assert!(turns.windows(2).all(|two| two[0] != two[1]), "{turns:?}");
+    let origin = |batch: &Batch| Path::new(batch.first().unwrap().origin().unwrap()).to_owned();
+    assert!(batches.iter().any(|batch| origin(batch).ends_with("a.log")));
+}
+
+#[test]
+fn a_new_file_of_a_pattern_is_found_and_a_renamed_one_stays_the_same() {
+    let scene = Scene::new(&[("app.log", "one\n")]);
+    let keys = r#""path": "app.log*", "follow": true, "checkpoint": "at""#;
+    let mut source = scene.open(keys).unwrap();
+    let mut batches = scene.all(&mut source);
+    assert_eq!(text(&batches), ["one\n"]);
+    scene.rename("app.log", "app.log.1");
+    scene.write("app.log", "two\n");
+    scene.append("app.log.1", "late\n");
+    batches.extend(scene.all(&mut source));
+    assert_eq!(text(&batches), ["one\nlate\n", "two\n"]);
+    for batch in &batches {
+        source.acks().unwrap().ack(batch.pull()).unwrap();
+    }
+    source.stop().unwrap();
+    let mut source = scene.open(keys).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+}
+
+#[test]
+fn a_compressed_file_comes_again_as_a_whole_or_not_at_all() {
+    let scene = Scene::new(&[]);
+    let member =
+        crate::compression::Format::Gzip.member(b"one\ntwo\n", std::slice::from_ref(&(0..8)));
+    fs::write(scene.path("in.gz"), member.unwrap()).unwrap();
+    let keys = r#""path": "in.gz", "checkpoint": "at", "chunk_bytes": 4"#;
+    let run = |most: usize| {
+        let mut source = scene.open(keys).unwrap();
+        let batches = source.pull_all().unwrap();
+        for batch in batches.iter().take(most) {
+            source.acks().unwrap().ack(batch.pull()).unwrap();
+        }
+        source.stop().unwrap();
+        text(&batches)
+    };
+    assert_eq!(run(2), ["one\ntwo\n[ends]"], "its end was not acknowledged");
+    assert_eq!(run(9), ["one\ntwo\n[ends]"]);
+    assert!(run(9).is_empty());
+}
+
+#[test]
+fn a_file_without_ends_of_messages_comes_again_as_a_whole_or_not_at_all() {
+    let scene = Scene::new(&[("in", "0123456789")]);
+    let keys = format!(r#"{CHECKPOINT}, "message_end": "", "chunk_bytes": 4"#);
+    let run = |most: usize| {
+        let mut source = scene.open(&keys).unwrap();
+        let batches = source.pull_all().unwrap();
+        for batch in batches.iter().take(most) {
+            source.acks().unwrap().ack(batch.pull()).unwrap();
+        }
+        source.stop().unwrap();
+        text(&batches)
+    };
+    assert_eq!(run(3), ["0123456789[ends]"]);
+    assert_eq!(run(9), ["0123456789[ends]"]);
+    assert!(run(9).is_empty());
+}
+
+#[test]
+fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 4"#)).unwrap();
+    let mut batches = Vec::new();
+    loop {
+        let (pull, batch) = source.pull_and_give_up().unwrap();
+        assert!(batch.is_empty() || pull.is_some());
+        batches.push(batch);
+        let (pull, batch) = source.pull().unwrap();
+        batches.push(batch);
+        if pull == Pull::Finished {
+            break;
+        }
+    }
+    assert_eq!(text(&batches), ["one\ntwo\nthree\n[ends]"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let scene = Scene::new(&[("in", ""), ("in.gz", "")]);
+    fs::write(scene.path("at"), "{").unwrap();
+    for (keys, reason) in [
+        (r#""path": "none", "checkpoint": "new""#, "there is no file"),
+        (r#""path": "none*""#, "there is no file"),
+        (r#""path": "in.gz", "follow": true"#, "compressed"),
+        (r#""path": "in", "follow": true, "message_end": """#, "`message_end`"),
+        (r#""path": "in", "checkpoint": "at""#, "is damaged"),
+    ] {
+        let error = scene.open(keys).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let error = scene.open(r#""path": "/dev/null", "follow": true"#).err().unwrap();
+    assert!(error.to_string().contains("no regular file"), "{error}");
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
+    let path = |name: &str| scene.path(name).display().to_string();
+    for more in ["", r#", "follow": true"#] {
+        let (path, at) = (path("in*"), path("at"));
+        let config = format!(
+            r#"{{ "path": "{path}", "mode": "read", "checkpoint": "{at}", "chunk_bytes": 4{more} }}"#
+        );
+        conformance::connector::<FileConnector>(&config).expect_no_faults();
+    }
+    let (path, keys) = (path("out"), r#""sync": "batch", "rotate": { "max_bytes": "1KiB" }"#);
+    let config = format!(r#"{{ "path": "{path}", "mode": "append", "message_end": "", {keys} }}"#);
+    conformance::connector::<FileConnector>(&config).expect_no_faults();
+}

@@ -1,0 +1,145 @@
+//! How the file is when it is begun, and when another one takes its place.
+
+use std::{
+    fs::{File, Metadata, TryLockError},
+    io,
+    os::unix::fs::MetadataExt,
+    time::UNIX_EPOCH,
+};
+
+use tremor_pdk::{Error, Result, warn};
+
+use super::{
+    output::{Current, Output},
+    syncing::sync_data,
+    torn,
+};
+use crate::{Mode, folder, open};
+
+impl Output {
+    /// Sees to it that what is there at the beginning is as was asked for.
+    pub(super) fn begin(&self) -> Result<()> {
+        let mut current = self.current();
+        let file = current.file.clone();
+        if self.syncing.is_asked_for() {
+            self.expect_regular(&file, "sync")?;
+            self.secure(&file)?;
+            if self.mode == Mode::Append && !self.message_end.is_empty() {
+                self.cut_torn(&file)?;
+            }
+        }
+        if self.rotation.is_some() {
+            self.expect_regular(&file, "rotate")?;
+            let metadata = file.metadata().map_err(|error| self.error(&error))?;
+            current.length = metadata.len();
+            let made = metadata.created().ok().filter(|_| current.length > 0);
+            let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            let made = made.and_then(|at| u64::try_from(at.as_nanos()).ok());
+            current.since_ns = made.unwrap_or_else(|| self.host.now_ns());
+        }
+        Ok(())
+    }
+
+    /// Has the file itself on the disk, and no other process of ours write to it.
+    fn secure(&self, file: &File) -> Result<()> {
+        match file.try_lock() {
+            Ok(()) => {}
+            // An instance that has just ended may still hold it.
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::connection_refused(format!(
+                    "`{}` is locked: another process, or another connector, writes to it with `sync`; \
+                     choose another `path`, or end that one",
+                    self.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(self.error(&error)),
+        }
+        // What is in it is put there with the first delivery.
+        folder::sync_parent(&self.path).map_err(|error| self.error(&error))
+    }
+
+    /// What is no file keeps nothing.
+    fn expect_regular(&self, file: &File, key: &str) -> Result<()> {
+        let metadata = file.metadata().map_err(|error| self.error(&error))?;
+        if metadata.is_file() {
+            return Ok(());
+        }
+        Err(Error::configuration(format!(
+            "`{}` is no regular file, and keeps nothing: `{key}` has no meaning there, leave it out",
+            self.display()
+        )))
+    }
+
+    /// What follows the last whole message was never acknowledged: it goes.
+    fn cut_torn(&self, file: &File) -> Result<()> {
+        let cut = || {
+            let length = file.metadata()?.len();
+            let readable = File::open(&self.path)?;
+            let end = torn::end_of_last_message(&readable, length, &self.message_end)?;
+            if end < length {
+                file.set_len(end)?;
+                file.sync_all()?;
+            }
+            io::Result::Ok((end, length - end))
+        };
+        let (end, torn) = cut().map_err(|error| {
+            let message = "cannot look for a message that was not written in whole";
+            self.error(&error).context(message)
+        })?;
+        if torn > 0 {
+            warn!(
+                self.host,
+                "`{}` ended in {torn} bytes of a message that was not written in whole and was not \
+                 acknowledged: they were cut off, and it has {end} bytes now",
+                self.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Sets the file aside, where that is due before so much more is written, and begins a new one. What
+    /// is set aside is on the disk then.
+    pub(super) fn rotate(&self, current: &mut Current, more: u64) -> Result<()> {
+        let Some(rotation) = &self.rotation else { return Ok(()) };
+        let now_ns = self.host.now_ns();
+        if current.length == 0 {
+            current.since_ns = now_ns;
+        }
+        let age_ns = now_ns.saturating_sub(current.since_ns);
+        if !rotation.is_due(current.length, more, age_ns) {
+            return Ok(());
+        }
+        sync_data(&current.file).map_err(|error| {
+            self.syncing.fail();
+            self.not_on_disk(&error)
+        })?;
+        // An earlier attempt may have got so far, and no further.
+        if self.is_in_place(&current.file) {
+            let aside = rotation.set_aside(now_ns);
+            aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
+        }
+        let file = open::open(&self.path, self.mode)?;
+        if self.syncing.is_asked_for() {
+            self.secure(&file)?;
+        }
+        current.file = file.into();
+        (current.length, current.since_ns) = (0, now_ns);
+        match rotation.prune() {
+            Ok(failed) => failed.iter().for_each(|(path, error)| {
+                warn!(self.host, "cannot delete `{}`: {error}", path.display());
+            }),
+            Err(error) => {
+                warn!(self.host, "cannot look for old files of `{}`: {error}", self.display());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file still has its name.
+    fn is_in_place(&self, file: &File) -> bool {
+        let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+        let ours = file.metadata().map(|metadata| place(&metadata)).ok();
+        ours.is_some()
+            && ours == std::fs::metadata(&self.path).map(|metadata| place(&metadata)).ok()
+    }
+}

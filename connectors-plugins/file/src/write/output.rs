@@ -1,0 +1,256 @@
+//! The file that is written: opening it, writing to it, having it on the disk.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, Write},
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result};
+
+use super::{
+    rotation::Rotation,
+    syncing::{Due, Syncing, sync_data},
+    torn,
+};
+use crate::{Config, Mode, compression::Format, open};
+
+/// A file that batches are written to, one at a time. All methods but those that say otherwise may
+/// block.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(super) path: PathBuf,
+    format: Option<Format>,
+    pub(super) message_end: Vec<u8>,
+    pub(super) mode: Mode,
+    pub(super) syncing: Syncing,
+    pub(super) rotation: Option<Rotation>,
+    pub(super) host: Host,
+    current: Mutex<Current>,
+}
+
+/// What is written to now.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) file: Arc<File>,
+    /// How long it is, in bytes, and since when it is not empty, by the host's clock: for rotation.
+    pub(super) length: u64,
+    pub(super) since_ns: u64,
+    /// How many batches were written.
+    deliveries: u64,
+}
+
+impl Output {
+    /// Opens the file. If events are to wait for the disk, nothing but whole messages is in it then.
+    pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
+        let file = open::open(&config.path, config.mode)?;
+        let current = Current { file: file.into(), length: 0, since_ns: 0, deliveries: 0 };
+        let output = Self {
+            path: config.path.clone(),
+            format: config.compression.of(&config.path),
+            message_end: config.message_end.clone().into_bytes(),
+            mode: config.mode,
+            syncing: Syncing::new(config),
+            rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
+            host,
+            current: Mutex::new(current),
+        };
+        output.begin()?;
+        Ok(output)
+    }
+
+    /// Refuses a batch whose messages do not end as is said: what is in the file could not be told from
+    /// what is torn. Does not block.
+    pub(super) fn check_end(&self, batch: &Batch) -> Result<()> {
+        if !self.syncing.is_asked_for() || self.format.is_some() {
+            return Ok(());
+        }
+        let last = batch.iter().rev().find_map(EventRef::raw);
+        if last.is_none_or(|last| last.ends_with(&self.message_end)) {
+            return Ok(());
+        }
+        Err(Error::configuration(format!(
+            "a message for `{}` does not end in {:?}, and `sync` has to find the last whole message: \
+             add the postprocessor `lines`, or say with `message_end` what messages end in (`\"\"`: in \
+             nothing, and nothing is ever cut off)",
+            self.path.display(),
+            String::from_utf8_lossy(&self.message_end)
+        )))
+    }
+
+    /// Writes a batch. Gives its number.
+    pub(super) fn write(&self, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
+        let member = match self.format {
+            Some(format) if !runs.is_empty() => Some(format.member(bytes, runs)),
+            _ => None,
+        };
+        let member = member.transpose().map_err(|error| self.error(&error))?;
+        let whole = member.as_ref().map(|member| 0..member.len());
+        let (bytes, runs) = match (&member, &whole) {
+            (Some(member), Some(whole)) => (&member[..], std::slice::from_ref(whole)),
+            _ => (bytes, runs),
+        };
+        let length = runs.iter().map(|run| run.len() as u64).sum();
+        let mut current = self.current();
+        self.rotate(&mut current, length)?;
+        write_runs(&*current.file, bytes, runs)
+            .map_err(|stopped| self.take_off(&current.file, &stopped))?;
+        current.length += length;
+        current.deliveries += 1;
+        Ok(current.deliveries)
+    }
+
+    /// Takes off what was written of a batch before writing stopped.
+    fn take_off(&self, file: &File, stopped: &Stopped) -> Error {
+        let error = self.error(&stopped.error);
+        let cut = if stopped.written > 0 { torn::cut_off(file, stopped.written) } else { Ok(()) };
+        match cut {
+            Ok(()) => error,
+            Err(cause) => {
+                let message = format!("{error}; `{}` ends in a part of a batch", self.display());
+                Error::unsupported(message).caused_by(&cause)
+            }
+        }
+    }
+
+    /// Whether deliveries wait for the disk, so that several may wait together. Does not block.
+    pub(super) fn waits_for_disk(&self) -> bool {
+        self.syncing.is_asked_for()
+    }
+
+    /// When a delivery is to be put on the disk. Does not block.
+    pub(super) fn due(&self, delivery: u64, now_ns: u64) -> Due {
+        self.syncing.due(delivery, now_ns)
+    }
+
+    /// Has a delivery on the disk, and all that was written by now.
+    pub(super) fn sync(&self, delivery: u64, now_ns: u64) -> Result<()> {
+        let sync = || {
+            let (file, deliveries) = {
+                let current = self.current();
+                (current.file.clone(), current.deliveries)
+            };
+            file.sync_data()?;
+            Ok(deliveries)
+        };
+        self.syncing.sync(delivery, now_ns, sync).map_err(|error| self.not_on_disk(&error))
+    }
+
+    /// Final, also where the disk is full: what is not on it by now may be forgotten.
+    pub(super) fn not_on_disk(&self, error: &io::Error) -> Error {
+        Error::unsupported(format!("cannot put `{}` on the disk: {error}", self.display()))
+    }
+
+    /// Has all that was written put on the disk. A compressed file that nothing was written to gets a
+    /// member without contents: others do not take an empty file for one.
+    pub(super) fn finish(&self) -> Result<()> {
+        let current = self.current();
+        let mut file = &*current.file;
+        let mut finish = || {
+            if let Some(format) = self.format
+                && file.metadata()?.len() == 0
+            {
+                file.write_all(&format.member(b"", &[])?)?;
+            }
+            sync_data(file)
+        };
+        finish().map_err(|error| self.error(&error))
+    }
+
+    pub(super) fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn display(&self) -> std::path::Display<'_> {
+        Path::display(&self.path)
+    }
+
+    /// Full disks are waited for. Everything else is final: a restart would open the file anew,
+    /// and in some modes lose what is in it.
+    pub(super) fn error(&self, error: &io::Error) -> Error {
+        let kind = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
+            _ => ErrorKind::UNSUPPORTED,
+        };
+        Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
+    }
+}
+
+/// Writing has stopped in the middle.
+#[derive(Debug)]
+struct Stopped {
+    /// How many bytes were written by then.
+    written: u64,
+    error: io::Error,
+}
+
+fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Result<(), Stopped> {
+    let mut slices: Vec<_> = runs.iter().map(|run| IoSlice::new(&bytes[run.clone()])).collect();
+    let mut rest = &mut slices[..];
+    let mut written = 0;
+    while !rest.is_empty() {
+        match out.write_vectored(rest) {
+            Ok(0) => return Err(Stopped { written, error: io::ErrorKind::WriteZero.into() }),
+            Ok(count) => {
+                written += count as u64;
+                IoSlice::advance_slices(&mut rest, count);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Stopped { written, error }),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use tremor_pdk::{Batch, raw_runs};
+
+    use super::write_runs;
+
+    /// Takes so many bytes, three at a time, and is full then.
+    struct Disk {
+        space: usize,
+        content: Vec<u8>,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(3).min(self.space - self.content.len());
+            if count == 0 {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.content.extend(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_goes_on_where_it_stopped_until_the_disk_is_full() {
+        let mut thinned = Batch::new();
+        ["one\n", "gone", "three\n", "four\n"]
+            .iter()
+            .for_each(|message| thinned.push_message(message.as_bytes()));
+        thinned.retain(|event| event.raw() != Some(b"gone"));
+        let runs = raw_runs(&thinned);
+        assert_eq!(runs.len(), 2);
+
+        let mut disk = Disk { space: 100, content: Vec::new() };
+        write_runs(&mut disk, thinned.bytes(), &runs).unwrap();
+        assert_eq!(disk.content, b"one\nthree\nfour\n");
+
+        let mut disk = Disk { space: 12, content: Vec::new() };
+        let stopped = write_runs(&mut disk, thinned.bytes(), &runs).unwrap_err();
+        assert_eq!(disk.content, b"one\nthree\nfo");
+        assert_eq!(stopped.error.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(stopped.written, 12);
+    }
+}

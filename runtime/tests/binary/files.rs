@@ -1,0 +1,98 @@
+//! Files that are gone on with: the plugin `file` with a checkpoint, in runs of the program.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read, Write},
+    process::Command,
+};
+
+use crate::tremor::Scene;
+
+fn flow(source: &str) -> String {
+    format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    config: {{ path: in, mode: read, checkpoint: at, {source} }}
+  output:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    config: {{ path: out, mode: append, sync: batch }}
+links: [input -> output]"
+    )
+}
+
+fn append(scene: &Scene, text: &str) {
+    let mut file = File::options().append(true).open(scene.path().join("in")).unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_run_goes_on_where_the_last_has_ended() {
+    let scene = Scene::new(&flow("chunk_bytes: 5")).write("in", b"1\n22\n333\n4444444\n5");
+    scene.run().expect(0, &["5 events in, 5 out"]);
+    assert_eq!(scene.read("out"), "1\n22\n333\n4444444\n5\n");
+    scene.run().expect(0, &["0 events in"]);
+    append(&scene, "6\n");
+    scene.run().expect(0, &["1 events in, 1 out"]);
+    assert_eq!(scene.read("out"), "1\n22\n333\n4444444\n5\n6\n");
+}
+
+#[test]
+fn an_event_that_nothing_handles_comes_again_and_none_after_it_is_lost() {
+    let scene = Scene::new(&flow("chunk_bytes: 4")).write("in", b"1\n2\nbad\n3\n");
+    for _ in 0..2 {
+        let run = scene.run();
+        assert_ne!(run.status, Some(0), "{}", run.stderr);
+    }
+    let text = scene.read("in").replace("bad", "  9");
+    std::fs::write(scene.path().join("in"), text).unwrap();
+    // Other first bytes are another file.
+    scene.run().expect(0, &[]);
+    let out = scene.read("out");
+    for event in ["1\n", "2\n", "9\n", "3\n"] {
+        assert!(out.contains(event), "{out}");
+    }
+}
+
+#[test]
+fn a_damaged_checkpoint_fails_the_flow_and_says_what_to_do() {
+    let scene = Scene::new(&flow("")).write("in", b"1\n").write("at", b"{ \"version\": 1, ");
+    let run = scene.run();
+    assert_eq!(run.status, Some(1), "{}", run.stderr);
+    for part in ["at`", "is damaged", "delete it"] {
+        assert!(run.stderr.contains(part), "{}", run.stderr);
+    }
+    assert!(!scene.has("out") || scene.read("out").is_empty());
+}
+
+#[test]
+fn a_flow_that_follows_a_file_ends_in_order_and_keeps_its_place() {
+    let text = "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: string
+    config: { path: in, mode: read, checkpoint: at, follow: true, poll_interval: 1ms }
+  output: { type: stdio, codec: string, postprocessors: [lines] }
+links: [input -> output]";
+    let scene = Scene::new(text).write("in", b"one\ntwo\nha");
+    let run = |expected: &str| {
+        let mut child = scene.command(&["run", "flow.yaml"]).spawn().unwrap();
+        let mut events = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        events.read_line(&mut line).unwrap();
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        events.read_to_string(&mut line).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        assert_eq!(line, expected, "{stderr}");
+    };
+    run("one\ntwo\n");
+    append(&scene, "lf a line\n");
+    run("half a line\n");
+}
