@@ -46,7 +46,7 @@ pub fn owned(text: String) -> String {
     }
 }
 
-/// The same for a line of the log that is a JSON object: its keys stay, and what the log itself says.
+/// The same for a line of the log that is a JSON object: its own keys stay, and what the log itself says.
 pub fn log_line(json: &str) -> Cow<'_, str> {
     if KEPT.read().unwrap_or_else(PoisonError::into_inner).is_none() {
         return Cow::Borrowed(json);
@@ -66,7 +66,15 @@ const OF_LOG: [&str; 3] = ["timestamp", "level", "target"];
 /// Whether there was anything.
 fn redact_values(value: &mut Value) -> bool {
     match value {
-        Value::Object(map) => redact_all(map.values_mut()),
+        Value::Object(map) => {
+            let mut found = redact_all(map.values_mut());
+            if map.keys().any(|key| matches!(text(key), Cow::Owned(_))) {
+                let entries = std::mem::take(map).into_iter();
+                *map = entries.map(|(key, value)| (owned(key), value)).collect();
+                found = true;
+            }
+            found
+        }
         Value::Array(items) => redact_all(items.iter_mut()),
         Value::Null | Value::Bool(_) => false,
         Value::String(_) | Value::Number(_) => {

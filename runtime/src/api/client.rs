@@ -19,6 +19,8 @@ use crate::executor::{self, net::Connection};
 
 /// How long an answer may take to begin.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a tap may send nothing: three times as long as it does where nothing passes.
+const SILENCE: Duration = Duration::from_secs(45);
 /// The longest answer that is read as a whole, in bytes.
 const LONGEST: usize = 64 << 20;
 
@@ -91,7 +93,7 @@ impl Client {
     /// There is none, or it is a refusal.
     pub fn get(&self, path: &str) -> Result<serde_json::Value, Error> {
         let mut text = Vec::new();
-        self.read(path, |part| {
+        self.read(path, PATIENCE, |part| {
             text.extend_from_slice(part);
             text.len() < LONGEST
         })?;
@@ -105,7 +107,7 @@ impl Client {
     /// There are none, or the answer is a refusal.
     pub fn listen(&self, path: &str, mut event: impl FnMut(&str) -> bool) -> Result<(), Error> {
         let mut text = Vec::new();
-        self.read(path, |part| {
+        self.read(path, SILENCE, |part| {
             text.extend_from_slice(part);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
@@ -119,12 +121,22 @@ impl Client {
         })
     }
 
-    /// Reads an answer part by part, for as long as that is wanted.
-    fn read(&self, path: &str, part: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
-        executor::block_on(self.ask(path, part))
+    /// Reads an answer part by part, for as long as that is wanted, and a part comes in that time.
+    fn read(
+        &self,
+        path: &str,
+        silence: Duration,
+        part: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        executor::block_on(self.ask(path, silence, part))
     }
 
-    async fn ask(&self, path: &str, mut part: impl FnMut(&[u8]) -> bool) -> Result<(), Error> {
+    async fn ask(
+        &self,
+        path: &str,
+        silence: Duration,
+        mut part: impl FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
         let late = async {
             executor::sleep(PATIENCE).await;
             Err(self.silent(&"it has not answered for 5 s"))
@@ -155,7 +167,12 @@ impl Client {
         let (status, mut body) = (answer.status(), answer.into_body());
         let mut problem = Vec::new();
         loop {
-            let frame = with(next(&mut body), connection.as_mut()).await;
+            let silent = async {
+                executor::sleep(silence).await;
+                Err(self.gone(&format_args!("it has sent nothing for {} s", silence.as_secs())))
+            };
+            let comes = async { Ok(with(next(&mut body), connection.as_mut()).await) };
+            let frame = executor::first(comes, silent).await?;
             let Some(frame) = frame.transpose().map_err(|error| self.gone(&error))? else {
                 break;
             };

@@ -191,7 +191,12 @@ impl Routes {
 
     /// The events of a port. Its component may have two sides.
     fn tap(&self, flow: &str, component: &str, port: &str) -> Answer {
-        let name = self.flow(flow)?.name;
+        let status = self.flow(flow)?;
+        if status.state.is_over() {
+            let detail = format!("the flow `{flow}` has ended; nothing passes its ports");
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        let name = status.name;
         let Some(flow) = self.stopper.flow(&name) else {
             return Err(missing("flow", flow, std::iter::empty()));
         };

@@ -126,7 +126,7 @@ async fn serve(
             _ = stopped.recv().await;
             None
         };
-        match executor::first(accepted, ends).await {
+        match executor::first(ends, accepted).await {
             None => break,
             Some(Ok(connection)) if Rc::strong_count(&alive) > CONNECTIONS => {
                 tasks.spawn(refuse(connection)).detach();

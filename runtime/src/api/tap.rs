@@ -13,7 +13,7 @@ use async_channel::Receiver;
 use hyper::body::Bytes;
 
 use super::body::Stream;
-use crate::executor;
+use crate::{executor, redact};
 
 /// How long there may be silence: a listener that is gone is noticed when it is written to.
 const SILENCE: Duration = Duration::from_secs(15);
@@ -54,6 +54,11 @@ impl Events {
     }
 }
 
+/// An event as it is sent.
+fn data(json: &str) -> Bytes {
+    format!("data: {}\n\n", redact::log_line(json)).into()
+}
+
 fn next(events: &Receiver<String>) -> Next {
     let events = events.clone();
     Box::pin(async move { events.recv().await.ok() })
@@ -68,7 +73,7 @@ impl Stream for Events {
             if let Poll::Ready(event) = waiting.as_mut().poll(context) {
                 *waiting = next(events);
                 self.silent_until = executor::after(SILENCE);
-                return Poll::Ready(event.map(|json| format!("data: {json}\n\n").into()));
+                return Poll::Ready(event.map(|json| data(&json)));
             }
         }
         if self.end.as_mut().poll(context).is_ready() {

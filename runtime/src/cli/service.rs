@@ -3,7 +3,11 @@
 //! A run that no service manager has started says nothing: `NOTIFY_SOCKET` is not set then.
 
 use std::{
-    sync::mpsc::{self, RecvTimeoutError, Sender},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError, Sender},
+    },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -29,12 +33,17 @@ impl Service {
         let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
         let tells = move || {
             let mut telling = Telling::new(watchdog, Instant::now());
+            let mut probe = Probe::default();
             while stops.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
                 let (is_ready, ends) = (stopper.awaited(flows).is_empty(), stopper.ends());
-                let responds = |within| executor::block_on(executor::responds(within));
+                let responds = || probe.responds();
                 for state in telling.next(Instant::now(), is_ready, ends, responds) {
                     tell(&state);
                 }
+            }
+            // A run may be over before the first look. One that never was ready has failed.
+            if !telling.ready && stopper.awaited(flows).is_empty() {
+                tell(&NotifyState::Ready);
             }
             if !telling.stopping {
                 tell(&NotifyState::Stopping);
@@ -61,6 +70,32 @@ fn tell(state: &NotifyState<'_>) {
     }
 }
 
+/// Asks the executor for a sign of life, and waits for none.
+#[derive(Default)]
+struct Probe {
+    asked: Option<Arc<AtomicBool>>,
+}
+
+impl Probe {
+    /// Whether the executor has run a task since this was first called, or last said so.
+    fn responds(&mut self) -> bool {
+        match &self.asked {
+            Some(answered) if answered.load(Ordering::Relaxed) => {
+                self.asked = None;
+                true
+            }
+            Some(_) => false,
+            None => {
+                let answered = Arc::<AtomicBool>::default();
+                self.asked = Some(answered.clone());
+                let answers = async move { answered.store(true, Ordering::Relaxed) };
+                executor::spawn("responds", answers).detach();
+                false
+            }
+        }
+    }
+}
+
 /// What has been told, and when the next sign of life is due.
 struct Telling {
     ready: bool,
@@ -75,14 +110,14 @@ impl Telling {
         Self { ready: false, stopping: false, period: watchdog.map(|time| time / 2), due: now }
     }
 
-    /// What is to be told now. There is a sign of life where the executor runs a task within `period`: a
-    /// process whose flows do not go on gives none.
+    /// What is to be told now. There is a sign of life where the executor has run a task since the last:
+    /// a process whose flows do not go on gives none.
     fn next(
         &mut self,
         now: Instant,
         is_ready: bool,
         ends: bool,
-        responds: impl FnOnce(Duration) -> bool,
+        responds: impl FnOnce() -> bool,
     ) -> Vec<NotifyState<'static>> {
         let mut states = Vec::new();
         if is_ready && !std::mem::replace(&mut self.ready, true) {
@@ -93,7 +128,7 @@ impl Telling {
         }
         if let Some(period) = self.period
             && now >= self.due
-            && responds(period)
+            && responds()
         {
             self.due = now + period;
             states.push(NotifyState::Watchdog);
@@ -109,7 +144,7 @@ mod tests {
     use super::Telling;
 
     fn told(telling: &mut Telling, now: Instant, ready: bool, ends: bool, alive: bool) -> String {
-        let states = telling.next(now, ready, ends, |_| alive);
+        let states = telling.next(now, ready, ends, || alive);
         states.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     }
 

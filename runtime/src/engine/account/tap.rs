@@ -1,5 +1,6 @@
 //! Somebody listens to the events at a port of a component: gets a sample of them, and slows nothing.
 
+use std::io;
 use std::sync::{
     Mutex, PoisonError, TryLockError,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -13,8 +14,6 @@ use tremor_pdk::{
     abi::batch::{Event, HostBatch},
 };
 
-use crate::redact;
-
 /// The port that events come in by.
 pub(crate) const IN: &str = "in";
 /// How many events are shown of one batch at most.
@@ -23,7 +22,7 @@ const OF_A_BATCH: usize = 10;
 const PACE: Duration = Duration::from_millis(10);
 /// How many wait for the listener at most: what is more goes by.
 const WAITING: usize = 100;
-/// How much memory an event that is shown has at most, in bytes.
+/// How long an event is at most that is shown, in bytes of JSON.
 const SHOWN: usize = 64 << 10;
 
 /// Where listeners are told of events, at the ports of one component.
@@ -83,11 +82,14 @@ impl Tap {
         }
     }
 
-    /// From now on, what passes a port is told: as JSON, one event after the other.
+    /// From now on, what passes a port is told: as JSON, one event after the other. Values that nobody is
+    /// to see are still in it.
     pub(crate) fn listen(&self, port: &str) -> Receiver<String> {
         let (events, told) = async_channel::bounded(WAITING);
         let (port, due) = (port.to_owned(), Instant::now());
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where no event passes any more, nobody else forgets those that are gone.
+        listeners.retain(|listener| !listener.events.is_closed());
         listeners.push(Listener { port, events, missed: 0, due });
         self.is_open.store(true, Ordering::Relaxed);
         told
@@ -136,28 +138,54 @@ impl Listener {
         if self.events.is_full() {
             return false;
         }
-        let size = batch.size_of(event);
-        let (event_shown, bytes) = if size > SHOWN {
-            (None, Some(size))
-        } else if let Some(value) = batch.value(event) {
-            (Some(Payload::Value(value)), None)
-        } else {
-            let raw = batch.raw(event).unwrap_or_default();
-            (Some(Payload::Text(String::from_utf8_lossy(raw))), None)
+        let payload = match batch.value(event) {
+            Some(value) => Payload::Value(value),
+            None => Payload::Text(String::from_utf8_lossy(batch.raw(event).unwrap_or_default())),
         };
         let (metadata, origin) = (batch.metadata(event), batch.origin(event));
-        let shown = Shown { event: event_shown, bytes, metadata, origin, missed: self.missed };
-        let Ok(json) = serde_json::to_string(&shown) else { return false };
-        self.events.try_send(redact::log_line(&json).into_owned()).is_ok()
+        let whole =
+            Shown { event: Some(payload), bytes: None, metadata, origin, missed: self.missed };
+        let size = batch.size_of(event);
+        let json = bounded(&whole).or_else(|| {
+            let bytes = Some(size);
+            bounded(&Shown { event: None, bytes, metadata: None, origin: None, ..whole })
+        });
+        json.is_some_and(|json| self.events.try_send(json).is_ok())
+    }
+}
+
+/// An event as JSON; none where that is too long.
+fn bounded(shown: &Shown<'_>) -> Option<String> {
+    let mut text = Bounded(Vec::new());
+    serde_json::to_writer(&mut text, shown).ok()?;
+    String::from_utf8(text.0).ok()
+}
+
+/// Takes so many bytes.
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > SHOWN {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tremor_pdk::{Batch, abi::literal};
+    use tremor_pdk::{
+        Batch,
+        abi::{batch::HostBatch, literal},
+    };
 
     use super::{SHOWN, Tap, WAITING};
-    use crate::redact;
 
     fn batch(events: usize) -> Batch {
         let mut batch = Batch::new();
@@ -190,21 +218,25 @@ mod tests {
         }
         assert_eq!(told.len(), WAITING);
         drop(told);
+        let next = tap.listen("in");
+        assert_eq!(tap.listeners.lock().unwrap().len(), 1, "the other one is forgotten");
+        drop(next);
         tap.pass("out", &batch(1));
         assert!(!tap.is_open.load(std::sync::atomic::Ordering::Relaxed));
     }
 
     #[test]
-    fn what_is_large_is_not_shown_and_what_is_secret_is_not_told() {
-        redact::keep("hidden-from-taps");
+    fn what_is_large_is_not_shown_whatever_makes_it_large() {
         let (tap, mut batch) = (Tap::default(), Batch::new());
         let told = tap.listen("out");
-        batch.push(&literal!({ "password": "hidden-from-taps" })).unwrap();
         batch.push(&literal!({ "long": "x".repeat(SHOWN + 1) })).unwrap();
         batch.push_message(b"raw \xff");
+        batch.push_message(b"short");
+        *HostBatch::metadata_mut(&mut batch, 2) = literal!({ "long": "\u{1}".repeat(SHOWN / 4) });
         tap.pass("out", &batch);
-        assert_eq!(told.try_recv().unwrap(), r#"{"event":{"password":"[redacted]"}}"#);
         assert!(told.try_recv().unwrap().starts_with(r#"{"bytes":"#));
         assert_eq!(told.try_recv().unwrap(), "{\"event\":\"raw \u{fffd}\"}");
+        assert_eq!(told.try_recv().unwrap(), r#"{"bytes":5}"#);
+        assert!(told.try_recv().is_err());
     }
 }
