@@ -90,13 +90,11 @@ impl Replay {
         if self.iterations == 0 { Pull::Finished } else { Pull::Events }
     }
 
+    #[inline]
     fn push(&mut self, batch: &mut Batch) {
         let event = self.data.event(self.next);
-        if self.streams == 1 {
-            batch.push_message(event);
-        } else {
-            batch.stream(self.next as u64 % self.streams).push_message(event);
-        }
+        let stream = if self.streams == 1 { 0 } else { self.next as u64 % self.streams };
+        batch.stream(stream).push_message(event);
         self.next += 1;
         if self.next == self.data.len() {
             self.next = 0;
