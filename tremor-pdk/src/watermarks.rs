@@ -107,9 +107,12 @@ impl<P: Clone> Watermarks<P> {
         self.lock().marks.streams.get(&stream)?.mark.clone()
     }
 
-    /// Whether all that was brought of a stream is acknowledged.
+    /// Whether all that was brought of a stream is acknowledged. A stream of which a pull has failed is not
+    /// settled before [`Watermarks::take`] or [`Watermarks::progress`] has told that it is to be read again.
     pub fn is_settled(&self, stream: u64) -> bool {
-        self.lock().marks.streams.get(&stream).is_none_or(|stream| stream.open.is_empty())
+        let shared = self.lock();
+        !shared.progress.again.iter().any(|again| again.stream == stream)
+            && shared.marks.streams.get(&stream).is_none_or(|stream| stream.open.is_empty())
     }
 
     /// Forgets a stream, as of a partition that another process has got. Gives up to where it was
@@ -321,6 +324,15 @@ mod tests {
         assert_eq!(failed(&mut watermarks, 2), []);
         assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
         assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
+    }
+
+    #[test]
+    fn a_stream_that_failed_is_not_settled_before_that_is_told() {
+        let mut watermarks = three();
+        watermarks.fail(1, &[]).unwrap();
+        assert!(!watermarks.is_settled(0) && !watermarks.is_settled(1));
+        assert_eq!(watermarks.take().again.len(), 2);
+        assert!(watermarks.is_settled(0), "it is known to be read again");
     }
 
     #[test]

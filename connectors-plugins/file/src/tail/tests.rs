@@ -174,6 +174,19 @@ fn what_failed_is_read_again_and_a_half_message_before_that_is_cut_off() {
 }
 
 #[test]
+fn what_failed_after_the_file_was_read_to_its_end_is_read_again() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let batches = source.pull_all().unwrap();
+    assert_eq!(text(&batches), ["one\n[ends]"]);
+    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(0..1))).unwrap();
+    // The checkpoint is due before the source hears of that.
+    scene.host.advance(Duration::from_secs(2));
+    assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::ZERO));
+    assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
+}
+
+#[test]
 fn positions_are_kept_once_in_an_interval_and_before_too_much_is_read() {
     let lines = "some line\n".repeat(100);
     let scene = Scene::new(&[("in", &lines)]);
