@@ -215,8 +215,7 @@ impl Files {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         for input in &mut self.inputs {
             // What cannot be read any more is told of by the next look.
-            let file = input.file().clone();
-            let _ = input.identity.grow(&file);
+            let _ = input.grow();
         }
         let live = self.inputs.iter().map(|input| entry(input, Some(&kept.marks)));
         let entries = self.known.iter().cloned().chain(live).collect();

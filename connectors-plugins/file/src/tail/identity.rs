@@ -36,8 +36,8 @@ impl Identity {
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let metadata = file.metadata()?;
         let (device, inode) = place(&metadata);
-        let (first_bytes, hash) = hash(file, FIRST_BYTES)?;
-        Ok(Self { device, inode, first_bytes, hash })
+        let first = first(file, FIRST_BYTES)?;
+        Ok(Self { device, inode, first_bytes: first.len() as u64, hash: hash(&first) })
     }
 
     pub(super) fn place(&self) -> Place {
@@ -49,23 +49,39 @@ impl Identity {
         if self.place() != place(&file.metadata()?) {
             return Ok(false);
         }
-        Ok(hash(file, self.first_bytes)? == (self.first_bytes, self.hash.clone()))
+        let first = first(file, self.first_bytes)?;
+        Ok(first.len() as u64 == self.first_bytes && hash(&first) == self.hash)
     }
 
-    /// The same with more of the first bytes, if there are more now.
+    /// Whether it tells files apart at all: an empty file has no first bytes.
+    pub(super) fn is_known(&self) -> bool {
+        self.first_bytes > 0
+    }
+
+    /// The same with more of the first bytes, if there are more now and they begin as before.
     pub(super) fn grow(&mut self, file: &File) -> io::Result<()> {
-        if self.first_bytes < FIRST_BYTES {
-            *self = Self::of(file)?;
+        if self.first_bytes >= FIRST_BYTES {
+            return Ok(());
+        }
+        let now = first(file, FIRST_BYTES)?;
+        let before = now.get(..usize::try_from(self.first_bytes).unwrap_or(usize::MAX));
+        if before.is_some_and(|before| hash(before) == self.hash) {
+            (self.first_bytes, self.hash) = (now.len() as u64, hash(&now));
         }
         Ok(())
     }
 }
 
-/// The hash of the first bytes, so many at most, and how many these are.
-fn hash(file: &File, most: u64) -> io::Result<(u64, String)> {
+/// The first bytes, so many at most.
+fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut first = vec![0; usize::try_from(most.min(FIRST_BYTES)).unwrap_or_default()];
     let count = read_at(file, &mut first, 0)?;
-    Ok((count as u64, format!("{:032x}", XxHash3_128::oneshot(&first[..count]))))
+    first.truncate(count);
+    Ok(first)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    format!("{:032x}", XxHash3_128::oneshot(bytes))
 }
 
 /// Fills the buffer from this position on. Fewer bytes than that are the last of the file.
@@ -124,7 +140,11 @@ mod tests {
         assert!(!identity.is_of(&File::open(&other).unwrap()).unwrap(), "another inode");
         for text in ["", "the first", "the second day", "The first day"] {
             fs::write(&path, text).unwrap();
-            assert!(!identity.is_of(&File::open(&path).unwrap()).unwrap(), "{text}");
+            let file = File::open(&path).unwrap();
+            assert!(!identity.is_of(&file).unwrap(), "{text}");
+            let mut grown = identity.clone();
+            grown.grow(&file).unwrap();
+            assert_eq!(grown, identity, "{text}: it is not taken for the same");
         }
     }
 }

@@ -121,6 +121,16 @@ impl Input {
         &self.file
     }
 
+    /// Knows the file by more of its first bytes. Once something was read of a file that was empty, what
+    /// is there may be other contents, and nothing tells.
+    pub(super) fn grow(&mut self) -> io::Result<()> {
+        if self.read == 0 || self.identity.is_known() {
+            self.identity.grow(&self.file)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Begins anew from there.
     pub(super) fn rewind(&mut self, to: u64, how: &How) -> io::Result<()> {
         self.content = match how.format {
@@ -175,6 +185,8 @@ impl Input {
         if how.follow && length > self.read && !self.identity.is_of(&self.file)? {
             return Ok(Look::Truncated);
         }
+        // Before anything of it is read: what is there after that may be other contents.
+        self.grow()?;
         let space = how.chunk_bytes.max(how.message_end.len());
         let (file, position) = (&self.file, self.read);
         let mut seen = position;
@@ -190,9 +202,6 @@ impl Input {
         if count == 0 {
             let ended = is_last.then(|| self.end(batch)).flatten();
             return Ok(ended.map_or(Look::Nothing, Look::Brought));
-        }
-        if how.follow {
-            self.identity.grow(&self.file)?;
         }
         self.has_begun = true;
         self.read += count as u64;

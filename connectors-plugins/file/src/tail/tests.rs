@@ -335,6 +335,19 @@ fn a_file_that_is_truncated_is_read_from_its_start_and_that_is_told() {
 }
 
 #[test]
+fn a_truncation_is_noticed_also_where_the_checkpoint_is_written_before_the_next_look() {
+    for after in ["new\n", "another day, much longer\n"] {
+        let scene = Scene::new(&[("in", "one\ntwo\n")]);
+        let mut source = scene.open(&format!(r#"{CHECKPOINT}, "follow": true"#)).unwrap();
+        assert_eq!(text(&scene.all(&mut source)), ["one\ntwo\n"]);
+        scene.write("in", after);
+        scene.host.advance(Duration::from_secs(2));
+        assert_eq!(text(&scene.all(&mut source)), [after]);
+        assert!(scene.logged("was truncated"), "{after}");
+    }
+}
+
+#[test]
 fn a_new_file_that_is_truncated_at_once_and_is_as_long_is_read_from_its_start() {
     let scene = Scene::new(&[("in", "")]);
     let mut source = scene.open(r#""path": "in", "follow": true"#).unwrap();
