@@ -24,9 +24,7 @@ impl Output {
         if self.syncing.is_asked_for() {
             self.expect_regular(&file, "sync")?;
             self.secure(&file)?;
-            if self.mode == Mode::Append && !self.message_end.is_empty() {
-                self.cut_torn(&file)?;
-            }
+            current.may_be_torn = self.mode == Mode::Append && !self.message_end.is_empty();
         }
         if self.rotation.is_some() {
             self.expect_regular(&file, "rotate")?;
@@ -70,28 +68,34 @@ impl Output {
         )))
     }
 
-    /// What follows the last whole message was never acknowledged: it goes.
-    fn cut_torn(&self, file: &File) -> Result<()> {
+    /// What follows the last whole message was never acknowledged: it goes, to a file of its own. That waits
+    /// for the first messages: they show whether the file is of this framing at all.
+    pub(super) fn cut_torn(&self, current: &mut Current) -> Result<()> {
         let cut = || {
-            let length = file.metadata()?.len();
+            let length = current.file.metadata()?.len();
             let readable = File::open(&self.path)?;
             let end = torn::end_of_last_message(&readable, length, &self.message_end)?;
-            if end < length {
-                file.set_len(end)?;
-                file.sync_all()?;
+            if end == length {
+                return Ok(None);
             }
-            io::Result::Ok((end, length - end))
+            let aside = torn::set_aside(&readable, end..length, &self.path, self.host.now_ns())?;
+            current.file.set_len(end)?;
+            current.file.sync_all()?;
+            io::Result::Ok(Some((end, length - end, aside)))
         };
-        let (end, torn) = cut().map_err(|error| {
+        let cut = cut().map_err(|error| {
             let message = "cannot look for a message that was not written in whole";
             self.error(&error).context(message)
         })?;
-        if torn > 0 {
+        current.may_be_torn = false;
+        if let Some((end, torn, aside)) = cut {
+            current.length = end;
             warn!(
                 self.host,
                 "`{}` ended in {torn} bytes of a message that was not written in whole and was not \
-                 acknowledged: they were cut off, and it has {end} bytes now",
-                self.display()
+                 acknowledged: they were cut off and are in `{}`, and it has {end} bytes now",
+                self.display(),
+                aside.display()
             );
         }
         Ok(())

@@ -38,15 +38,18 @@ pub(super) struct Current {
     /// How long it is, in bytes, and since when it is not empty, by the host's clock: for rotation.
     pub(super) length: u64,
     pub(super) since_ns: u64,
+    /// Whether what an earlier process has left of a message may still be in it.
+    pub(super) may_be_torn: bool,
     /// How many batches were written.
     deliveries: u64,
 }
 
 impl Output {
-    /// Opens the file. If events are to wait for the disk, nothing but whole messages is in it then.
+    /// Opens the file, and changes nothing in it but what `mode` says.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
-        let current = Current { file: file.into(), length: 0, since_ns: 0, deliveries: 0 };
+        let file = file.into();
+        let current = Current { file, length: 0, since_ns: 0, may_be_torn: false, deliveries: 0 };
         let output = Self {
             path: config.path.clone(),
             format: config.compression.of(&config.path),
@@ -80,7 +83,8 @@ impl Output {
         )))
     }
 
-    /// Writes a batch. Gives its number.
+    /// Writes a batch, which [`Output::check_end`] has let pass. Gives its number. If events are to wait for
+    /// the disk, nothing but whole messages is in the file then.
     pub(super) fn write(&self, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
         let member = match self.format {
             Some(format) if !runs.is_empty() => Some(format.member(bytes, runs)),
@@ -94,6 +98,9 @@ impl Output {
         };
         let length = runs.iter().map(|run| run.len() as u64).sum();
         let mut current = self.current();
+        if length > 0 && current.may_be_torn {
+            self.cut_torn(&mut current)?;
+        }
         self.rotate(&mut current, length)?;
         write_runs(&*current.file, bytes, runs)
             .map_err(|stopped| self.take_off(&current.file, &stopped))?;

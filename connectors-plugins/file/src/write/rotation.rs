@@ -93,7 +93,7 @@ impl Rotation {
 }
 
 /// A time in ms since the epoch, such as `20261122-213300.042`.
-fn stamp(ms: u64) -> String {
+pub(super) fn stamp(ms: u64) -> String {
     let (days, ms_of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
     let (s, ms) = (ms_of_day / 1_000, ms_of_day % 1_000);

@@ -84,19 +84,52 @@ fn durable(host: &TestHost, path: &Path, keys: &str) -> Result<Connection> {
 }
 
 #[test]
-fn what_was_not_written_in_whole_is_cut_off_and_logged() {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    fs::write(file.path(), "one\ntwo\nto").unwrap();
+fn what_was_not_written_in_whole_is_cut_off_and_kept_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    fs::write(&path, "one\ntwo\nto").unwrap();
     let host = TestHost::new();
-    let mut sink = durable(&host, file.path(), "").unwrap();
-    assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\n");
-    let (_, line) = host.log().pop().unwrap();
-    assert!(line.contains("ended in 2 bytes of a message"), "{line}");
+    let mut sink = durable(&host, &path, "").unwrap();
+    assert_eq!(files(folder.path()), ["one\ntwo\nto"], "nothing is written yet");
     sink.deliver(&batch(&["three\n"])).unwrap();
+    let (_, line) = host.log().pop().unwrap();
+    for part in ["ended in 2 bytes of a message", "out.torn-", "it has 8 bytes now"] {
+        assert!(line.contains(part), "{line}");
+    }
+    sink.deliver(&batch(&["four\n"])).unwrap();
     sink.stop().unwrap();
-    durable(&host, file.path(), "").unwrap().stop().unwrap();
-    assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntwo\nthree\n");
+    let mut sink = durable(&host, &path, "").unwrap();
+    sink.deliver(&batch(&["five\n"])).unwrap();
+    sink.stop().unwrap();
+    assert_eq!(files(folder.path()), ["one\ntwo\nthree\nfour\nfive\n", "to"]);
     assert_eq!(host.log().len(), 1, "nothing more was cut off");
+}
+
+#[test]
+fn what_is_cut_off_at_the_same_time_replaces_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let host = TestHost::new();
+    for torn in ["a", "b", "c"] {
+        fs::write(&path, torn).unwrap();
+        let mut sink = durable(&host, &path, "").unwrap();
+        sink.deliver(&batch(&["one\n"])).unwrap();
+        sink.stop().unwrap();
+    }
+    assert_eq!(files(folder.path()), ["one\n", "a", "b", "c"]);
+}
+
+#[test]
+fn a_file_of_another_framing_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    fs::write(&path, "one;two;").unwrap();
+    let mut sink = durable(&TestHost::new(), &path, "").unwrap();
+    let error = sink.deliver(&batch(&["three;"])).unwrap_err().into_error();
+    assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+    sink.deliver(&Batch::new()).unwrap();
+    sink.stop().unwrap();
+    assert_eq!(files(folder.path()), ["one;two;"]);
 }
 
 #[test]

@@ -1,13 +1,17 @@
 //! Where the last whole message of a file ends.
 
 use std::{
-    fs::File,
-    io::{self, Seek, SeekFrom, Write},
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
 };
 
-use std::os::unix::fs::FileExt;
-
 use memchr::memmem;
+
+use super::rotation::stamp;
+use crate::folder;
 
 /// How much is looked at at once.
 const BLOCK: u64 = 64 << 10;
@@ -30,6 +34,48 @@ pub(super) fn end_of_last_message(file: &File, length: u64, message_end: &[u8]) 
         to = from;
     }
     Ok(0)
+}
+
+/// Copies this part of the file to a new one beside it: `path`, `.torn-` and the time, in UTC. It is on the
+/// disk then.
+pub(super) fn set_aside(
+    mut file: &File,
+    part: Range<u64>,
+    path: &Path,
+    now_ns: u64,
+) -> io::Result<PathBuf> {
+    let (aside, mut copy) = create_aside(path, now_ns / 1_000_000)?;
+    let mut copy_part = || {
+        file.seek(SeekFrom::Start(part.start))?;
+        let length = part.end - part.start;
+        if io::copy(&mut file.take(length), &mut copy)? < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        copy.sync_all()?;
+        folder::sync_parent(&aside)
+    };
+    match copy_part() {
+        Ok(()) => Ok(aside),
+        Err(error) => {
+            // Another attempt makes another one. That this one stays is no loss.
+            let _ = fs::remove_file(&aside);
+            Err(error)
+        }
+    }
+}
+
+/// A file that was not there yet.
+fn create_aside(path: &Path, mut ms: u64) -> io::Result<(PathBuf, File)> {
+    loop {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".torn-{}", stamp(ms)));
+        let aside = path.with_file_name(name);
+        match File::create_new(&aside) {
+            Ok(file) => return Ok((aside, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => ms += 1,
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Takes the last `torn` bytes that were written off the file's end.
