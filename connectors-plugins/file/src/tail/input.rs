@@ -142,15 +142,22 @@ impl Input {
         };
         (self.start, self.read, self.whole, self.seen) = (to, to, to, to);
         self.look_at_ns = 0;
+        if how.format.is_some() {
+            self.has_begun = false;
+        }
         if self.is_finished() {
             self.stage = Stage::Reading;
         }
         Ok(())
     }
 
-    /// Whether what is read ends in a part of a message.
+    /// Whether what is read ends in a part of a message. Where messages end in compressed content is not
+    /// known: they may, as long as it has not ended.
     pub(super) fn ends_in_part(&self) -> bool {
-        self.read != self.whole
+        match self.content {
+            Content::Plain => self.read != self.whole,
+            Content::Compressed(_) => self.has_begun,
+        }
     }
 
     /// Whether all that is in the file was looked at.
