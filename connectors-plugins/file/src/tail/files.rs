@@ -97,7 +97,7 @@ impl Files {
     pub(super) fn next(&mut self, batch: &mut Batch) -> Result<Next> {
         let now_ns = self.host.now_ns();
         if self.how.follow && is_due(self.search_at_ns, now_ns, self.search_interval()) {
-            self.search(now_ns);
+            self.search(now_ns)?;
         }
         if self.kept.as_ref().is_some_and(|kept| kept.is_due(now_ns)) {
             self.commit()?;

@@ -56,7 +56,7 @@ impl Files {
             }
         }
         self.known = here;
-        self.take_in(finds.files);
+        self.take_in(finds.files)?;
         self.search_at_ns = now_ns + self.search_interval();
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Files {
     }
 
     /// Finds out which files have come, which have other names and which have none.
-    pub(super) fn search(&mut self, now_ns: u64) {
+    pub(super) fn search(&mut self, now_ns: u64) -> Result<()> {
         let finds = self.pattern.find();
         for (path, error) in &finds.errors {
             self.tell(path, error);
@@ -122,22 +122,27 @@ impl Files {
             let is_there = |it: &Entry| finds.files.iter().any(|f| f.place == it.identity.place());
             self.known.retain(is_there);
         }
-        self.take_in(finds.files);
+        self.take_in(finds.files)?;
         self.search_at_ns = now_ns + self.search_interval();
+        Ok(())
     }
 
-    /// Opens the files that are not known yet.
-    fn take_in(&mut self, files: Vec<Found>) {
+    /// Opens the files that are not known yet. One that cannot be opened is tried again, if files are
+    /// followed: without that there is no second search.
+    fn take_in(&mut self, files: Vec<Found>) -> Result<()> {
         for Found { path, place } in files {
             if self.inputs.iter().any(|input| input.place() == place) {
                 continue;
             }
-            if let Err(error) = self.take_in_one(&path) {
-                self.tell(&path, &error);
-            } else {
-                self.told.remove(&path);
+            match self.take_in_one(&path) {
+                Ok(()) => {
+                    self.told.remove(&path);
+                }
+                Err(error) if self.how.follow => self.tell(&path, &error),
+                Err(error) => return Err(cannot_read(&path, &error)),
             }
         }
+        Ok(())
     }
 
     fn take_in_one(&mut self, path: &Path) -> io::Result<()> {

@@ -487,6 +487,22 @@ fn what_cannot_be_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    // One that not even an administrator can read.
+    let path = r#""path": "/proc/self/clear_refs""#;
+    for keys in
+        [format!(r#"{path}, "checkpoint": "at""#), r#""path": "/proc/self/clear_ref*""#.into()]
+    {
+        let error = scene.open(&keys).err().unwrap();
+        assert!(error.to_string().contains("cannot read `/proc/self/clear_refs`"), "{error}");
+    }
+    let mut source = scene.open(&format!(r#"{path}, "follow": true"#)).unwrap();
+    assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
+    assert!(scene.logged("it is tried again"));
+}
+
+#[test]
 fn it_keeps_the_contract_of_plugins() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let path = |name: &str| scene.path(name).display().to_string();
