@@ -30,6 +30,8 @@ pub(crate) struct Files {
     pub(super) inputs: Vec<Input>,
     /// How far other files were read: those that are done with.
     pub(super) known: Vec<Entry>,
+    /// Whether no search has seen all files yet.
+    pub(super) is_first_search: bool,
     kept: Option<Kept>,
     next_stream: u64,
     /// Whose turn it is.
@@ -74,6 +76,7 @@ impl Files {
             pattern: Pattern::new(&path)?,
             inputs: Vec::new(),
             known: Vec::new(),
+            is_first_search: true,
             kept: None,
             next_stream: 0,
             turn: 0,

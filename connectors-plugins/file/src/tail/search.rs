@@ -16,7 +16,7 @@ use super::{
     files::{Files, cannot_read},
     identity::place,
     input::Input,
-    pattern::{Found, Pattern, renamed},
+    pattern::{Finds, Found, Pattern, renamed},
 };
 
 /// The least time from one search to the next, where the path is a pattern.
@@ -40,25 +40,35 @@ impl Files {
             info!(self.host, "{message} yet: it is waited for");
         }
         let now_ns = self.host.now_ns();
-        let places: Vec<_> = finds.files.iter().map(|found| found.place).collect();
-        let known = std::mem::take(&mut self.known);
-        let (here, elsewhere): (Vec<_>, Vec<_>) =
-            known.into_iter().partition(|entry| places.contains(&entry.identity.place()));
-        for entry in elsewhere {
-            if self.pattern.fits(Path::new(&entry.path)) {
-                self.go_on_elsewhere(&entry, now_ns)?;
-            } else {
-                let Entry { path, position, .. } = entry;
-                info!(
-                    self.host,
-                    "`{path}` is not asked for any more: its position {position} goes"
-                );
+        self.search_at_ns = now_ns + self.search_interval();
+        self.take_stock(finds, now_ns)
+    }
+
+    /// Goes on with what the last run has read. Where files could not be looked at, the next search does
+    /// that: until then, a file that is not there may be one of these.
+    fn take_stock(&mut self, finds: Finds, now_ns: u64) -> Result<()> {
+        for (path, error) in &finds.errors {
+            self.tell(path, error);
+        }
+        if finds.errors.is_empty() && std::mem::take(&mut self.is_first_search) {
+            let places: Vec<_> = finds.files.iter().map(|found| found.place).collect();
+            let known = std::mem::take(&mut self.known);
+            let (here, elsewhere): (Vec<_>, Vec<_>) =
+                known.into_iter().partition(|entry| places.contains(&entry.identity.place()));
+            self.known = here;
+            for entry in elsewhere {
+                if self.pattern.fits(Path::new(&entry.path)) {
+                    self.go_on_elsewhere(&entry, now_ns)?;
+                } else {
+                    let Entry { path, position, .. } = entry;
+                    info!(
+                        self.host,
+                        "`{path}` is not asked for any more: its position {position} goes"
+                    );
+                }
             }
         }
-        self.known = here;
-        self.take_in(finds.files)?;
-        self.search_at_ns = now_ns + self.search_interval();
-        Ok(())
+        self.take_in(finds.files)
     }
 
     /// A file that the last run has read has another name by now, or is not there any more.
@@ -100,9 +110,6 @@ impl Files {
     /// Finds out which files have come, which have other names and which have none.
     pub(super) fn search(&mut self, now_ns: u64) -> Result<()> {
         let finds = self.pattern.find();
-        for (path, error) in &finds.errors {
-            self.tell(path, error);
-        }
         self.settle();
         let is_complete = finds.errors.is_empty();
         let place_of = |input: &Input| finds.files.iter().find(|it| it.place == input.place());
@@ -118,13 +125,12 @@ impl Files {
                 None => {}
             }
         }
-        if is_complete {
+        if is_complete && !self.is_first_search {
             let is_there = |it: &Entry| finds.files.iter().any(|f| f.place == it.identity.place());
             self.known.retain(is_there);
         }
-        self.take_in(finds.files)?;
         self.search_at_ns = now_ns + self.search_interval();
-        Ok(())
+        self.take_stock(finds, now_ns)
     }
 
     /// Opens the files that are not known yet. One that cannot be opened is tried again, if files are

@@ -1,3 +1,6 @@
+mod failed;
+mod reach;
+
 use std::{
     fs::{self, File},
     io::Write,
@@ -7,7 +10,7 @@ use std::{
 
 use tempfile::TempDir;
 use tremor_pdk::{
-    Batch, ErrorKind, EventRef, Pull, Result,
+    Batch, EventRef, Pull, Result,
     testing::{Connection, TestHost, conformance},
 };
 
@@ -158,50 +161,6 @@ fn what_was_read_to_its_end_is_not_read_again_and_what_was_added_is() {
     scene.rename("in", "in.1");
     scene.write("in", "anew\n");
     assert_eq!(run(), ["anew\n[ends]"], "another file of that name");
-}
-
-#[test]
-fn what_failed_is_read_again_and_a_half_message_before_that_is_cut_off() {
-    let scene = Scene::new(&[("in", "one\na long message\nthree\n")]);
-    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 8"#)).unwrap();
-    let first = source.pull().unwrap().1;
-    let half = source.pull().unwrap().1;
-    assert_eq!(text(&[first.clone(), half.clone()]), ["one\na long m"]);
-    source.acks().unwrap().ack(first.pull()).unwrap();
-    source.acks().unwrap().fail(half.pull(), std::slice::from_ref(&(0..1))).unwrap();
-    let again = source.pull_all().unwrap();
-    assert_eq!(text(&again), ["[cut off]a long message\nthree\n[ends]"]);
-}
-
-#[test]
-fn of_a_compressed_file_that_failed_a_half_message_is_cut_off_as_well() {
-    let scene = Scene::new(&[]);
-    let member =
-        crate::compression::Format::Gzip.member(b"one\ntwo\n", std::slice::from_ref(&(0..8)));
-    fs::write(scene.path("in.gz"), member.unwrap()).unwrap();
-    let keys = r#""path": "in.gz", "checkpoint": "at", "chunk_bytes": 6"#;
-    let mut source = scene.open(keys).unwrap();
-    let half = source.pull().unwrap().1;
-    assert_eq!(text(std::slice::from_ref(&half)), ["one\ntw"]);
-    source.acks().unwrap().fail(half.pull(), std::slice::from_ref(&(0..1))).unwrap();
-    let again = source.pull_all().unwrap();
-    assert_eq!(text(&again), ["[cut off]one\ntwo\n[ends]"]);
-    // Of what has ended nothing is open.
-    source.acks().unwrap().fail(again.last().unwrap().pull(), &[]).unwrap();
-    assert_eq!(text(&source.pull_all().unwrap()), ["one\ntwo\n[ends]"]);
-}
-
-#[test]
-fn what_failed_after_the_file_was_read_to_its_end_is_read_again() {
-    let scene = Scene::new(&[("in", "one\n")]);
-    let mut source = scene.open(CHECKPOINT).unwrap();
-    let batches = source.pull_all().unwrap();
-    assert_eq!(text(&batches), ["one\n[ends]"]);
-    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(0..1))).unwrap();
-    // The checkpoint is due before the source hears of that.
-    scene.host.advance(Duration::from_secs(2));
-    assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::ZERO));
-    assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
 }
 
 #[test]
@@ -465,41 +424,6 @@ fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
         }
     }
     assert_eq!(text(&batches), ["one\ntwo\nthree\n[ends]"]);
-}
-
-#[test]
-fn what_cannot_be_is_refused_with_the_reason() {
-    let scene = Scene::new(&[("in", ""), ("in.gz", "")]);
-    fs::write(scene.path("at"), "{").unwrap();
-    for (keys, reason) in [
-        (r#""path": "none", "checkpoint": "new""#, "there is no file"),
-        (r#""path": "none*""#, "there is no file"),
-        (r#""path": "in.gz", "follow": true"#, "compressed"),
-        (r#""path": "in", "follow": true, "message_end": """#, "`message_end`"),
-        (r#""path": "in", "checkpoint": "at""#, "is damaged"),
-    ] {
-        let error = scene.open(keys).err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
-        assert!(error.to_string().contains(reason), "{error}");
-    }
-    let error = scene.open(r#""path": "/dev/null", "follow": true"#).err().unwrap();
-    assert!(error.to_string().contains("no regular file"), "{error}");
-}
-
-#[test]
-fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
-    let scene = Scene::new(&[("in", "one\n")]);
-    // One that not even an administrator can read.
-    let path = r#""path": "/proc/self/clear_refs""#;
-    for keys in
-        [format!(r#"{path}, "checkpoint": "at""#), r#""path": "/proc/self/clear_ref*""#.into()]
-    {
-        let error = scene.open(&keys).err().unwrap();
-        assert!(error.to_string().contains("cannot read `/proc/self/clear_refs`"), "{error}");
-    }
-    let mut source = scene.open(&format!(r#"{path}, "follow": true"#)).unwrap();
-    assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
-    assert!(scene.logged("it is tried again"));
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! What cannot be read, or not now.
+
+use std::{fs, time::Duration};
+
+use tremor_pdk::{ErrorKind, Pull};
+
+use super::{Scene, text};
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let scene = Scene::new(&[("in", ""), ("in.gz", "")]);
+    fs::write(scene.path("at"), "{").unwrap();
+    for (keys, reason) in [
+        (r#""path": "none", "checkpoint": "new""#, "there is no file"),
+        (r#""path": "none*""#, "there is no file"),
+        (r#""path": "in.gz", "follow": true"#, "compressed"),
+        (r#""path": "in", "follow": true, "message_end": """#, "`message_end`"),
+        (r#""path": "in", "checkpoint": "at""#, "is damaged"),
+    ] {
+        let error = scene.open(keys).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    let error = scene.open(r#""path": "/dev/null", "follow": true"#).err().unwrap();
+    assert!(error.to_string().contains("no regular file"), "{error}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_for_a_moment_loses_no_position() {
+    let scene = Scene::new(&[]);
+    fs::create_dir(scene.path("logs")).unwrap();
+    scene.write("logs/in", "one\n");
+    let keys = r#""path": "log*/in", "checkpoint": "at", "follow": true"#;
+    let mut source = scene.open(keys).unwrap();
+    let batches = scene.all(&mut source);
+    source.acks().unwrap().ack(batches[0].pull()).unwrap();
+    source.stop().unwrap();
+    // The file is out of reach, and the pattern stands for something that cannot be looked at.
+    scene.rename("logs", "away");
+    fs::create_dir(scene.path("logs")).unwrap();
+    std::os::unix::fs::symlink("in", scene.path("logs/in")).unwrap();
+    let mut source = scene.open(keys).unwrap();
+    assert!(scene.all(&mut source).is_empty());
+    fs::remove_dir_all(scene.path("logs")).unwrap();
+    scene.rename("away", "logs");
+    scene.append("logs/in", "two\n");
+    assert_eq!(text(&scene.all(&mut source)), ["two\n"]);
+    assert!(!scene.logged("is gone"));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
+    let scene = Scene::new(&[("in", "one\n")]);
+    // One that not even an administrator can read.
+    let path = r#""path": "/proc/self/clear_refs""#;
+    for keys in
+        [format!(r#"{path}, "checkpoint": "at""#), r#""path": "/proc/self/clear_ref*""#.into()]
+    {
+        let error = scene.open(&keys).err().unwrap();
+        assert!(error.to_string().contains("cannot read `/proc/self/clear_refs`"), "{error}");
+    }
+    let mut source = scene.open(&format!(r#"{path}, "follow": true"#)).unwrap();
+    assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
+    assert!(scene.logged("it is tried again"));
+}
