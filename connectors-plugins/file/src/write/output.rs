@@ -152,18 +152,25 @@ impl Output {
 
     /// Has all that was written put on the disk. A compressed file that nothing was written to gets a
     /// member without contents: others do not take an empty file for one.
+    ///
+    /// # Errors
+    /// Final where the disk has failed, now or before: another attempt proves nothing.
     pub(super) fn finish(&self) -> Result<()> {
-        let current = self.current();
-        let mut file = &*current.file;
-        let mut finish = || {
-            if let Some(format) = self.format
-                && file.metadata()?.len() == 0
-            {
-                file.write_all(&format.member(b"", &[])?)?;
-            }
-            sync_data(file)
+        let file = {
+            let current = self.current();
+            self.end(&current.file).map_err(|error| self.error(&error))?;
+            current.file.clone()
         };
-        finish().map_err(|error| self.error(&error))
+        self.syncing.finish(|| sync_data(&file)).map_err(|error| self.not_on_disk(&error))
+    }
+
+    fn end(&self, mut file: &File) -> io::Result<()> {
+        match self.format {
+            Some(format) if file.metadata()?.len() == 0 => {
+                file.write_all(&format.member(b"", &[])?)
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn current(&self) -> MutexGuard<'_, Current> {

@@ -81,7 +81,7 @@ impl Syncing {
         let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         let done = self.done();
         if done.has_failed {
-            return Err(io::Error::other("the disk has failed to take what was written before"));
+            return Err(failed_before());
         }
         if done.delivery >= delivery {
             return Ok(());
@@ -96,6 +96,15 @@ impl Syncing {
         synced.map(drop)
     }
 
+    /// Has all that was written on the disk, with every mode.
+    pub(super) fn finish(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.done().has_failed {
+            return Err(failed_before());
+        }
+        sync().inspect_err(|_| self.fail())
+    }
+
     /// The system could not put something on the disk that was to be there by now.
     pub(super) fn fail(&self) {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).has_failed = true;
@@ -104,6 +113,10 @@ impl Syncing {
     fn done(&self) -> Done {
         *self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn failed_before() -> io::Error {
+    io::Error::other("the disk has failed to take what was written before")
 }
 
 /// Has what was written put on the disk. A pipe or a device has nothing that could be.
@@ -156,6 +169,18 @@ mod tests {
         assert_eq!(syncing.due(2, 0), Due::Now);
         let error = syncing.sync(3, 0, || panic!("it is not asked again")).unwrap_err();
         assert!(error.to_string().contains("failed to take"), "{error}");
+    }
+
+    #[test]
+    fn a_drain_that_has_failed_is_not_made_good_by_another() {
+        for mode in [SyncMode::Never, SyncMode::Batch] {
+            let syncing = syncing(mode);
+            syncing.finish(|| Ok(())).unwrap();
+            syncing.finish(|| Err(io::Error::other("gone"))).unwrap_err();
+            let error = syncing.finish(|| panic!("it is not asked again")).unwrap_err();
+            assert!(error.to_string().contains("failed to take"), "{error}");
+            syncing.sync(1, 0, || panic!("nor here")).unwrap_err();
+        }
     }
 
     #[test]
