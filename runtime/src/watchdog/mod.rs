@@ -3,8 +3,8 @@
 //! Every component of a plugin has a [`Record`](record::Record), and what calls it says so there
 //! ([`watched`]): that is two stores a poll. A thread of the watchdog looks at all of them
 //! [from time to time](PERIOD). A thread that is held by a call is replaced, so that whatever else
-//! runs in the process goes on; what lasts longer is reported. Whoever supervises a component has calls
-//! [limited](Limit).
+//! runs in the process goes on; what lasts longer is reported. The supervision of a component
+//! has calls [limited](Limit).
 
 mod findings;
 mod limit;
