@@ -66,6 +66,7 @@ mod sink;
 mod source;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+pub mod units;
 mod watermarks;
 
 pub use tremor_abi as abi;

@@ -5,12 +5,12 @@ use std::{
     path::PathBuf,
 };
 
-use tremor_pdk::prelude::*;
-
-use crate::{
-    Compression,
+use tremor_pdk::{
+    prelude::*,
     units::{Interval, Size},
 };
+
+use crate::Compression;
 
 /// Which file, and what to do with it.
 #[tremor_pdk::config]

@@ -26,7 +26,6 @@ mod open;
 mod read;
 mod source;
 mod tail;
-mod units;
 mod write;
 
 pub use self::{
@@ -36,7 +35,6 @@ pub use self::{
     read::Reader,
     source::FileSource,
     tail::Tail,
-    units::{Interval, Size},
     write::Writer,
 };
 

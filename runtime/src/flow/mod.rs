@@ -66,7 +66,6 @@ pub use self::{
 pub(crate) use self::{
     check::{components, fits},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
-    spec::parse_duration,
 };
 use self::{diagnostic::Report, source::Source};
 

@@ -2,13 +2,14 @@
 
 use std::num::NonZeroU32;
 
-use tremor_pdk::{Batch, Component, Context, Error, EventRef, Operator, Output, Result, Verdict};
+use tremor_pdk::{
+    Batch, Component, Context, Error, EventRef, Operator, Output, Result, Verdict, units::Interval,
+};
 
 use super::{
     bounded::{Bounded, Evictions, Found},
     field::Field,
     key::KeyBuffer,
-    period::Period,
 };
 
 /// Passes the first event of each key within a window of time, and discards the others.
@@ -17,7 +18,7 @@ pub(crate) struct Config {
     /// The fields that make up the key. An event that has none of them passes.
     by: Vec<Field>,
     /// How long after the first event of a key others are its duplicates.
-    within: Period,
+    within: Interval,
     /// How many keys are remembered at a time. When there are more, the oldest makes room.
     #[serde(default = "max_keys")]
     max_keys: NonZeroU32,

@@ -8,7 +8,6 @@ mod field;
 mod filter;
 mod key;
 mod passthrough;
-mod period;
 mod route;
 mod select;
 #[cfg(test)]

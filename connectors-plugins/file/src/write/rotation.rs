@@ -22,7 +22,7 @@ impl Rotation {
         let every_ns = rotate.every.map(|every| every.get().as_nanos());
         Self {
             path: path.to_owned(),
-            max_bytes: rotate.max_bytes.map(crate::Size::get),
+            max_bytes: rotate.max_bytes.map(tremor_pdk::units::Size::get),
             every_ns: every_ns.map(|every| u64::try_from(every).unwrap_or(u64::MAX)),
             keep: rotate.keep.map(|keep| usize::try_from(keep.get()).unwrap_or(usize::MAX)),
         }

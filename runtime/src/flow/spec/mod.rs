@@ -11,7 +11,6 @@ use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 pub use component::{Component, Config};
 pub(crate) use read::{Draft, read};
 pub(super) use settings::MOST_IN_FLIGHT;
-pub(crate) use settings::parse_duration;
 
 use super::{link::Link, source::Located};
 

@@ -2,6 +2,8 @@
 
 use std::{num::NonZeroU64, time::Duration};
 
+use tremor_pdk::units::{parse_size, parse_time};
+
 use super::{
     super::{
         diagnostic::Report,
@@ -62,8 +64,8 @@ pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
     let Some(fields) = Fields::open(node, &what, keys::PULL, report) else {
         return Pull::default();
     };
-    let max_events = fields.get("max_events").and_then(|node| whole(node, 1, "max_events", report));
-    Pull { max_events: max_events.and_then(NonZeroU64::new) }
+    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
+    Pull { max_events }
 }
 
 pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
@@ -194,7 +196,7 @@ fn bytes(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     let parsed = match &node.data {
         Data::Unknown => return None,
         Data::Number(number) => number.as_u64(),
-        Data::Text(text) => parse_bytes(text),
+        Data::Text(text) => parse_size(text),
         _ => None,
     };
     let bytes = parsed.and_then(NonZeroU64::new);
@@ -209,27 +211,10 @@ fn bytes(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     bytes
 }
 
-/// Reads a whole number and its unit: `64KiB`, `4MiB`, `1GiB`, `500kB`, `10MB`, `512B`.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit.trim_start() {
-        "B" => 1,
-        "kB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
 fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let parsed = match &node.data {
         Data::Unknown => return None,
-        Data::Text(text) => parse_duration(text),
+        Data::Text(text) => parse_time(text),
         _ => None,
     };
     if parsed.is_none() {
@@ -247,48 +232,5 @@ fn text_or_kind(node: &Node) -> String {
     match &node.data {
         Data::Text(text) if node.references.is_none() => quote(text),
         _ => node.describe(),
-    }
-}
-
-/// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.
-pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let seconds = |seconds| number.checked_mul(seconds).map(Duration::from_secs);
-    match unit.trim_start() {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(3_600),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_may_have_units() {
-        assert_eq!(parse_bytes("64KiB"), Some(65_536));
-        assert_eq!(parse_bytes("4 MiB"), Some(4 << 20));
-        assert_eq!(parse_bytes("1GB"), Some(1_000_000_000));
-        assert_eq!(parse_bytes("512B"), Some(512));
-        for text in ["", "5", "KiB", "-1KiB", "1.5MiB", "5 mb", "18446744073709551615KiB"] {
-            assert_eq!(parse_bytes(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
-        assert_eq!(parse_duration("5 s"), Some(Duration::from_secs(5)));
-        assert_eq!(parse_duration("2m"), Some(Duration::from_mins(2)));
-        assert_eq!(parse_duration("1h"), Some(Duration::from_hours(1)));
-        for text in ["", "5", "s", "-1s", "1.5s", "5 days", "99999999999999999999s"] {
-            assert_eq!(parse_duration(text), None, "{text}");
-        }
-        assert_eq!(parse_duration("18446744073709551615h"), None);
     }
 }

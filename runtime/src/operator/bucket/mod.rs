@@ -4,13 +4,13 @@ use std::num::NonZeroU32;
 
 use tremor_pdk::{
     Batch, Component, Context, Error, EventRef, Operator, Output, Result, ValueRef, Verdict,
+    units::Interval,
 };
 
 use super::{
     bounded::{Bounded, Evictions, Found},
     field::{EventParts, Field},
     key::KeyBuffer,
-    period::Period,
 };
 
 /// Passes at most so many events of a class and its dimensions within a window of time; what is
@@ -27,7 +27,7 @@ pub(crate) struct Config {
     /// `null`.
     dimensions: Field,
     /// How long a window is. It begins with the first event of its class and dimensions.
-    window: Period,
+    window: Interval,
     /// How many classes and dimensions are counted at a time. When there are more, that whose
     /// window began first makes room.
     max_dimensions: NonZeroU32,
@@ -40,7 +40,7 @@ impl Default for Config {
             class: field("%class"),
             rate: field("%rate"),
             dimensions: field("%dimensions"),
-            window: Period::SECOND,
+            window: Interval::of_ms(1_000),
             max_dimensions: NonZeroU32::new(1_000_000).expect("not zero"),
         }
     }

@@ -5,17 +5,17 @@ use std::{
     num::{NonZeroU32, NonZeroU64},
 };
 
-use tremor_pdk::{Error, Result};
+use tremor_pdk::{Error, Result, units::Interval};
 
 use super::aggregate::{Function, State};
-use crate::operator::{field::Field, period::Period};
+use crate::operator::field::Field;
 
 /// Turns the events of a window into one event a group. Windows tumble: each event belongs to one.
 #[tremor_pdk::config]
 pub(crate) struct Config {
     /// How long a window of time is. Windows of all groups begin at multiples of this since the
     /// Unix epoch. Either this or `events` is given.
-    pub(super) every: Option<Period>,
+    pub(super) every: Option<Interval>,
     /// How many events of a group make a window.
     pub(super) events: Option<NonZeroU64>,
     /// The fields whose values make up a group. None is one group of all events.

@@ -1,0 +1,244 @@
+//! Times and sizes with their units, as people write them in flows: `250ms`, `100MiB`. For the keys of a
+//! configuration.
+
+use std::{borrow::Cow, fmt, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// A time of more than nothing, with its unit: `250ms`, `5s`, `2m`, `1h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Interval {
+    ns: u64,
+}
+
+impl Interval {
+    /// So many milliseconds.
+    ///
+    /// # Panics
+    /// Where that is none, or more than 500 years: at compile time for a default.
+    pub const fn of_ms(milliseconds: u64) -> Self {
+        assert!(milliseconds > 0);
+        Self { ns: milliseconds.checked_mul(1_000_000).expect("less than 500 years") }
+    }
+
+    /// As a time.
+    pub const fn get(self) -> Duration {
+        Duration::from_nanos(self.ns)
+    }
+
+    /// In ns, as the times of events are.
+    #[inline]
+    pub const fn ns(self) -> u64 {
+        self.ns
+    }
+}
+
+impl TryFrom<String> for Interval {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        let ns = parse_time(&text).and_then(|time| u64::try_from(time.as_nanos()).ok());
+        ns.filter(|ns| *ns > 0).map(|ns| Self { ns }).ok_or_else(|| {
+            Error::configuration(format!(
+                "expected a time with its unit and above zero, such as `250ms` or `5s`, found `{text}`"
+            ))
+        })
+    }
+}
+
+impl From<Interval> for String {
+    fn from(interval: Interval) -> Self {
+        interval.to_string()
+    }
+}
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.ns / 1_000_000;
+        if ms.is_multiple_of(1_000) { write!(f, "{}s", ms / 1_000) } else { write!(f, "{ms}ms") }
+    }
+}
+
+impl JsonSchema for Interval {
+    fn schema_name() -> Cow<'static, str> {
+        "Interval".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[0-9]+ *(ms|s|m|h)$" })
+    }
+}
+
+/// A size of at least a byte: a number of bytes, or a number and its unit: `64KiB`, `100MiB`, `1GiB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(try_from = "Text", into = "u64")]
+pub struct Size(u64);
+
+/// What a size may be written as.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Text {
+    Bytes(u64),
+    WithUnit(String),
+}
+
+impl Size {
+    /// So many bytes.
+    ///
+    /// # Panics
+    /// Where that is none: at compile time for a default.
+    pub const fn of_bytes(bytes: u64) -> Self {
+        assert!(bytes > 0);
+        Self(bytes)
+    }
+
+    /// In bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl TryFrom<Text> for Size {
+    type Error = Error;
+
+    fn try_from(text: Text) -> Result<Self, Error> {
+        let (bytes, found) = match text {
+            Text::Bytes(bytes) => (Some(bytes), bytes.to_string()),
+            Text::WithUnit(text) => (parse_size(&text), text),
+        };
+        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| {
+            Error::configuration(format!(
+                "expected a number of bytes, 1 or more, alone or with `KiB`, `MiB` or `GiB`, such as \
+                 `100MiB`, found `{found}`"
+            ))
+        })
+    }
+}
+
+impl From<Size> for u64 {
+    fn from(size: Size) -> Self {
+        size.0
+    }
+}
+
+impl JsonSchema for Size {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["integer", "string"],
+            "minimum": 1,
+            "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
+        })
+    }
+}
+
+/// Reads a whole number and its unit: `250ms`, `5s`, `2m`, `1h`.
+#[doc(hidden)]
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+    parse(text, &units).map(Duration::from_millis)
+}
+
+/// Reads a whole number and its unit: `64KiB`, `4MiB`, `1GiB`, `500kB`, `10MB`, `512B`.
+#[doc(hidden)]
+pub fn parse_size(text: &str) -> Option<u64> {
+    let units = [
+        ("B", 1),
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+    ];
+    parse(text, &units)
+}
+
+/// A whole number, in the smallest of these units.
+fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    number.parse::<u64>().ok()?.checked_mul(*factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use schemars::{JsonSchema, schema_for};
+    use serde_json::{Value, from_value, json};
+
+    use super::{Interval, Size, parse_size, parse_time};
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("250ms"), Some(Duration::from_millis(250)));
+        assert_eq!(parse_time("5 s"), Some(Duration::from_secs(5)));
+        assert_eq!(parse_time("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(parse_time("1h"), Some(Duration::from_hours(1)));
+        for text in ["", "5", "s", "-1s", "1.5s", "5 days", "99999999999999999999s"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+        assert_eq!(parse_time("18446744073709551615h"), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("64KiB"), Some(65_536));
+        assert_eq!(parse_size("4 MiB"), Some(4 << 20));
+        assert_eq!(parse_size("1GB"), Some(1_000_000_000));
+        assert_eq!(parse_size("512B"), Some(512));
+        for text in ["", "5", "KiB", "-1KiB", "1.5MiB", "5 mb", "18446744073709551615KiB"] {
+            assert_eq!(parse_size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_more_than_nothing() {
+        let read = |text: &str| from_value::<Interval>(json!(text));
+        assert_eq!(read("250ms").unwrap(), Interval::of_ms(250));
+        assert_eq!(read("2 m").unwrap().get(), Duration::from_mins(2));
+        assert_eq!(read("1s").unwrap().ns(), 1_000_000_000);
+        let text = |ms| serde_json::to_value(Interval::of_ms(ms)).unwrap();
+        assert_eq!((text(2_000), text(2_050)), (json!("2s"), json!("2050ms")));
+        for text in ["0s", "5", "1 day", "999999999h"] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("found `{text}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_a_number_of_bytes_or_has_a_unit() {
+        let read = |size: Value| from_value::<Size>(size);
+        assert_eq!(read(json!("100MiB")).unwrap(), Size::of_bytes(100 << 20));
+        assert_eq!(read(json!(7)).unwrap().get(), 7);
+        for size in [json!(0), json!("0KiB"), json!("1Mb"), json!("5")] {
+            let error = read(size).unwrap_err().to_string();
+            assert!(error.starts_with("expected a number of bytes, 1 or more"), "{error}");
+        }
+    }
+
+    #[test]
+    fn schemas_are_within_the_keys() {
+        assert!(Interval::inline_schema() && Size::inline_schema());
+        for schema in [schema_for!(Interval), schema_for!(Size)] {
+            assert!(schema.get("pattern").is_some());
+        }
+    }
+}
