@@ -12,10 +12,7 @@ use tremor_pdk::{
 
 use crate::engine::{
     account::token::InFlight,
-    sink::{
-        SinkSide,
-        pending::{Part, Pending},
-    },
+    sink::{SinkSide, pending::Pending},
 };
 
 /// What is to be done about some events of a delivery.
@@ -53,22 +50,22 @@ impl SinkSide {
         let place = pending.place();
         let mut rest = Vec::new();
         let mut begin = 0;
-        for Part { item, .. } in pending.into_parts() {
+        for item in pending.into_items() {
             let end = begin + item.batch.len();
-            rest.extend(self.account_part(item, begin, &mut verdicts).await);
+            rest.extend(self.account_item(item, begin, &mut verdicts).await);
             begin = end;
         }
         let error = verdicts.error?;
         Pending::of(place, rest).map(|rest| (rest, error))
     }
 
-    /// Sees to one part of a delivery, whose events begin at this position of it.
-    async fn account_part(
+    /// Sees to one batch of a delivery, whose events begin at this position of it.
+    async fn account_item(
         &mut self,
         item: InFlight,
         begin: usize,
         verdicts: &mut Verdicts,
-    ) -> Option<Part> {
+    ) -> Option<InFlight> {
         let InFlight { batch, token, is_letter } = item;
         let rejected: Vec<_> = verdicts
             .rejected_before(begin + batch.len())
@@ -88,12 +85,12 @@ impl SinkSide {
         let mut rest = batch;
         let mut again = again.iter();
         rest.retain(|_| again.next().copied().unwrap_or_default());
-        Some(InFlight { batch: rest, token, is_letter }.into())
+        Some(InFlight { batch: rest, token, is_letter })
     }
 
     /// The sink cannot take any event of the delivery.
     pub(super) async fn reject_all(&mut self, pending: Pending, error: &Error) {
-        for Part { item: InFlight { batch, token, .. }, .. } in pending.into_parts() {
+        for InFlight { batch, token, .. } in pending.into_items() {
             let reject = |event| Rejected { event, error: error.clone() };
             let rejected = batch.events().iter().copied().map(reject).collect();
             self.router.reject(&batch, rejected, token).await;

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tremor_pdk::abi::batch::Pool;
+
 use crate::engine::{
     account::token::InFlight,
     sink::{
@@ -9,12 +11,14 @@ use crate::engine::{
         pending::{Part, Pending},
         streams::{Load, Streams},
     },
-    tuning::SINK_WAITING_BYTES,
+    tuning::{POOLED, SINK_WAITING_BYTES},
 };
 
 /// The deliveries that a sink is to make.
 pub(crate) struct Backlog {
     batching: Option<Batching>,
+    /// Where deliveries are put together that are larger than what comes.
+    pool: Pool,
     /// One, unless streams go side by side.
     lanes: Vec<Lane>,
     /// In a lane one delivery is made after the other.
@@ -33,6 +37,7 @@ impl Backlog {
     pub(crate) fn new(batching: Option<Batching>) -> Self {
         Self {
             batching,
+            pool: Pool::new(if batching.is_some() { POOLED } else { 0 }),
             lanes: vec![Lane::default()],
             in_order: false,
             slots: 1,
@@ -60,36 +65,53 @@ impl Backlog {
             let mut waiting: Vec<Pending> = old.into_iter().flat_map(Lane::into_waiting).collect();
             waiting.sort_by_key(|pending| pending.place);
             for part in waiting.into_iter().flat_map(Pending::into_parts) {
-                self.push(part, [].into_iter());
+                self.assign(part, [].into_iter());
             }
         }
         self.lanes.iter_mut().for_each(Lane::try_now);
     }
 
     /// Another batch came, beside those that are `under_way`.
-    pub(crate) fn push<'p>(&mut self, part: Part, under_way: impl Iterator<Item = &'p Pending>) {
+    pub(crate) fn push<'p>(
+        &mut self,
+        mut part: Part,
+        under_way: impl Iterator<Item = &'p Pending>,
+    ) {
+        if self.is_batching() {
+            part.weigh();
+        }
+        self.assign(part, under_way);
+    }
+
+    /// Divides a batch among the lanes of its streams.
+    fn assign<'p>(&mut self, part: Part, under_way: impl Iterator<Item = &'p Pending>) {
         let place = self.next_place();
-        let joins = self.batching.map(|_| (Instant::now(), part.weight()));
-        let all = part.events();
         if self.lanes.len() == 1 {
-            return self.lanes[0].insert(Pending::new(place, 0, part).joining(joins, all));
+            return self.wait((place, 0), part);
         }
         self.look(under_way);
         let assigned = self.streams.assign(&part.item.batch, place, &mut self.loads);
-        if let [(lane, _)] = &assigned[..] {
-            return self.lanes[*lane].insert(Pending::new(place, *lane, part).joining(joins, all));
+        if let [(lane, _)] = assigned[..] {
+            return self.wait((place, lane), part);
         }
         for (lane, positions) in assigned {
-            let some = Pending::new(place, lane, part.pick(&positions)).joining(joins, all);
-            self.lanes[lane].insert(some);
+            self.wait((place, lane), part.pick(&positions));
         }
         // Each lane has a share of it.
         part.item.token.settle();
     }
 
+    /// What comes back from a delivery is encoded with the next one, and joined to nothing.
+    fn wait(&mut self, (place, lane): (u64, usize), part: Part) {
+        match self.batching.filter(|_| part.outgoing.is_some()) {
+            Some(batching) => self.lanes[lane].join((place, lane), part, batching, &self.pool),
+            None => self.lanes[lane].push(Pending::new(place, lane, part)),
+        }
+    }
+
     /// Another batch came, and is delivered at once.
     pub(crate) fn pending(&mut self, item: InFlight) -> Pending {
-        Pending::new(self.next_place(), 0, item.into())
+        Pending::new(self.next_place(), 0, Part::new(item, None))
     }
 
     /// A delivery was not made: it is again where it was.
@@ -124,7 +146,7 @@ impl Backlog {
             // So much that streams find their slots.
             None => has_free && self.lanes.iter().map(Lane::len).sum::<usize>() < self.slots,
             Some(batching) => {
-                let weight: usize = self.lanes.iter().map(|lane| lane.joining().weight).sum();
+                let weight: usize = self.lanes.iter().map(Lane::weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots);
                 self.events() < events && weight < SINK_WAITING_BYTES
@@ -153,7 +175,7 @@ impl Backlog {
 
     fn leaving(&self) -> Leaving {
         let at_once = self.is_complete || !self.has_room(true);
-        Leaving { batching: self.batching, in_order: self.in_order, at_once }
+        Leaving { in_order: self.in_order, at_once }
     }
 
     /// Those from which a delivery may leave.
@@ -200,7 +222,7 @@ mod tests {
             batch.stream(*stream).push_message(message(position).as_bytes());
         }
         let outgoing = Some(batch.clone());
-        Part { item: InFlight::new(batch, Token::untracked()), outgoing }
+        Part::new(InFlight::new(batch, Token::untracked()), outgoing)
     }
 
     fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Backlog {
@@ -212,15 +234,17 @@ mod tests {
         backlog
     }
 
-    /// The messages of a delivery.
-    fn messages(pending: Pending) -> Vec<String> {
-        let text = |part: Part| {
-            let batch = part.outgoing.unwrap();
-            assert_eq!(batch.len(), part.item.batch.len());
-            let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
-            batch.events().iter().map(text).collect::<Vec<_>>()
-        };
-        pending.into_parts().flat_map(text).collect()
+    /// The messages of a delivery, of which the sink gets all.
+    fn messages(mut pending: Pending) -> Vec<String> {
+        let outgoing = pending.take_outgoing();
+        let all: Vec<_> = pending.into_items().flat_map(|item| text(&item.batch)).collect();
+        outgoing.iter().for_each(|outgoing| assert_eq!(text(outgoing), all));
+        all
+    }
+
+    fn text(batch: &Batch) -> Vec<String> {
+        let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
+        batch.events().iter().map(text).collect()
     }
 
     /// What may be under way at the same time.
@@ -290,6 +314,23 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_is_as_large_as_a_delivery_is_not_copied_where_none_is_begun() {
+        let limits = Some(batching(2, 100, Duration::from_hours(1)));
+        let mut backlog = backlog(&[], 1, limits);
+        for (count, is_in_place) in [(5, true), (1, false), (2, true)] {
+            let part = part(&vec![1; count], |_| "x".to_owned());
+            let lies = part.outgoing.as_ref().unwrap().bytes().as_ptr_range();
+            backlog.push(part, [].into_iter());
+            while let Some(mut pending) = backlog.take_next([].into_iter()) {
+                let outgoing = pending.take_outgoing().unwrap();
+                assert_eq!(outgoing.len(), 2);
+                assert_eq!(lies.contains(&outgoing.bytes().as_ptr()), is_in_place, "{count}");
+            }
+        }
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
     fn an_event_waits_for_others_for_as_long_as_it_may() {
         let limits = Some(batching(3, 100, Duration::ZERO));
         let mut at_once = backlog(&[&[1], &[1]], 1, limits);
@@ -325,21 +366,44 @@ mod tests {
         assert!(backlog.has_room(true));
     }
 
+    /// What the peer does next.
+    #[derive(Clone, Copy, Debug)]
+    enum Answer {
+        Delivered,
+        Failed,
+        /// There is another connection, with so many slots.
+        Connected(usize),
+    }
+
+    fn answer() -> impl Strategy<Value = Answer> {
+        prop_oneof![
+            4 => Just(Answer::Delivered),
+            4 => Just(Answer::Failed),
+            1 => (1..5usize).prop_map(Answer::Connected),
+        ]
+    }
+
+    /// The sink had what it got, and may have changed it.
+    fn given_up(mut pending: Pending) -> Pending {
+        drop(pending.take_outgoing());
+        pending
+    }
+
     proptest! {
         #[test]
         fn every_event_is_delivered_once_and_each_stream_in_order(
             batches in prop::collection::vec(prop::collection::vec(0..5u64, 1..9), 0..30),
-            slots in 1..5usize,
+            mut slots in 1..5usize,
             limits in prop::option::of((1..9usize, 1..40usize)),
-            steps in prop::collection::vec((0..4usize, any::<bool>()), 0..100),
+            steps in prop::collection::vec((0..4usize, answer()), 0..100),
         ) {
             let limits = limits.map(|(events, bytes)| batching(events, bytes, Duration::ZERO));
             let mut backlog = Backlog::new(limits);
             backlog.begin(slots, true);
             let (mut came, mut went) = (BTreeMap::new(), BTreeMap::new());
             let (mut under_way, mut number) = (Vec::<Pending>::new(), 0);
-            let mut answer = |under_way: &mut Vec<Pending>, at: usize| {
-                for message in messages(under_way.remove(at)) {
+            let mut delivered = |pending: Pending| {
+                for message in messages(pending) {
                     let (stream, number) = message.split_once(' ').unwrap();
                     let of_stream = went.entry(stream.parse().unwrap()).or_insert_with(Vec::new);
                     of_stream.push(number.parse::<u64>().unwrap());
@@ -368,15 +432,21 @@ mod tests {
                     under_way.push(pending);
                 }
                 prop_assert!(!under_way.is_empty() || backlog.is_empty());
-                let (at, is_delivered) = steps.next().unwrap_or((0, true));
-                if at < under_way.len() {
-                    if is_delivered {
-                        answer(&mut under_way, at);
-                    } else {
-                        backlog.put_back(under_way.remove(at));
+                let (at, answer) = steps.next().unwrap_or((0, Answer::Delivered));
+                match answer {
+                    Answer::Connected(other) => {
+                        for pending in under_way.drain(..).map(given_up) {
+                            backlog.put_back(pending);
+                        }
+                        slots = other;
+                        backlog.begin(slots, true);
                     }
-                } else if under_way.is_empty() && batches.len() == 0 {
-                    break;
+                    Answer::Delivered if at < under_way.len() => delivered(under_way.remove(at)),
+                    Answer::Failed if at < under_way.len() => {
+                        backlog.put_back(given_up(under_way.remove(at)));
+                    }
+                    _ if backlog.is_empty() && under_way.is_empty() && batches.len() == 0 => break,
+                    _ => {}
                 }
             }
             prop_assert_eq!(came, went);

@@ -1,4 +1,4 @@
-//! Deliveries of a sink that wait in a row, and those of them that are made as one.
+//! Deliveries of a sink that wait in a row, and the one at its end that batches are joined to.
 
 use std::{
     collections::VecDeque,
@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::engine::sink::pending::{Extent, Pending};
+use tremor_pdk::abi::batch::Pool;
+
+use crate::engine::sink::pending::{Part, Pending};
 
 /// How small batches are put together for a sink, and large ones taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +21,13 @@ pub(crate) struct Batching {
     pub(crate) linger: Duration,
 }
 
-/// Deliveries that wait, in order.
+/// Deliveries that wait, in order. Others may be joined to the last one.
 #[derive(Default)]
-pub(super) struct Lane {
-    waiting: VecDeque<Pending>,
-    events: usize,
-    /// Of those that wait for others.
-    joining: Extent,
-}
+pub(super) struct Lane(VecDeque<Pending>);
 
 /// How deliveries leave a lane.
 #[derive(Clone, Copy)]
 pub(super) struct Leaving {
-    pub(super) batching: Option<Batching>,
     /// Only the first one may.
     pub(super) in_order: bool,
     /// None waits for others.
@@ -40,42 +36,91 @@ pub(super) struct Leaving {
 
 impl Lane {
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.0.len()
     }
 
     /// How many events there are.
     pub(super) fn events(&self) -> usize {
-        self.events
+        self.0.iter().map(Pending::events).sum()
     }
 
-    pub(super) fn joining(&self) -> Extent {
-        self.joining
+    /// How much memory they take, in bytes.
+    pub(super) fn weight(&self) -> usize {
+        self.0.iter().map(|pending| pending.weight).sum()
     }
 
     /// The place of the first.
     pub(super) fn first(&self) -> Option<u64> {
-        self.waiting.front().map(|pending| pending.place)
+        self.0.front().map(|pending| pending.place)
     }
 
     pub(super) fn into_waiting(self) -> impl Iterator<Item = Pending> {
-        self.waiting.into_iter()
+        self.0.into_iter()
     }
 
-    /// All of them may be tried again.
+    /// All that have failed may be tried again.
     pub(super) fn try_now(&mut self) {
-        self.waiting.iter_mut().for_each(|pending| pending.due = None);
+        let failed = self.0.iter_mut().filter(|pending| pending.open.is_none());
+        failed.for_each(|pending| pending.due = None);
     }
 
-    /// Adds one in its place, which mostly is the last.
+    /// Adds one in its place: before what came after it, and before what it was cut off from.
     pub(super) fn insert(&mut self, pending: Pending) {
-        let is_last = self.waiting.back().is_none_or(|last| last.place < pending.place);
-        let place = pending.place;
-        let at = if is_last {
-            self.waiting.len()
-        } else {
-            self.waiting.partition_point(|other| other.place < place)
-        };
-        self.put(at, pending);
+        let at = self.0.partition_point(|other| other.place < pending.place);
+        self.0.insert(at, pending);
+    }
+
+    /// Adds one after all others.
+    pub(super) fn push(&mut self, pending: Pending) {
+        self.close();
+        self.0.push_back(pending);
+    }
+
+    /// Joins a batch to the last delivery, as much of it as fits, and begins others with what is left. A
+    /// batch as large as a delivery is one, without a copy, where none is begun.
+    pub(super) fn join(
+        &mut self,
+        (place, lane): (u64, usize),
+        mut part: Part,
+        batching: Batching,
+        pool: &Pool,
+    ) {
+        let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
+        loop {
+            let open = self.0.back_mut().and_then(|last| Some((last.open?, last)));
+            let (bytes, events) = open.as_ref().map_or((0, 0), |(it, last)| (*it, last.events()));
+            let least = usize::from(open.is_none());
+            let (count, size) =
+                part.fitting(least, max_events - events, max_bytes.saturating_sub(bytes));
+            if count == 0 {
+                self.close();
+                continue;
+            }
+            let rest = (count < part.events()).then(|| part.split_off(count));
+            let is_full =
+                rest.is_some() || events + count >= max_events || bytes + size >= max_bytes;
+            if let Some((_, last)) = open {
+                last.join(part, size);
+            } else {
+                let mut pending = Pending::new(place, lane, part);
+                if !is_full {
+                    pending.open(size, Instant::now() + batching.linger, pool);
+                }
+                self.0.push_back(pending);
+            }
+            if is_full {
+                self.close();
+            }
+            let Some(rest) = rest else { return };
+            part = rest;
+        }
+    }
+
+    /// Nothing more is joined to the last one.
+    fn close(&mut self) {
+        if let Some(last) = self.0.back_mut().filter(|last| last.open.is_some()) {
+            last.close();
+        }
     }
 
     /// Whether one of them may leave now.
@@ -85,86 +130,24 @@ impl Lane {
 
     /// When one of them may leave that waits.
     pub(super) fn next_due(&self, leaving: Leaving) -> Option<Instant> {
-        self.candidates(leaving).filter_map(|pending| self.due(pending, leaving)).min()
+        self.dues(leaving).flatten().min()
     }
 
-    /// Takes the first one that may leave now, with those that are delivered together with it.
+    /// Takes the first one that may leave now.
     pub(super) fn take(&mut self, leaving: Leaving, now: Instant) -> Option<Pending> {
-        let at = self.ready(leaving, now)?;
-        let mut pending = self.remove(at)?;
-        if let (Some(_), Some(batching)) = (pending.since, leaving.batching) {
-            self.fill(&mut pending, at, batching);
-            pending.since = None;
-        }
+        let mut pending = self.0.remove(self.ready(leaving, now)?)?;
+        pending.close();
         Some(pending)
     }
 
     fn ready(&self, leaving: Leaving, now: Instant) -> Option<usize> {
-        self.candidates(leaving)
-            .position(|pending| self.due(pending, leaving).is_none_or(|due| due <= now))
+        self.dues(leaving).position(|due| due.is_none_or(|due| due <= now))
     }
 
-    fn candidates(&self, leaving: Leaving) -> impl Iterator<Item = &Pending> {
-        let count = if leaving.in_order { 1 } else { self.waiting.len() };
-        self.waiting.iter().take(count)
-    }
-
-    /// Until when it waits, if it does.
-    fn due(&self, pending: &Pending, leaving: Leaving) -> Option<Instant> {
-        match (pending.since, leaving.batching) {
-            (Some(_), Some(batching)) if leaving.at_once || self.is_full(batching) => None,
-            (Some(since), Some(batching)) => Some(since + batching.linger),
-            _ => pending.due,
-        }
-    }
-
-    fn is_full(&self, batching: Batching) -> bool {
-        self.joining.events >= batching.max_events.get()
-            || self.joining.bytes >= batching.max_bytes.get()
-    }
-
-    /// Adds what follows to a delivery, as much as fits; the rest stays.
-    fn fill(&mut self, pending: &mut Pending, at: usize, batching: Batching) {
-        let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
-        if !pending.extent().fits(max_events, max_bytes) {
-            let fitting = pending.fitting(max_events, max_bytes).max(1);
-            if fitting < pending.events() {
-                return self.put(at, pending.split_off(fitting));
-            }
-        }
-        while self.waiting.get(at).is_some_and(|next| next.since.is_some()) {
-            let Some(mut next) = self.remove(at) else { return };
-            let extent = pending.extent();
-            let events = max_events.saturating_sub(extent.events);
-            let bytes = max_bytes.saturating_sub(extent.bytes);
-            if next.extent().fits(events, bytes) {
-                pending.join(next);
-                continue;
-            }
-            let fitting = next.fitting(events, bytes);
-            if fitting == 0 {
-                return self.put(at, next);
-            }
-            let rest = next.split_off(fitting);
-            pending.join(next);
-            return self.put(at, rest);
-        }
-    }
-
-    fn put(&mut self, at: usize, pending: Pending) {
-        self.events += pending.events();
-        if pending.since.is_some() {
-            self.joining += pending.extent();
-        }
-        self.waiting.insert(at, pending);
-    }
-
-    fn remove(&mut self, at: usize) -> Option<Pending> {
-        let pending = self.waiting.remove(at)?;
-        self.events -= pending.events();
-        if pending.since.is_some() {
-            self.joining -= pending.extent();
-        }
-        Some(pending)
+    /// Until when each waits that may be next, if it does.
+    fn dues(&self, leaving: Leaving) -> impl Iterator<Item = Option<Instant>> {
+        let count = if leaving.in_order { 1 } else { self.0.len() };
+        let waits = move |it: &&Pending| it.open.is_none() || !leaving.at_once;
+        self.0.iter().take(count).map(move |it| Some(it).filter(waits)?.due)
     }
 }

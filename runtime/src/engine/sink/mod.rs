@@ -299,11 +299,11 @@ impl Session<'_> {
 
     /// A batch is delivered when it is its turn, or that of what it is put together with.
     async fn receive(&mut self, Queued { mut item, payload }: Queued) {
-        let outgoing = Some(self.side.encode(&mut item, payload).await);
+        let outgoing = self.side.encode(&mut item, payload).await;
         if item.batch.is_empty() {
             return item.token.settle();
         }
-        self.side.backlog.push(Part { item, outgoing }, self.slots.pending());
+        self.side.backlog.push(Part::new(item, Some(outgoing)), self.slots.pending());
     }
 
     /// Begins a delivery.
@@ -427,20 +427,20 @@ impl SinkSide {
         encoded
     }
 
-    /// What the sink gets of a delivery.
+    /// What the sink gets of a delivery: encoded again where it had one already, which may have changed it.
     async fn outgoing(&mut self, pending: &mut Pending) -> Batch {
-        let mut joined = pending.is_joined().then(|| Batch::from_pool(&self.router.pool));
-        for part in pending.parts_mut() {
-            let outgoing = match part.outgoing.take() {
-                Some(outgoing) => outgoing,
-                None => self.encode(&mut part.item, Payload::Values).await,
-            };
-            match &mut joined {
-                Some(joined) => joined.append(outgoing),
-                None => joined = Some(outgoing),
+        if let Some(outgoing) = pending.take_outgoing() {
+            return outgoing;
+        }
+        let mut outgoing = None;
+        for item in pending.items_mut() {
+            let encoded = self.encode(item, Payload::Values).await;
+            match &mut outgoing {
+                None => outgoing = Some(encoded),
+                Some(before) => before.append(encoded),
             }
         }
         pending.recount();
-        joined.unwrap_or_default()
+        outgoing.unwrap_or_default()
     }
 }

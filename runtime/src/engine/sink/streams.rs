@@ -1,8 +1,7 @@
 //! Which streams share a lane of a sink: in a lane one delivery is made after the other, and lanes go side
 //! by side.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use tremor_pdk::{Batch, abi::batch::HostBatch};
 
 /// A source, and a stream of it.
@@ -78,11 +77,13 @@ impl Streams {
 
     /// That which it has, or the one with the least to do.
     fn lane(&mut self, stream: Stream, place: u64, loads: &[Load]) -> usize {
-        let known = self.homes.get(&stream).filter(|home| home.is_used(loads));
-        let least = || (0..loads.len()).min_by_key(|lane| loads[*lane].events);
-        let lane = known.map(|home| home.lane).or_else(least).unwrap_or_default();
-        self.homes.insert(stream, Home { lane, last: place });
-        lane
+        let least = || (0..loads.len()).min_by_key(|lane| loads[*lane].events).unwrap_or_default();
+        let home = self.homes.entry(stream).or_insert_with(|| Home { lane: least(), last: place });
+        if !home.is_used(loads) {
+            home.lane = least();
+        }
+        home.last = place;
+        home.lane
     }
 }
 
