@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Pulls, Takes, Taking},
+    doubles::{Held, Pulls, Takes, Taking},
     lines::lines,
     peer::{Peer, Script, attempts},
     pulls, settled, sorted,
@@ -47,33 +47,7 @@ fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
     settled(&books)
 }
 
-/// A sink that takes nothing before its source has ended.
-struct Late {
-    taking: Taking,
-    ended: Arc<AtomicBool>,
-}
-
-impl DynSink for Late {
-    fn poll_deliver(
-        &mut self,
-        context: &mut Context<'_>,
-        slot: usize,
-        batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
-        if self.ended.load(Ordering::Relaxed) {
-            return self.taking.poll_deliver(context, slot, batch);
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        self.taking.on_signal(signal)
-    }
-}
-
-/// A source that brings so many times three events, once, and a sink that takes them after that,
-/// and after this.
+/// A source that brings so many times three events, once, and a sink that takes them once it has ended.
 fn both_sides(
     pulls: usize,
     takes: impl IntoIterator<Item = Result<Exceptions>>,
@@ -86,7 +60,7 @@ fn both_sides(
     };
     let ended = ended.clone();
     let make_sink =
-        move |_: &_| Ok(Box::new(Late { taking: sink.clone(), ended: ended.clone() }) as _);
+        move |_: &_| Ok(Box::new(Held { taking: sink.clone(), may: ended.clone() }) as _);
     (Peer::new(Box::new(make_source), Box::new(make_sink)), pulls, taking)
 }
 

@@ -194,6 +194,31 @@ impl DynSink for Taking {
     }
 }
 
+/// A sink that answers to nothing before it may.
+pub(super) struct Held {
+    pub(super) taking: Taking,
+    pub(super) may: Arc<AtomicBool>,
+}
+
+impl DynSink for Held {
+    fn poll_deliver(
+        &mut self,
+        context: &mut Context<'_>,
+        slot: usize,
+        batch: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
+        if self.may.load(Ordering::Relaxed) {
+            return self.taking.poll_deliver(context, slot, batch);
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
+        self.taking.on_signal(signal)
+    }
+}
+
 /// Counts the batches that it decodes.
 pub(super) struct Counted {
     pub(super) decoder: Box<dyn BatchDecoder>,

@@ -9,14 +9,11 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Error, ErrorPolicy, Exceptions, Result, Signal,
-    dynamic::{BoxFuture, DynSink, DynSource},
-};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Result, dynamic::DynSource};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Heard, Pulls, Takes, Taking},
+    doubles::{Heard, Held, Pulls, Takes, Taking},
     peer::{Peer, Script},
     pulls, settled, sorted,
 };
@@ -153,31 +150,6 @@ fn what_a_sink_had_when_it_panicked_the_next_instance_delivers_in_order() {
     assert_eq!(takes.lock().unwrap().delivered.concat(), numbers);
     assert_eq!(sorted(&heard), pulls(4, true));
     assert_eq!((settled(&books).events_out, peer.count("new")), (12, 3));
-}
-
-/// A sink that answers to nothing before it may.
-struct Held {
-    taking: Taking,
-    may: Arc<AtomicBool>,
-}
-
-impl DynSink for Held {
-    fn poll_deliver(
-        &mut self,
-        context: &mut Context<'_>,
-        slot: usize,
-        batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
-        if self.may.load(Ordering::Relaxed) {
-            return self.taking.poll_deliver(context, slot, batch);
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    }
-
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        self.taking.on_signal(signal)
-    }
 }
 
 /// A source that panics once it has brought everything.
