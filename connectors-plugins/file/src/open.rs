@@ -10,14 +10,14 @@ use tremor_pdk::{Error, Result};
 
 use crate::Mode;
 
-/// Opens the file as `mode` wants it. May block.
+/// Opens the file for `mode`, and changes nothing in it. May block.
 pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     let mut options = OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
-        Mode::Write => options.write(true).create(true).truncate(false),
+        // Another process may be writing to one that is to be truncated: that waits for the lock.
+        Mode::Write | Mode::Truncate => options.write(true).create(true).truncate(false),
         Mode::Append => options.append(true).create(true),
-        Mode::Truncate => options.write(true).create(true).truncate(true),
     };
     let file = options.open(path).map_err(|error| cannot_open(path, mode, &error))?;
     let metadata = file.metadata().map_err(|error| cannot_open(path, mode, &error))?;

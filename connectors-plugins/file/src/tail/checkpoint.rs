@@ -1,8 +1,9 @@
 //! The file that keeps how far files were read and acknowledged.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write},
+    fs::{self, File, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -11,11 +12,13 @@ use tremor_pdk::{
     serde::{Deserialize, Serialize},
 };
 
-use super::identity::Identity;
+use super::identity::{Identity, hash};
 use crate::folder;
 
 /// Of the contents of the file.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
+/// The first one had no checksum.
+const WITHOUT_CHECKSUM: u64 = 1;
 
 /// How far one file was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -32,6 +35,9 @@ pub(super) struct Entry {
 #[serde(crate = "tremor_pdk::serde", deny_unknown_fields)]
 struct Content {
     version: u64,
+    /// XXH3 of the files as JSON, 128 bits, in hexadecimal.
+    #[serde(default)]
+    checksum: String,
     files: Vec<Entry>,
 }
 
@@ -43,9 +49,14 @@ struct Version {
 }
 
 /// The file. What is in it is whole at any time: the next is written beside it and renamed.
+///
+/// The file that has the name is locked by the source that keeps its positions there, and so is the next
+/// one before it takes the name. A lock ends with its process.
 #[derive(Debug)]
 pub(super) struct Checkpoint {
     path: PathBuf,
+    /// The file that is locked.
+    locked: Option<File>,
     /// What is in it now.
     saved: Option<Vec<Entry>>,
 }
@@ -54,24 +65,30 @@ impl Checkpoint {
     /// Reads what is there. No file is a first run; anything else that is no checkpoint is an error,
     /// since to begin from the start would bring everything once more.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Entry>)> {
-        let mut checkpoint = Self { path: path.to_owned(), saved: None };
-        // Where it cannot be written, that is told now and not in a second.
-        let entries = match fs::read(path) {
-            Ok(bytes) => {
-                let entries = parse(&bytes).map_err(|error| {
-                    error.context(format!("cannot go on after `{}`", path.display()))
-                })?;
-                let writable = File::create(checkpoint.new_path()).map(drop);
-                writable.map_err(|error| failed("write", path, &error))?;
-                checkpoint.saved = Some(entries.clone());
-                entries
+        let mut checkpoint = Self { path: path.to_owned(), locked: None, saved: None };
+        let mut bytes = Vec::new();
+        let file = loop {
+            match File::open(path) {
+                Ok(file) => {
+                    lock(&file, path)?;
+                    // Another process may have put the next one in its place just now.
+                    if is_at(&file, path) {
+                        break file;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    checkpoint.save(Vec::new())?;
+                    return Ok((checkpoint, Vec::new()));
+                }
+                Err(error) => return Err(failed("read", path, &error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                checkpoint.save(Vec::new())?;
-                Vec::new()
-            }
-            Err(error) => return Err(failed("read", path, &error)),
         };
+        (&file).read_to_end(&mut bytes).map_err(|error| failed("read", path, &error))?;
+        let entries = parse(&bytes)
+            .map_err(|error| error.context(format!("cannot go on after `{}`", path.display())))?;
+        // Where it cannot be written, that is told now and not in a second.
+        checkpoint.begin_new()?;
+        (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
         Ok((checkpoint, entries))
     }
 
@@ -80,11 +97,25 @@ impl Checkpoint {
         if self.saved.as_ref() == Some(&files) {
             return Ok(());
         }
-        let content = Content { version: VERSION, files };
+        let content = Content { version: VERSION, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
-        self.replace(&text).map_err(|error| failed("write", &self.path, &error))?;
+        let new = self.begin_new()?;
+        self.replace(&new, &text).map_err(|error| failed("write", &self.path, &error))?;
+        drop(self.locked.replace(new));
         self.saved = Some(content.files);
         Ok(())
+    }
+
+    /// The empty file that takes the checkpoint's place.
+    fn begin_new(&self) -> Result<File> {
+        let new = File::options().write(true).create(true).truncate(false).open(self.new_path());
+        let new = new.map_err(|error| failed("write", &self.path, &error))?;
+        lock(&new, &self.path)?;
+        // What a killed process has left.
+        if new.metadata().is_ok_and(|metadata| metadata.len() > 0) {
+            new.set_len(0).map_err(|error| failed("write", &self.path, &error))?;
+        }
+        Ok(new)
     }
 
     /// What is written before it takes the checkpoint's place.
@@ -94,32 +125,60 @@ impl Checkpoint {
         new.into()
     }
 
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let new = self.new_path();
-        let mut file = File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.write_all(b"\n")?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
+    fn replace(&self, mut new: &File, text: &str) -> io::Result<()> {
+        new.write_all(text.as_bytes())?;
+        new.write_all(b"\n")?;
+        new.sync_all()?;
+        fs::rename(self.new_path(), &self.path)?;
         folder::sync_parent(&self.path)
     }
 }
 
+/// Keeps other sources from the checkpoint, in this process and in others.
+fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        // An instance that has just ended may still hold it.
+        Err(TryLockError::WouldBlock) => Err(Error::connection_refused(format!(
+            "the checkpoint `{}` is locked: another source, of this process or of another one, keeps its \
+             positions there; give each source a `checkpoint` of its own, or end that one",
+            path.display()
+        ))),
+        // Not every file system has locks.
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+    }
+}
+
+/// Whether the file has this name.
+fn is_at(file: &File, path: &Path) -> bool {
+    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let (ours, named) = (file.metadata().map(place).ok(), fs::metadata(path).map(place).ok());
+    ours.is_some() && ours == named
+}
+
+fn checksum(files: &[Entry]) -> Result<String> {
+    Ok(hash(&serde_json::to_vec(files).map_err(Error::internal)?))
+}
+
 fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
-    let damaged = |error: serde_json::Error| {
+    let damaged = |why: &dyn std::fmt::Display| {
         Error::configuration(format!(
-            "it is no checkpoint, or is damaged ({error}). Put a good copy in its place; or delete it: \
+            "it is no checkpoint, or is damaged ({why}). Put a good copy in its place; or delete it: \
              all files are then read from their starts"
         ))
     };
-    let Version { version } = serde_json::from_slice(bytes).map_err(damaged)?;
-    if version != VERSION {
+    let read = |error: serde_json::Error| damaged(&error);
+    let Version { version } = serde_json::from_slice(bytes).map_err(read)?;
+    if !(WITHOUT_CHECKSUM..=VERSION).contains(&version) {
         return Err(Error::configuration(format!(
-            "it has version {version}, and this plugin knows version {VERSION}: run the plugin that \
-             wrote it; or delete it: all files are then read from their starts"
+            "it has version {version}, and this plugin knows versions up to {VERSION}: run the plugin \
+             that wrote it; or delete it: all files are then read from their starts"
         )));
     }
-    let Content { files, .. } = serde_json::from_slice(bytes).map_err(damaged)?;
+    let Content { checksum: told, files, .. } = serde_json::from_slice(bytes).map_err(read)?;
+    let found = checksum(&files)?;
+    if told != found && (version, &*told) != (WITHOUT_CHECKSUM, "") {
+        return Err(damaged(&format_args!("its checksum is {found}, and it says {told:?}")));
+    }
     Ok(files)
 }
 

@@ -80,7 +80,7 @@ fn first(file: &File, most: u64) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-fn hash(bytes: &[u8]) -> String {
+pub(super) fn hash(bytes: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(bytes))
 }
 

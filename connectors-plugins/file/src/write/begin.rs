@@ -23,7 +23,9 @@ impl Output {
         let file = current.file.clone();
         if self.syncing.is_asked_for() {
             self.expect_regular(&file, "sync")?;
-            self.secure(&file)?;
+        }
+        self.take(&file)?;
+        if self.syncing.is_asked_for() {
             current.may_be_torn = self.mode == Mode::Append && !self.message_end.is_empty();
         }
         if self.rotation.is_some() {
@@ -36,6 +38,16 @@ impl Output {
             current.since_ns = made.unwrap_or_else(|| self.host.now_ns());
         }
         Ok(())
+    }
+
+    /// Has the file for itself where `sync` asks for that, and empty where `mode` does.
+    fn take(&self, file: &File) -> Result<()> {
+        if self.syncing.is_asked_for() {
+            self.secure(file)?;
+        }
+        let is_to_go = self.mode == Mode::Truncate
+            && file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0);
+        if is_to_go { file.set_len(0).map_err(|error| self.error(&error)) } else { Ok(()) }
     }
 
     /// Has the file itself on the disk, and no other process of ours write to it.
@@ -123,9 +135,7 @@ impl Output {
             aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
         }
         let file = open::open(&self.path, self.mode)?;
-        if self.syncing.is_asked_for() {
-            self.secure(&file)?;
-        }
+        self.take(&file)?;
         current.file = file.into();
         (current.length, current.since_ns) = (0, now_ns);
         match rotation.prune() {

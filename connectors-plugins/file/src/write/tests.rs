@@ -1,4 +1,9 @@
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+    time::Duration,
+};
 
 use tremor_pdk::{
     Batch, ErrorKind, Result, Signal,
@@ -164,6 +169,51 @@ fn of_two_that_would_cut_off_what_the_other_writes_one_is_refused() {
     assert!(!error.is_final(), "one that has just been killed may still hold it");
     first.stop().unwrap();
     durable(&TestHost::new(), &path, "").unwrap();
+}
+
+#[test]
+fn what_another_one_writes_is_not_truncated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let mut first = durable(&TestHost::new(), &path, "").unwrap();
+    first.deliver(&batch(&["acknowledged\n"])).unwrap();
+    let keys = r#""mode": "truncate", "sync": "batch""#;
+    let truncating = format!(r#"{{ "path": "{}", {keys} }}"#, path.display());
+    TestHost::new().connect::<FileConnector>(&truncating).err().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "acknowledged\n");
+    first.stop().unwrap();
+    TestHost::new().connect::<FileConnector>(&truncating).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "");
+}
+
+#[test]
+fn a_restart_begins_the_file_again_refuses_it_or_goes_on_as_the_mode_says() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mode, sync, expected) in [
+        ("truncate", "batch", Some("two\n")),
+        ("truncate", "never", Some("two\n")),
+        ("write", "batch", None),
+        ("append", "batch", Some("one\ntwo\n")),
+    ] {
+        let path = folder.path().join(format!("{mode}-{sync}"));
+        let config =
+            format!(r#"{{ "path": "{}", "mode": "{mode}", "sync": "{sync}" }}"#, path.display());
+        let mut first = TestHost::new().connect::<FileConnector>(&config).unwrap();
+        first.deliver(&batch(&["one\n"])).unwrap();
+        // It was in the middle of a message.
+        fs::File::options().append(true).open(&path).unwrap().write_all(b"tor").unwrap();
+        drop(first);
+        let again = TestHost::new().connect::<FileConnector>(&config).and_then(|mut again| {
+            again.deliver(&batch(&["two\n"])).map_err(tremor_pdk::Undelivered::into_error)
+        });
+        assert_eq!(again.is_ok(), expected.is_some(), "{mode}: {again:?}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected.unwrap_or("one\ntor"), "{mode}");
+        let torn = format!("{mode}-{sync}.torn-");
+        let is_torn = |entry: io::Result<fs::DirEntry>| {
+            entry.unwrap().file_name().to_string_lossy().starts_with(&torn)
+        };
+        assert_eq!(fs::read_dir(folder.path()).unwrap().any(is_torn), mode == "append", "{mode}");
+    }
 }
 
 #[test]
