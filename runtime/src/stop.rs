@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     engine::{self, FlowState, State},
-    plugin::{HostContext, Metric},
+    plugin::{HostContext, Metric, Metrics},
 };
 
 /// Signals that come sooner after the first are the same request: `timeout`, say, sends one to the
@@ -26,19 +26,24 @@ struct Run {
     asked: Option<Ask>,
     /// When the first signal came.
     first_signal: Option<Instant>,
-    /// What plugins have of the host.
+    /// The components that may have metrics of their own.
     instances: Vec<Instance>,
+    /// What those that are gone have counted.
+    past: Vec<OwnMetrics>,
     /// Whether somebody may ask how long deliveries take.
     is_watched: bool,
 }
 
 /// An instance of a component that may have metrics of its own.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Instance {
     flow: String,
+    component: String,
     /// What the component is called in plugins.
     kind: String,
+    /// Gone when the instance is, which then records nothing more.
     host: Weak<HostContext>,
+    metrics: Arc<Metrics>,
 }
 
 /// The metric of a source that knows how much it will bring, in bytes.
@@ -200,21 +205,24 @@ impl Stopper {
 
     /// Instances of the component `kind` of a flow have this context.
     pub(crate) fn add_instance(&self, flow: &str, kind: &str, host: &Arc<HostContext>) {
-        let (flow, kind, host) = (flow.to_owned(), kind.to_owned(), Arc::downgrade(host));
+        let instance = Instance {
+            flow: flow.to_owned(),
+            component: host.component().to_owned(),
+            kind: kind.to_owned(),
+            metrics: host.metrics().clone(),
+            host: Arc::downgrade(host),
+        };
         let mut state = self.lock();
-        state.instances.retain(|instance| instance.host.strong_count() > 0);
-        state.instances.push(Instance { flow, kind, host });
+        state.keep_past();
+        state.instances.push(instance);
     }
 
-    /// The metrics of components that have registered any.
+    /// The metrics of components that have registered any, with what instances before them have counted.
     pub(crate) fn own_metrics(&self) -> Vec<OwnMetrics> {
-        let instances = self.lock().instances.clone();
-        let metrics = instances.into_iter().filter_map(|Instance { flow, kind, host }| {
-            let host = host.upgrade()?;
-            let (component, metrics) = (host.component().to_owned(), host.metrics().snapshot());
-            (!metrics.is_empty()).then_some(OwnMetrics { flow, component, kind, metrics })
-        });
-        metrics.collect()
+        let mut state = self.lock();
+        state.keep_past();
+        let now = state.instances.iter().map(OwnMetrics::of);
+        now.chain(state.past.iter().cloned()).filter(|it| !it.metrics.is_empty()).collect()
     }
 
     /// A signal came at this moment: the first drains, a later one ends everything.
@@ -262,6 +270,29 @@ impl Stopper {
     }
 }
 
+impl Run {
+    /// Keeps what instances have counted that are gone: a counter never goes down.
+    fn keep_past(&mut self) {
+        for gone in self.instances.extract_if(.., |it| it.host.strong_count() == 0) {
+            let OwnMetrics { flow, component, kind, metrics } = OwnMetrics::of(&gone);
+            let is_same =
+                |it: &OwnMetrics| (&it.flow, &it.component, &it.kind) == (&flow, &component, &kind);
+            let at = self.past.iter().position(is_same).unwrap_or_else(|| {
+                self.past.push(OwnMetrics { flow, component, kind, metrics: Vec::new() });
+                self.past.len() - 1
+            });
+            Metric::add_past(&mut self.past[at].metrics, metrics);
+        }
+    }
+}
+
+impl OwnMetrics {
+    fn of(Instance { flow, component, kind, metrics, .. }: &Instance) -> Self {
+        let [flow, component, kind] = [flow, component, kind].map(Clone::clone);
+        Self { flow, component, kind, metrics: metrics.snapshot() }
+    }
+}
+
 impl Ask {
     fn of(self, flow: &engine::Handle) {
         match self {
@@ -277,6 +308,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::{Signalled, Stopper};
+    use crate::plugin::{HostContext, MetricKind};
 
     #[test]
     fn signals_that_come_at_once_are_one_request_and_a_later_one_ends_everything() {
@@ -285,6 +317,33 @@ mod tests {
         let [drain, again, halt] = [Signalled::Drain, Signalled::Again, Signalled::Halt];
         let expected = [drain, again, again, again, halt, halt];
         assert_eq!(signals.map(|at| stopper.signal(at)), expected);
+    }
+
+    #[test]
+    fn a_counter_never_goes_down_when_its_instance_is_replaced_or_gone() {
+        let stopper = Stopper::default();
+        let counted = |value: f64| {
+            let host = HostContext::new("http", "", ());
+            stopper.add_instance("flow", "client", &host);
+            for (kind, name) in [(MetricKind::Counter, "sent"), (MetricKind::Gauge, "open")] {
+                host.metrics().record(host.metrics().register(kind, name, ""), value);
+            }
+            host
+        };
+        let shown = || {
+            let metrics = stopper.own_metrics().into_iter().flat_map(|it| it.metrics);
+            let mut shown: Vec<_> = metrics.map(|it| format!("{} {}", it.name, it.value)).collect();
+            shown.sort();
+            shown
+        };
+        let first = counted(3.0);
+        assert_eq!(shown(), ["open 3", "sent 3"]);
+        drop(first);
+        assert_eq!(shown(), ["sent 3"], "a gauge shows nothing any more");
+        let second = counted(4.0);
+        assert_eq!(shown(), ["open 4", "sent 3", "sent 4"], "what is shown is their sum");
+        drop((second, counted(5.0)));
+        assert_eq!(shown(), ["sent 12"]);
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl HostServices for () {
 pub struct HostContext {
     component: String,
     folder: String,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
     services: Box<dyn HostServices>,
     /// In a check: what the constructor did first of what no constructor may do.
     misused: Option<OnceLock<&'static str>>,
@@ -79,7 +79,7 @@ impl HostContext {
         Arc::new(Self {
             component: component.into(),
             folder: folder.into(),
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
             services: Box::new(services),
             misused: None,
         })
@@ -91,7 +91,7 @@ impl HostContext {
         Arc::new(Self {
             component: "check".to_owned(),
             folder: folder.into(),
-            metrics: Metrics::default(),
+            metrics: Arc::default(),
             services: Box::new(()),
             misused: Some(OnceLock::new()),
         })
@@ -121,7 +121,7 @@ impl HostContext {
     }
 
     /// What the component has registered and recorded.
-    pub fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 

@@ -32,6 +32,22 @@ pub struct Metric {
     pub max: f64,
 }
 
+impl Metric {
+    /// Adds to metrics what those of an instance that is gone have counted. What gauges showed goes with it.
+    pub(crate) fn add_past(past: &mut Vec<Self>, gone: Vec<Self>) {
+        for of in gone.into_iter().filter(|metric| metric.kind != MetricKind::Gauge) {
+            match past.iter_mut().find(|it| (it.kind, &it.name) == (of.kind, &of.name)) {
+                Some(sum) => {
+                    sum.value += of.value;
+                    sum.count += of.count;
+                    (sum.min, sum.max) = (sum.min.min(of.min), sum.max.max(of.max));
+                }
+                None => past.push(of),
+            }
+        }
+    }
+}
+
 /// The metrics of one component.
 #[derive(Debug, Default)]
 pub struct Metrics(Mutex<Vec<Metric>>);
@@ -39,7 +55,7 @@ pub struct Metrics(Mutex<Vec<Metric>>);
 impl Metrics {
     /// Registers a metric and gives its number. A name that is there gives the metric that is
     /// there, of whatever kind.
-    pub(super) fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
+    pub(crate) fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
         let mut metrics = self.lock();
         let position = metrics.iter().position(|metric| metric.name == name);
         let position = position.unwrap_or_else(|| {
@@ -59,7 +75,7 @@ impl Metrics {
 
     /// Records a value. What makes no sense is ignored: an unknown number, a value that is not
     /// finite, a counter that goes down.
-    pub(super) fn record(&self, number: u32, value: f64) {
+    pub(crate) fn record(&self, number: u32, value: f64) {
         let mut metrics = self.lock();
         let Some(metric) = metrics.get_mut(number as usize) else { return };
         if !value.is_finite() || metric.kind == MetricKind::Counter && value < 0.0 {
