@@ -49,14 +49,15 @@ impl Parts for FlowParts<'_> {
         let calls = (*calls).clone();
         let make = move |connection: &Arc<Connection>, limit: Limit| {
             // Either side is called while the connector is.
-            let [watched, source, sink] =
-                [(); 3].map(|()| calls.watch_limited(&name, limit.clone()));
+            let (calls, of) = (calls.clone(), name.clone());
+            let watch = move || calls.watch_limited(&of, limit.clone());
+            let watched = watch();
             let services = Services { connection: Some(connection.clone()), ..services.clone() };
             let host = HostContext::new(&*name, &*folder, services.clone());
             services.stopper.add_instance(&flow, &kind, &host);
             let made = watched.call(Call::New, || factory.create(&config, &host))?;
             agree(made.codec_requirement(), has_codec)?;
-            Ok(watched.connector(made, &source, &sink))
+            Ok(watched.connector(made, watch))
         };
         Ok(ConnectorType { codec, make: Box::new(make) })
     }

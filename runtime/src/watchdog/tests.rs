@@ -17,7 +17,8 @@ use super::{
     sampler::Sampler,
 };
 
-/// A connector whose deliveries and signals are never answered, and whose pulls wait.
+/// A connector whose pulls wait, and whose deliveries and signals are never answered but for the deliveries
+/// in its second slot.
 struct Hangs;
 
 impl DynConnector for Hangs {
@@ -75,13 +76,17 @@ impl DynSource for Hangs {
 }
 
 impl DynSink for Hangs {
+    fn in_flight(&mut self, wanted: usize) -> usize {
+        wanted
+    }
+
     fn poll_deliver(
         &mut self,
         _: &mut Context<'_>,
-        _: usize,
+        slot: usize,
         _: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
-        Poll::Pending
+        if slot == 1 { Poll::Ready(Ok(Exceptions::none())) } else { Poll::Pending }
     }
 
     fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
@@ -97,9 +102,12 @@ fn watched() -> (Sampler, Arc<Calls>) {
 }
 
 /// A connector `output`, wrapped.
-fn connector(calls: &Calls) -> Box<dyn DynConnector> {
-    let [connector, source, sink] = [(); 3].map(|()| calls.watch("output", None));
-    connector.connector(Box::new(Hangs), &source, &sink)
+fn connector(calls: &Arc<Calls>) -> Box<dyn DynConnector> {
+    let calls = calls.clone();
+    calls
+        .clone()
+        .watch("output", None)
+        .connector(Box::new(Hangs), move || calls.watch("output", None))
 }
 
 fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
@@ -143,6 +151,26 @@ fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
     drop(sink);
     let over = Verdict::Over(lasted(2 * unanswered - 1));
     assert_eq!(look(&mut sampler, 2), [(1, "output".to_owned(), Call::Deliver, over)]);
+    assert_eq!(calls.unanswered(), []);
+}
+
+#[test]
+fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
+    let (mut sampler, calls) = watched();
+    let mut sink = made(connector(&calls).create_sink());
+    assert_eq!(sink.in_flight(2), 2);
+    deliver(&mut sink, 240);
+    let (unanswered, mut found) = (Limits::default().unanswered, Vec::new());
+    for _ in 0..=unanswered {
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(sink.poll_deliver(&mut context, 1, &mut Batch::new()).is_ready());
+        found.extend(look(&mut sampler, 1));
+    }
+    let reported = Verdict::Unanswered(lasted(unanswered));
+    assert_eq!(found, [(1, "output".to_owned(), Call::Deliver, reported)]);
+    let doing = calls.unanswered();
+    assert_eq!(doing, [("output".into(), "delivering 240 events for 30.0 s".to_owned())]);
+    sink.give_up(0);
     assert_eq!(calls.unanswered(), []);
 }
 
@@ -292,8 +320,8 @@ fn a_future_that_waits_is_over_no_limit() {
     let (slow, told) = limit(Duration::from_millis(50));
     let (hangs, hung) = limit(Duration::from_millis(50));
     calls.limit_hangs("output", hangs);
-    let [connector, source, sink] = [(); 3].map(|()| calls.watch_limited("output", slow.clone()));
-    let mut connector = connector.connector(Box::new(Hangs), &source, &sink);
+    let watch = move || calls.watch_limited("output", slow.clone());
+    let mut connector = watch().connector(Box::new(Hangs), watch);
     let mut start = connector.on_start();
     for _ in 0..20 {
         assert!(poll(&mut start).is_pending());

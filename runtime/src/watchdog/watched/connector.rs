@@ -2,6 +2,7 @@
 
 use std::{
     ops::Range,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,24 +14,27 @@ use tremor_pdk::{
 use super::{Call, Dropped, Watched};
 
 impl Watched {
-    /// A connector whose calls are recorded, as are those of its sides.
+    /// A connector whose calls are recorded, as are those of its sides. `another` makes a record for each
+    /// of them, and for each delivery that a sink may have under way: one that is answered says nothing of
+    /// the others.
     pub(crate) fn connector(
         &self,
         connector: Box<dyn DynConnector>,
-        source: &Self,
-        sink: &Self,
+        another: impl Fn() -> Self + Send + Sync + 'static,
     ) -> Box<dyn DynConnector> {
-        let (source, sink) = (source.clone(), sink.clone());
         let inner = Dropped::new(connector, self);
-        Box::new(Connector { inner, record: self.clone(), source, sink })
+        let (source, another) = (another(), Arc::new(another));
+        Box::new(Connector { inner, record: self.clone(), source, another })
     }
 }
+
+type MakeWatched = Arc<dyn Fn() -> Watched + Send + Sync>;
 
 struct Connector {
     inner: Dropped<Box<dyn DynConnector>>,
     record: Watched,
     source: Watched,
-    sink: Watched,
+    another: MakeWatched,
 }
 
 macro_rules! forward {
@@ -63,11 +67,13 @@ impl DynConnector for Connector {
 
     fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
         let made = self.record.wait(Call::CreateSink, || self.inner.inner.create_sink());
-        let record = self.sink.clone();
+        let another = self.another.clone();
         Box::pin(async move {
             Ok(made.await?.map(|sink| {
+                let record = another();
                 let inner = Dropped::new(sink, &record);
-                Box::new(Sink { inner, record }) as Box<dyn DynSink>
+                let slots = Vec::new();
+                Box::new(Sink { inner, record, slots, another }) as Box<dyn DynSink>
             }))
         })
     }
@@ -139,11 +145,19 @@ impl pdk::Acks for Acks {
 struct Sink {
     inner: Dropped<Box<dyn DynSink>>,
     record: Watched,
+    /// Of the deliveries, where there may be several.
+    slots: Vec<Watched>,
+    another: MakeWatched,
 }
 
 impl DynSink for Sink {
     fn in_flight(&mut self, wanted: usize) -> usize {
-        self.record.call(Call::InFlight, || self.inner.inner.in_flight(wanted))
+        let slots = self.record.call(Call::InFlight, || self.inner.inner.in_flight(wanted));
+        self.slots.clear();
+        if slots > 1 {
+            self.slots.resize_with(slots, || (self.another)());
+        }
+        slots
     }
 
     fn poll_deliver(
@@ -152,14 +166,16 @@ impl DynSink for Sink {
         slot: usize,
         batch: &mut Batch,
     ) -> Poll<Result<Exceptions>> {
-        let inside = self.record.0.poll_deliver(batch.len());
+        let record = self.slots.get(slot).unwrap_or(&self.record);
+        let inside = record.0.poll_deliver(batch.len());
         let polled = self.inner.inner.poll_deliver(context, slot, batch);
         inside.leave(polled.is_ready());
         polled
     }
 
     fn give_up(&mut self, slot: usize) {
-        self.record.call(Call::Deliver, || self.inner.inner.give_up(slot));
+        let record = self.slots.get(slot).unwrap_or(&self.record);
+        record.call(Call::Deliver, || self.inner.inner.give_up(slot));
     }
 
     fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
