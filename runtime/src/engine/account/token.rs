@@ -106,6 +106,14 @@ impl Token {
         }
     }
 
+    /// The same for events that have become part of one another: where one fails, all of its pull do.
+    pub(crate) fn merged(self) -> Self {
+        match self.pull.as_ref().map(|pull| &pull.end) {
+            Some(End::Source { .. }) => Self::ending(End::Joined(vec![self])),
+            Some(End::Joined(_)) | None => self,
+        }
+    }
+
     /// The events that this token stands for are done with.
     pub(crate) fn settle(mut self) {
         self.settled = true;
@@ -289,6 +297,19 @@ mod tests {
         assert_eq!(ended(&ledger), both(None));
         drop(Token::join(two()));
         assert_eq!(ended(&ledger), both(Some(Vec::new())));
+    }
+
+    #[test]
+    fn of_events_that_were_merged_none_fails_alone() {
+        let ledger = Arc::new(Ledger::default());
+        let mut batch = Batch::new();
+        batch.push_message(b"");
+        batch.events_mut()[0].pull = 7;
+        batch.events_mut()[0].set_position(0);
+        Token::of(7, &ledger).merged().fail(batch.events());
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: Some(Vec::new()) }]);
+        Token::of(7, &ledger).merged().settle();
+        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: None }]);
     }
 
     #[test]

@@ -56,6 +56,8 @@ struct Balance {
     out: usize,
     /// Those that are not: discarded, merged, held.
     kept: usize,
+    /// Whether what goes out may stand for others that came in.
+    has_merged: bool,
 }
 
 /// Why an operator is called other than for events.
@@ -139,12 +141,13 @@ impl Step {
         stats.created(created);
         stats.merged(merged);
         stats.discarded(discarded);
-        Balance { had, out, kept: discarded + merged + self.held_events }
+        let kept = discarded + merged + self.held_events;
+        Balance { had, out, kept, has_merged: merged > 0 }
     }
 
     /// What the operator did wrong in a call that it thinks went well.
     fn broken(&self, balance: &Balance, came: &Token) -> Option<Error> {
-        let Balance { had, out, kept } = balance;
+        let Balance { had, out, kept, .. } = balance;
         let left = out + kept;
         if *had != left {
             return Some(Error::internal(format_args!(
@@ -259,6 +262,9 @@ impl Pipeline {
             }),
         };
         item.token = step.held.account(Some(came), &mut step.output);
+        if balance.has_merged {
+            item.token = std::mem::replace(&mut item.token, Token::untracked()).merged();
+        }
         if let Some((failed, error)) = failure {
             // It may have lost what it held as well.
             step.held.fail();
