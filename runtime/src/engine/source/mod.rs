@@ -201,7 +201,7 @@ impl Session<'_> {
         loop {
             if self.shared.egress.is_due() {
                 // A source that always has something would leave no other time for it.
-                self.worker.router.tell_time().await;
+                self.tell_time().await?;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
             if let Some((pulled, ticket)) = pulled
@@ -237,7 +237,7 @@ impl Session<'_> {
                 Step::Pulled(Err(error)) | Step::Failed(error) => return Err(error),
                 Step::Broken => return Ok(End::Interrupted),
                 Step::Held(held) => self.hold(held).await?,
-                Step::Due => self.worker.router.tell_time().await,
+                Step::Due => self.tell_time().await?,
                 Step::Waited | Step::Changed => {}
             }
         }
@@ -347,31 +347,14 @@ impl Session<'_> {
         .await
     }
 
-    /// Takes what was pulled into queues. While that waits for room, the source hears of what has
-    /// ended.
+    /// Takes what was pulled into queues. Whether that woke a task that was parked.
     async fn take_through(&mut self, pulled: Pulled, ticket: Ticket) -> Result<bool, Error> {
         let Self { shared, worker, pulled_at, .. } = self;
-        let mut taken = pin!(worker.take_through(pulled, ticket, *pulled_at));
-        // What the source cannot be told does not keep what it has brought from its way.
-        let mut told = Ok(());
-        loop {
-            let ended = poll_fn(|context| match taken.as_mut().poll(context) {
-                Poll::Ready(woke) => Poll::Ready(Err(woke)),
-                Poll::Pending => {
-                    // With the intake, so that no helper pulls meanwhile.
-                    if let Poll::Ready(mut intake) = shared.intake.poll_lock(context)
-                        && shared.others.rests_at_gate(context)
-                    {
-                        intake.pauses();
-                    }
-                    shared.others.poll_ended(context).map(Ok)
-                }
-            });
-            match ended.await {
-                Ok(ended) => told = told.and(shared.intake.lock().await.acknowledge(ended)),
-                Err(woke) => return told.map(|()| woke),
-            }
-        }
+        shared.sending(worker.take_through(pulled, ticket, *pulled_at)).await
+    }
+
+    async fn tell_time(&mut self) -> Result<(), Error> {
+        self.shared.sending(self.worker.router.tell_time()).await
     }
 
     /// Takes everything that was pulled through, as far as it does not wait for more.
@@ -399,7 +382,7 @@ impl Session<'_> {
                 Step::Broken => return Ok(Some(End::Interrupted)),
                 Step::Held(held) => self.hold(held).await?,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
-                Step::Due => self.worker.router.tell_time().await,
+                Step::Due => self.tell_time().await?,
                 Step::Changed => {}
                 Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
             }
@@ -410,12 +393,9 @@ impl Session<'_> {
     async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
         self.helpers_end().await;
         let told = self.take_rest_through().await;
-        {
-            let mut intake = self.shared.intake.lock().await;
-            match how {
-                StreamEnd::Complete => intake.end(),
-                StreamEnd::Aborted => intake.abort(),
-            }
+        match how {
+            StreamEnd::Complete => self.shared.intake.lock().await.end(),
+            StreamEnd::Aborted => self.shared.intake.lock().await.abort(),
         }
         let told = told.and(self.take_rest_through().await);
         if how == StreamEnd::Complete {
@@ -446,7 +426,7 @@ impl Session<'_> {
     /// Nothing more is pulled; what was is on its way.
     async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
         self.end_streams(streams).await?;
-        self.worker.router.close().await;
+        self.shared.sending(self.worker.router.close()).await?;
         Ok(End::Finished)
     }
 
@@ -455,6 +435,34 @@ impl Session<'_> {
         self.shared.intake.end().await;
         for helper in self.helpers.drain(..) {
             self.idle_helpers.push(helper.await);
+        }
+    }
+}
+
+impl Shared<'_> {
+    /// Sends something to queues. While that waits for room, the source hears of what has ended, and its
+    /// connector of a pause.
+    async fn sending<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
+        let mut work = pin!(work);
+        // What the source cannot be told does not keep what it has brought from its way.
+        let mut told = Ok(());
+        loop {
+            let ended = poll_fn(|context| match work.as_mut().poll(context) {
+                Poll::Ready(done) => Poll::Ready(Err(done)),
+                Poll::Pending => {
+                    // With the intake, so that no helper pulls meanwhile.
+                    if let Poll::Ready(mut intake) = self.intake.poll_lock(context)
+                        && self.others.rests_at_gate(context)
+                    {
+                        intake.pauses();
+                    }
+                    self.others.poll_ended(context).map(Ok)
+                }
+            });
+            match ended.await {
+                Ok(ended) => told = told.and(self.intake.lock().await.acknowledge(ended)),
+                Err(done) => return told.map(|()| done),
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Pull, Result, Signal,
+    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -31,6 +31,7 @@ use crate::{
             gate::Gate,
             standing::State,
         },
+        queue::Bounds,
         sink::retry::Retries,
     },
     executor::{self, block_on},
@@ -204,7 +205,11 @@ impl Scene {
 
     /// Runs the connector beside `work`, which has its gate.
     fn run(&self, work: impl AsyncFnOnce(&Gate)) {
-        let task = self.peer.both_sides(Setup::default().harness(), AT_ONCE);
+        self.run_with(Setup::default(), work);
+    }
+
+    fn run_with(&self, setup: Setup, work: impl AsyncFnOnce(&Gate)) {
+        let task = self.peer.both_sides(setup.harness(), AT_ONCE);
         let standing = self.peer.control.connector("peer").unwrap();
         block_on(both(task.run(), async {
             while self.delivered() == 0 {
@@ -284,6 +289,54 @@ fn a_connector_is_paused_once_its_sink_has_answered() {
         gate.pause();
         turns().await;
         assert_eq!(scene.peer.count("on_pause"), 0, "a delivery is under way");
+        scene.holds.store(false, Ordering::Relaxed);
+        scene.until("on_pause", 1).await;
+        scene.nothing_flows().await;
+        gate.resume();
+    });
+}
+
+/// An operator that puts out what it has got when it is told the time.
+#[derive(Default)]
+struct Later(Batch);
+
+impl Operator for Later {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.0.append(std::mem::take(batch));
+        Ok(())
+    }
+
+    fn due(&self) -> Option<u64> {
+        (!self.0.is_empty()).then_some(0)
+    }
+
+    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        *batch = std::mem::take(&mut self.0);
+        Ok(())
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.on_time(0, batch, output)
+    }
+
+    fn held(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_source_rests_where_what_an_operator_puts_out_in_time_finds_no_room() {
+    let scene = Scene::new();
+    let bounds = Bounds { events: 1, ..Bounds::default() };
+    let setup = Setup { bounds, operators: vec![Box::new(Later::default())], ..Setup::default() };
+    scene.run_with(setup, async |gate| {
+        scene.holds.store(true, Ordering::Relaxed);
+        let mut before = usize::MAX;
+        // It pulls again and again unless it waits.
+        while std::mem::replace(&mut before, scene.pulled.load(Ordering::Relaxed)) != before {
+            turns().await;
+        }
+        gate.pause();
         scene.holds.store(false, Ordering::Relaxed);
         scene.until("on_pause", 1).await;
         scene.nothing_flows().await;
