@@ -26,7 +26,7 @@ mod source;
 
 use std::{num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
-use tremor_pdk::{info, prelude::*};
+use tremor_pdk::{Watermarks, info, prelude::*};
 
 use self::{
     data::{Data, Form},
@@ -63,6 +63,10 @@ pub struct Config {
     /// Of how many streams the events are, by turns.
     #[serde(default = "one")]
     pub streams: NonZeroU64,
+    /// Whether the source keeps up to where its events are acknowledged, as one does that goes on there after
+    /// a crash.
+    #[serde(default)]
+    pub acknowledged: bool,
     /// How long each delivery to the sink takes, in ms: a peer that answers late. It may have any number
     /// under way.
     #[serde(default)]
@@ -145,6 +149,8 @@ impl Connector for Bench {
             data,
             next: 0,
             streams: self.config.streams.get(),
+            marks: self.config.acknowledged.then(Watermarks::new),
+            brought: 0,
             rate: self.rate,
             schedule: None,
             iterations: self.config.iterations.unwrap_or(u64::MAX),

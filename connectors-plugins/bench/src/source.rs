@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Watermarks, prelude::*};
 
 use crate::{
     data::Data,
@@ -20,6 +20,10 @@ pub struct Replay {
     pub(crate) next: usize,
     /// Of how many streams the events are, by turns.
     pub(crate) streams: u64,
+    /// Up to where its events are acknowledged, where that is kept,
+    pub(crate) marks: Option<Watermarks<u64>>,
+    /// and how many it has brought.
+    pub(crate) brought: u64,
     /// How often the file is still to be replayed from its start or, in the middle of it, to its end.
     pub(crate) iterations: u64,
     /// How long to go on after the warm-up.
@@ -33,16 +37,32 @@ pub struct Replay {
 impl Source for Replay {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        self.marks.clone().map(|marks| Box::new(marks) as Box<dyn Acks>)
+    }
+
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         // One clock read a batch: all its events are taken in at once.
         let now_ns = self.host.now_ns();
         let counts_from_ns = self.clock.start(now_ns);
         let end_ns = self.duration_ns.map(|duration_ns| counts_from_ns.saturating_add(duration_ns));
         let end_ns = end_ns.unwrap_or(u64::MAX);
-        let Some(rate) = self.rate else { return Ok(self.fill(batch, now_ns, end_ns)) };
-        let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(now_ns, rate));
-        let pull = self.fill_with_due(batch, &mut schedule, now_ns, end_ns);
-        self.schedule = Some(schedule);
+        let pull = match self.rate {
+            None => self.fill(batch, now_ns, end_ns),
+            Some(rate) => {
+                let schedule = self.schedule.take();
+                let mut schedule = schedule.unwrap_or_else(|| Schedule::new(now_ns, rate));
+                let pull = self.fill_with_due(batch, &mut schedule, now_ns, end_ns);
+                self.schedule = Some(schedule);
+                pull
+            }
+        };
+        if let Some(marks) = &self.marks {
+            self.brought += batch.len() as u64;
+            marks.brought(batch.pull(), 0, self.brought);
+            // What a source commits.
+            drop(marks.take());
+        }
         Ok(pull)
     }
 }

@@ -48,6 +48,18 @@ fn it_replays_every_line_as_often_as_it_is_told() {
 }
 
 #[test]
+fn it_takes_acknowledgements_where_it_is_told_to() {
+    let (_folder, host) = folder("in", b"one\n");
+    for (key, takes) in [("", false), (r#", "acknowledged": true"#, true)] {
+        let config = format!(r#"{{ "file": "in", "iterations": 2{key} }}"#);
+        let mut source = bench(&host, &config).unwrap();
+        let batches = source.pull_all().unwrap();
+        let took = source.acks().is_ok_and(|acks| acks.ack(batches[0].pull()).is_ok());
+        assert_eq!(took, takes);
+    }
+}
+
+#[test]
 fn a_repetition_may_end_in_the_middle_of_a_batch() {
     let (_folder, host) = folder("in", b"1\n2\n3\n");
     let mut source = bench(&host, r#"{ "file": "in", "iterations": 3 }"#).unwrap();

@@ -189,10 +189,14 @@ fn the_flows_of_the_project_lose_no_event() {
     for (name, data) in [
         ("passthrough", EVENT),
         ("passthrough-json", EVENT),
+        ("passthrough-json-acknowledged", EVENT),
         ("passthrough-msgpack", PACKED),
         ("passthrough-two-inputs", EVENT),
         ("throughput-logging-json", EVENT),
         ("throughput-logging-msgpack", PACKED),
+        ("batched", EVENT),
+        ("slow-sink", EVENT),
+        ("slow-sink-in-order", EVENT),
     ] {
         let sources = if name.ends_with("two-inputs") { 2 } else { 1 };
         assert_eq!(events_of(name, data, Scene::tremor), 4 * sources, "{name}");
