@@ -19,6 +19,8 @@ pub(super) enum Prefix {
     /// Seven bits a byte, the lowest first, and the topmost bit set in all bytes but the last, as
     /// in Protocol Buffers.
     Varint,
+    /// Decimal digits and a space, the first digit not zero: octet counting of syslog, as in RFC 6587.
+    Decimal,
 }
 
 /// The order of bytes.
@@ -33,8 +35,12 @@ pub(super) enum Endianness {
     Little,
 }
 
-/// The most bytes that a length has: 64 bits, seven a byte.
-const LONGEST: usize = 10;
+/// The most bytes that a varint has: 64 bits, seven a byte.
+const VARINT: usize = 10;
+/// The most digits of 64 bits.
+const DIGITS: usize = 20;
+/// Digits and a space.
+const LONGEST: usize = DIGITS + 1;
 
 /// The bytes of a length, or the first of them.
 #[derive(Clone, Copy, Default)]
@@ -69,17 +75,19 @@ impl Prefix {
             Self::U16 => Some(2),
             Self::U32 => Some(4),
             Self::U64 => Some(8),
-            Self::Varint => None,
+            Self::Varint | Self::Decimal => None,
         }
     }
 
     /// The length that these bytes say; none where there are more of it to come.
     ///
     /// # Errors
-    /// Bad data for a varint of more than 64 bits.
+    /// Bad data for a varint of more than 64 bits, and for what is no decimal number.
     pub(super) fn length(self, endianness: Endianness, head: &Head) -> Result<Option<u64>> {
         let bytes = head.bytes();
-        let Some(width) = self.width() else { return varint(bytes) };
+        let Some(width) = self.width() else {
+            return if matches!(self, Self::Decimal) { decimal(bytes) } else { varint(bytes) };
+        };
         if bytes.len() < width {
             return Ok(None);
         }
@@ -97,6 +105,10 @@ impl Prefix {
     pub(super) fn head(self, endianness: Endianness, length: usize) -> Result<Head> {
         let mut head = Head::default();
         let mut rest = length as u64;
+        if matches!(self, Self::Decimal) {
+            format!("{length} ").bytes().for_each(|byte| head.push(byte));
+            return Ok(head);
+        }
         let Some(width) = self.width() else {
             while rest > 0x7f {
                 head.push(0x80 | rest.to_le_bytes()[0]);
@@ -123,7 +135,7 @@ impl Prefix {
 
 fn varint(bytes: &[u8]) -> Result<Option<u64>> {
     let Some((last, _)) = bytes.split_last() else { return Ok(None) };
-    if bytes.len() == LONGEST && *last > 1 {
+    if bytes.len() == VARINT && *last > 1 {
         return Err(Error::bad_data(
             "the length has more than 64 bits: the rest of the stream is lost",
         ));
@@ -132,4 +144,19 @@ fn varint(bytes: &[u8]) -> Result<Option<u64>> {
         return Ok(None);
     }
     Ok(Some(bytes.iter().rev().fold(0, |sum, byte| (sum << 7) | u64::from(byte & 0x7f))))
+}
+
+fn decimal(bytes: &[u8]) -> Result<Option<u64>> {
+    let Some((last, digits)) = bytes.split_last() else { return Ok(None) };
+    let is_over = *last == b' ' && !digits.is_empty();
+    let is_next = last.is_ascii_digit() && bytes[0] != b'0';
+    let length = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+    match length {
+        Some(length) if is_over => Ok(Some(length)),
+        _ if is_next && bytes.len() <= DIGITS => Ok(None),
+        _ => Err(Error::bad_data(
+            "expected a length in decimal digits, the first from 1 to 9, and a space: the rest of the stream is \
+             lost",
+        )),
+    }
 }

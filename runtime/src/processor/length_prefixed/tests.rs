@@ -42,6 +42,38 @@ fn bytes_are_in_the_order_that_is_asked_for() {
 }
 
 #[test]
+fn messages_of_syslog_are_framed_by_octet_counting() {
+    let (one, two) = ("<13>1 - host app - - - one", "<13>two\nlines");
+    let config = json!({ "prefix": "decimal" });
+    let (framed, rejected) = frame("length-prefixed", &config, &[one, two]);
+    assert!(rejected.is_empty());
+    assert_eq!(framed.concat(), format!("26 {one}13 {two}").as_bytes());
+    cut_anywhere(
+        &framed.concat(),
+        || pre("length-prefixed", &config),
+        |found, rejected| {
+            assert_eq!(found, [one.as_bytes(), two.as_bytes()]);
+            assert_eq!(rejected, [] as [String; 0]);
+        },
+    );
+}
+
+#[test]
+fn what_is_no_decimal_length_ends_the_stream() {
+    for stream in ["1 a<13>message", "1 a 1 b", "1 a0 ", "1 a12x", "1 a184467440737095516160 "] {
+        let config = json!({ "prefix": "decimal" });
+        cut_anywhere(
+            stream.as_bytes(),
+            || pre("length-prefixed", &config),
+            |found, rejected| {
+                assert_eq!(found, [b"a"], "{stream}");
+                assert!(rejected[0].starts_with("expected a length in decimal digits"), "{stream}");
+            },
+        );
+    }
+}
+
+#[test]
 fn what_is_too_long_for_its_length_is_rejected_and_the_rest_is_framed() {
     let (framed, rejected) =
         frame("length-prefixed", &json!({ "prefix": "u8" }), &["a", &"x".repeat(256), "b"]);
