@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use tremor_runtime::{
-    engine::{HeldUp, Report},
+    engine::{HeldUp, Kind, Report},
     redact,
     run::{self, Stopper},
 };
@@ -45,6 +45,12 @@ pub(crate) fn run(
     failure.or(reports)
 }
 
+/// What a component is.
+fn what(report: &Report, component: &str) -> &'static str {
+    let mut named = report.components.iter().filter(|it| it.name == component);
+    if named.any(|it| it.kind == Kind::Pipeline) { "pipeline" } else { "connector" }
+}
+
 fn summarise(report: &Report, failure: &mut Failure) {
     let Report { flow, counts, elapsed, .. } = report;
     let some = |count, what| match count {
@@ -62,7 +68,8 @@ fn summarise(report: &Report, failure: &mut Failure) {
     );
     if let Some(reason) = &report.failure {
         failure.flow(&format_args!(
-            "error: flow `{flow}` failed: connector `{}`: {}",
+            "error: flow `{flow}` failed: {} `{}`: {}",
+            what(report, &reason.component),
             reason.component,
             redact::text(&reason.error.to_string())
         ));
