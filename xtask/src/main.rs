@@ -5,9 +5,11 @@
 mod book;
 mod boundary;
 mod build_static;
+mod built;
 mod ci;
 mod crash;
 mod demo;
+mod faults;
 mod fuzz;
 mod generate_logs;
 mod models;
@@ -16,6 +18,7 @@ mod nightly;
 mod perf_gate;
 mod pictures;
 mod project;
+mod running;
 mod scripts;
 mod soak;
 mod terminal;
@@ -64,6 +67,8 @@ enum Command {
     Soak(soak::Arguments),
     /// Kills a flow from a file to a file at random moments, and fails if an acknowledged event is lost
     Crash(crash::Arguments),
+    /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
+    Faults(faults::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +88,7 @@ fn main() -> ExitCode {
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
+        Command::Faults(arguments) => faults::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
