@@ -12,6 +12,7 @@ mod demo;
 mod faults;
 mod fuzz;
 mod generate_logs;
+mod many_flows;
 mod models;
 mod new_plugin;
 mod nightly;
@@ -69,6 +70,8 @@ enum Command {
     Crash(crash::Arguments),
     /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
     Faults(faults::Arguments),
+    /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
+    ManyFlows(many_flows::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
+        Command::ManyFlows(arguments) => many_flows::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

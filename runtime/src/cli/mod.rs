@@ -3,6 +3,7 @@
 mod api;
 mod bench;
 mod check;
+mod descriptors;
 mod failure;
 mod keys;
 #[cfg(feature = "link-static")]
@@ -22,7 +23,7 @@ mod test;
 mod top;
 mod verify;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 
 use clap::{Parser, Subcommand};
 use tremor_runtime::{
@@ -129,5 +130,5 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// A valid flow, with the components that it was checked against.
 struct Prepared {
     flow: Flow,
-    components: Components,
+    components: Rc<Components>,
 }

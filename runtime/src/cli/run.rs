@@ -8,7 +8,7 @@ use tremor_runtime::{
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared, api, progress::Progress, service::Service, signals};
+use super::{Failure, Prepared, api, descriptors, progress::Progress, service::Service, signals};
 
 /// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
 pub(crate) fn execute(
@@ -16,6 +16,7 @@ pub(crate) fn execute(
     deadline: Duration,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
+    descriptors::raise_limit();
     let stopper = Stopper::default();
     // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
@@ -35,7 +36,7 @@ pub(crate) fn run(
     })?;
     let mut failure = Failure::default();
     let flows: Vec<_> =
-        flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
+        flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
     let reports = run::run(&flows, stopper, deadline).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()

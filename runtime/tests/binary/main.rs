@@ -22,6 +22,7 @@ mod formats;
 mod hanging;
 mod hostile;
 mod logging;
+mod many;
 mod operators;
 mod plugin_files;
 mod references;
