@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::project::{cargo, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, models, new_plugin, nightly, perf_gate, pictures,
-    scripts, tidy,
+    restarts, scripts, tidy,
 };
 
 /// A check with the name it is reported by.
@@ -29,7 +29,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -45,6 +45,7 @@ const STEPS: [Step; 16] = [
     Step { name: "demo", check: demo },
     Step { name: "crash", check: crash },
     Step { name: "faults", check: faults },
+    Step { name: "restarts", check: restarts },
     Step { name: "perf", check: perf },
 ];
 
@@ -216,6 +217,12 @@ fn crash() -> Result<Outcome> {
 /// A flow at full load beside some faults of a plugin.
 fn faults() -> Result<Outcome> {
     faults::check()?;
+    Ok(Outcome::Passed)
+}
+
+/// Connectors that are restarted under load, some hundred times.
+fn restarts() -> Result<Outcome> {
+    restarts::check()?;
     Ok(Outcome::Passed)
 }
 

@@ -19,6 +19,7 @@ mod nightly;
 mod perf_gate;
 mod pictures;
 mod project;
+mod restarts;
 mod running;
 mod scripts;
 mod soak;
@@ -72,6 +73,8 @@ enum Command {
     Faults(faults::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
     ManyFlows(many_flows::Arguments),
+    /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
+    Restarts(restarts::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +96,7 @@ fn main() -> ExitCode {
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
+        Command::Restarts(arguments) => restarts::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
