@@ -9,6 +9,7 @@ mod built;
 mod ci;
 mod crash;
 mod demo;
+mod dist;
 mod faults;
 mod fuzz;
 mod generate_logs;
@@ -71,6 +72,8 @@ enum Command {
     Crash(crash::Arguments),
     /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
     Faults(faults::Arguments),
+    /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
+    Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
     ManyFlows(many_flows::Arguments),
     /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
+        Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
     };
