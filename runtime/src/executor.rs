@@ -5,6 +5,8 @@
 pub(crate) mod net;
 
 use std::{
+    cell::RefCell,
+    convert::Infallible,
     future::Future,
     io,
     os::fd::OwnedFd,
@@ -13,6 +15,8 @@ use std::{
     task::{Context, Poll},
     time::{Duration, Instant},
 };
+
+use async_channel::{Receiver, Sender};
 
 /// Runs a future to its end on this thread. It runs whatever the executor's threads do.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -117,14 +121,36 @@ pub async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Outp
     results.into_iter().flatten().collect()
 }
 
-/// Whether the executor runs a task that is spawned now, within this time.
-pub async fn responds(within: Duration) -> bool {
-    let runs = async { spawn("responds", async { true }).await };
-    first(runs, async {
-        sleep(within).await;
-        false
-    })
-    .await
+/// Asks the executor for a sign of life, and not again before it has given that: a process that hangs has one
+/// task more for it, however often it is asked.
+#[derive(Debug, Default)]
+pub(crate) struct Pulse(RefCell<Option<Receiver<Infallible>>>);
+
+impl Pulse {
+    /// Whether it gives one within this time.
+    pub(crate) async fn comes(&self, within: Duration) -> bool {
+        self.comes_by(within, |sign| spawn("responds", async move { drop(sign) }).detach()).await
+    }
+
+    /// The same from what `ask` leads to: the sign is that its argument is dropped.
+    async fn comes_by(&self, within: Duration, ask: impl FnOnce(Sender<Infallible>)) -> bool {
+        let asked = self.0.borrow().clone().filter(|asked| !asked.is_closed());
+        let sign = asked.unwrap_or_else(|| {
+            let (sender, receiver) = async_channel::bounded(1);
+            ask(sender);
+            self.0.replace(Some(receiver.clone()));
+            receiver
+        });
+        let comes = async {
+            _ = sign.recv().await;
+            true
+        };
+        first(comes, async {
+            sleep(within).await;
+            false
+        })
+        .await
+    }
 }
 
 /// Waits.
@@ -243,7 +269,9 @@ mod tests {
         task::{Context, Wake, Waker},
     };
 
-    use super::{StandIns, Watched, all, block_on, spawn};
+    use std::time::Duration;
+
+    use super::{Pulse, StandIns, Watched, all, block_on, spawn};
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -294,6 +322,19 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(stand_ins.set(1), 1);
+    }
+
+    #[test]
+    fn a_sign_of_life_is_asked_for_once_until_it_comes() {
+        let (pulse, mut asked) = (Pulse::default(), Vec::new());
+        let (soon, late) = (Duration::from_millis(1), Duration::from_mins(10));
+        for _ in 0..3 {
+            assert!(!block_on(pulse.comes_by(soon, |sign| asked.push(sign))));
+        }
+        assert_eq!(asked.len(), 1);
+        asked.clear();
+        assert!(block_on(pulse.comes_by(late, drop)));
+        assert!(block_on(pulse.comes(late)));
     }
 
     #[test]

@@ -9,7 +9,8 @@ use anyhow::{Result, bail};
 
 use crate::project::{cargo, run as run_command};
 use crate::{
-    book, boundary, crash, demo, models, new_plugin, nightly, perf_gate, pictures, scripts, tidy,
+    book, boundary, crash, demo, faults, models, new_plugin, nightly, perf_gate, pictures,
+    restarts, scripts, tidy,
 };
 
 /// A check with the name it is reported by.
@@ -28,7 +29,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 17] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -43,6 +44,8 @@ const STEPS: [Step; 15] = [
     Step { name: "book", check: book },
     Step { name: "demo", check: demo },
     Step { name: "crash", check: crash },
+    Step { name: "faults", check: faults },
+    Step { name: "restarts", check: restarts },
     Step { name: "perf", check: perf },
 ];
 
@@ -208,6 +211,18 @@ fn demo() -> Result<Outcome> {
 /// A flow that is killed and started again, a few times.
 fn crash() -> Result<Outcome> {
     crash::check()?;
+    Ok(Outcome::Passed)
+}
+
+/// A flow at full load beside some faults of a plugin.
+fn faults() -> Result<Outcome> {
+    faults::check()?;
+    Ok(Outcome::Passed)
+}
+
+/// Connectors that are restarted under load, some hundred times.
+fn restarts() -> Result<Outcome> {
+    restarts::check()?;
     Ok(Outcome::Passed)
 }
 

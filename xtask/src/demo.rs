@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::project::{cargo, root, run as run_command, shown};
 use crate::terminal::{self, Line};
 
-const FLOW: &str = "examples/errors.yaml";
+pub(crate) const FLOW: &str = "examples/errors.yaml";
 const INPUT: &str = "examples/logs.json";
 /// The fields that the flow keeps of an event.
 const FIELDS: [&str; 3] = ["guid", "short_message", "syslog_hostname"];
@@ -36,15 +36,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// it with the one that is committed.
 pub(crate) fn check() -> Result<()> {
     let out = output()?;
-    let shown = events(&out.stdout)?;
-    let expected = expected_events()?;
-    ensure!(
-        shown == expected,
-        "the demo's {} events are not the {} that {FLOW} should leave of {INPUT}",
-        shown.len(),
-        expected.len(),
-    );
-    eprintln!("{} events, as expected", shown.len());
+    let events = expect(&out.stdout)?;
+    eprintln!("{events} events, as expected");
     let kept = fs::read_to_string(root().join(PICTURE));
     let kept = kept.with_context(|| format!("cannot read {PICTURE}"))?;
     // No two runs take the same time.
@@ -52,6 +45,19 @@ pub(crate) fn check() -> Result<()> {
         [kept, picture(&out)].map(|svg| svg.replace(|c: char| c.is_ascii_digit(), ""));
     ensure!(kept == drawn, "{PICTURE} does not show the demo: `cargo xtask pictures` draws it");
     Ok(())
+}
+
+/// Compares the events that came out of the demo with those that should; how many they are.
+pub(crate) fn expect(stdout: &[u8]) -> Result<usize> {
+    let shown = events(stdout)?;
+    let expected = expected_events()?;
+    ensure!(
+        shown == expected,
+        "the demo's {} events are not the {} that {FLOW} should leave of {INPUT}",
+        shown.len(),
+        expected.len(),
+    );
+    Ok(shown.len())
 }
 
 /// Runs the demo and draws what a terminal shows of it.

@@ -5,17 +5,23 @@
 mod book;
 mod boundary;
 mod build_static;
+mod built;
 mod ci;
 mod crash;
 mod demo;
+mod dist;
+mod faults;
 mod fuzz;
 mod generate_logs;
+mod many_flows;
 mod models;
 mod new_plugin;
 mod nightly;
 mod perf_gate;
 mod pictures;
 mod project;
+mod restarts;
+mod running;
 mod scripts;
 mod soak;
 mod terminal;
@@ -64,6 +70,14 @@ enum Command {
     Soak(soak::Arguments),
     /// Kills a flow from a file to a file at random moments, and fails if an acknowledged event is lost
     Crash(crash::Arguments),
+    /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
+    Faults(faults::Arguments),
+    /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
+    Dist(dist::Arguments),
+    /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
+    ManyFlows(many_flows::Arguments),
+    /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
+    Restarts(restarts::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +97,10 @@ fn main() -> ExitCode {
         Command::GenerateLogs(arguments) => generate_logs::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
+        Command::Faults(arguments) => faults::run(&arguments),
+        Command::Dist(arguments) => dist::run(&arguments),
+        Command::ManyFlows(arguments) => many_flows::run(&arguments),
+        Command::Restarts(arguments) => restarts::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

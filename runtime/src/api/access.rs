@@ -106,9 +106,10 @@ impl Access {
                 ));
             }
         }
-        if let Some(origin) = header(request, &ORIGIN)
-            && !origin.parse::<Uri>().is_ok_and(|it| it.authority().map(Authority::as_str) == host)
-        {
+        let is_own = |origin: &str| {
+            origin.parse::<Uri>().is_ok_and(|it| it.authority().map(Authority::as_str) == host)
+        };
+        if request.headers().contains_key(ORIGIN) && !header(request, &ORIGIN).is_some_and(is_own) {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 "the request comes from a web page of another origin; these are not answered",
@@ -202,6 +203,11 @@ mod tests {
         assert_eq!(from("http://localhost:9898"), 200);
         for origin in ["http://example.org", "http://localhost:1", "null", "file://"] {
             assert_eq!(from(origin), 403, "{origin}");
+        }
+        let own = ("origin", "http://localhost:9898");
+        for other in [own, ("origin", "http://example.org")] {
+            let headers = [("host", "localhost:9898"), own, other];
+            assert_eq!(status(&access, &headers), 403, "a browser sends one");
         }
     }
 

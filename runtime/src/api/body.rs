@@ -8,13 +8,21 @@ use std::{
 
 use hyper::body::{Bytes, Frame, SizeHint};
 
+use super::places::Answering;
+
 /// The parts of an answer that does not end by itself; none once there is no more.
 pub(super) trait Stream {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// The body of an answer.
-pub(super) enum Body {
+pub(super) struct Body {
+    parts: Parts,
+    /// Dropped with it.
+    _answering: Option<Answering>,
+}
+
+enum Parts {
     /// A text, until it is taken.
     Full(Option<Bytes>),
     /// One part after the other.
@@ -22,8 +30,19 @@ pub(super) enum Body {
 }
 
 impl Body {
+    /// A text.
     pub(super) fn full(text: impl Into<Bytes>) -> Self {
-        Self::Full(Some(text.into()))
+        Self { parts: Parts::Full(Some(text.into())), _answering: None }
+    }
+
+    /// Parts for as long as there are any.
+    pub(super) fn stream(stream: impl Stream + 'static) -> Self {
+        Self { parts: Parts::Stream(Box::new(stream)), _answering: None }
+    }
+
+    /// The same, with what is dropped once it is sent.
+    pub(super) fn during(self, answering: Option<Answering>) -> Self {
+        Self { _answering: answering, ..self }
     }
 }
 
@@ -35,21 +54,21 @@ impl hyper::body::Body for Body {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = match self.get_mut() {
-            Self::Full(text) => Poll::Ready(text.take()),
-            Self::Stream(stream) => stream.poll_next(context),
+        let next = match &mut self.get_mut().parts {
+            Parts::Full(text) => Poll::Ready(text.take()),
+            Parts::Stream(stream) => stream.poll_next(context),
         };
         next.map(|part| part.map(|part| Ok(Frame::data(part))))
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Full(None))
+        matches!(self.parts, Parts::Full(None))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            Self::Full(text) => SizeHint::with_exact(text.as_ref().map_or(0, Bytes::len) as u64),
-            Self::Stream(_) => SizeHint::default(),
+        match &self.parts {
+            Parts::Full(text) => SizeHint::with_exact(text.as_ref().map_or(0, Bytes::len) as u64),
+            Parts::Stream(_) => SizeHint::default(),
         }
     }
 }

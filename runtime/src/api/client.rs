@@ -21,7 +21,7 @@ use crate::executor::{self, net::Connection};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a tap may send nothing: three times as long as it does where nothing passes.
 const SILENCE: Duration = Duration::from_secs(45);
-/// The longest answer that is read as a whole, in bytes.
+/// The longest answer, and the longest event of a tap, in bytes.
 const LONGEST: usize = 64 << 20;
 
 /// Why there is no answer.
@@ -49,6 +49,14 @@ pub enum Error {
         /// What went wrong.
         reason: String,
     },
+    /// It says more than can be kept.
+    #[error("the admin API at {address} has sent more than {longest} bytes, which is too much")]
+    TooLong {
+        /// Where it is.
+        address: String,
+        /// How much would have been kept.
+        longest: usize,
+    },
     /// It has refused, and says why.
     #[error("{0}")]
     Refused(String),
@@ -60,6 +68,7 @@ pub struct Client {
     host: String,
     address: SocketAddr,
     token: Option<Token>,
+    longest: usize,
 }
 
 impl Client {
@@ -79,7 +88,8 @@ impl Client {
         let port = authority.port_u16().unwrap_or(80);
         let mut found = (host, port).to_socket_addrs().map_err(|_| wrong())?;
         let address = found.next().ok_or_else(wrong)?;
-        Ok(Self { host: authority.as_str().to_owned(), address, token })
+        let host = authority.as_str().to_owned();
+        Ok(Self { host, address, token, longest: LONGEST })
     }
 
     /// Where it asks.
@@ -95,8 +105,9 @@ impl Client {
         let mut text = Vec::new();
         self.read(path, PATIENCE, |part| {
             text.extend_from_slice(part);
-            text.len() < LONGEST
+            text.len() <= self.longest
         })?;
+        self.expect_short(&text)?;
         serde_json::from_slice(&text).map_err(|error| self.silent(&error))
     }
 
@@ -117,8 +128,17 @@ impl Client {
                     return false;
                 }
             }
-            text.len() < LONGEST
-        })
+            text.len() <= self.longest
+        })?;
+        self.expect_short(&text)
+    }
+
+    /// What was kept was not cut off.
+    fn expect_short(&self, text: &[u8]) -> Result<(), Error> {
+        if text.len() > self.longest {
+            return Err(Error::TooLong { address: self.host.clone(), longest: self.longest });
+        }
+        Ok(())
     }
 
     /// Reads an answer part by part, for as long as that is wanted, and a part comes in that time.
@@ -223,4 +243,60 @@ fn refused(status: u16, problem: &[u8]) -> Error {
         Some(detail) => format!("the admin API answers {status}: {detail}"),
         None => format!("the admin API answers {status}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use super::{Client, Error};
+
+    /// A client of a peer that answers its first request with this body.
+    fn client(body: &'static str) -> Client {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            // The whole of the request, which has no body.
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                connection.read_exact(&mut byte).unwrap();
+                request.extend(byte);
+            }
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            connection.write_all((head + body).as_bytes()).unwrap();
+            // Until the client goes.
+            _ = connection.read_to_end(&mut Vec::new());
+        });
+        Client { longest: 20, ..Client::new(&address.to_string(), None).unwrap() }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error_and_not_cut_off() {
+        let (fits, too_long) = (r#"["a text of twenty"]"#, r#"["a text that is too long"]"#);
+        assert_eq!(client(fits).get("/").unwrap()[0], "a text of twenty");
+        assert!(matches!(client(too_long).get("/"), Err(Error::TooLong { longest: 20, .. })));
+    }
+
+    #[test]
+    fn a_tap_may_send_for_ever_as_long_as_no_event_is_too_long() {
+        let mut events = Vec::new();
+        let mut listen = |body| {
+            let mut keep = |event: &str| {
+                events.push(event.to_owned());
+                true
+            };
+            client(body).listen("/", &mut keep)
+        };
+        listen("data: 1234567890\n\ndata: 1234567891\n\n").unwrap();
+        let cut = listen("data: 1234567892\n\ndata: \"a text that is too long");
+        assert!(matches!(cut, Err(Error::TooLong { .. })), "{cut:?}");
+        assert_eq!(events, ["1234567890", "1234567891", "1234567892"]);
+    }
 }

@@ -45,7 +45,7 @@ pub(super) struct ConnectorJson {
     restarts: u64,
     errors: BTreeMap<&'static str, u64>,
     queued: usize,
-    in_hand: usize,
+    in_flight: usize,
 }
 
 #[derive(Serialize)]
@@ -112,7 +112,7 @@ impl From<&Status> for ConnectorJson {
             restarts: connector.restarts,
             errors: connector.errors.clone(),
             queued: connector.queued,
-            in_hand: connector.in_hand,
+            in_flight: connector.in_flight,
         }
     }
 }

@@ -11,6 +11,7 @@ pub mod client;
 mod flows;
 mod io;
 mod metrics;
+mod places;
 mod problem;
 mod routes;
 mod server;

@@ -14,6 +14,7 @@ use super::{
     body::Body,
     flows::{ConnectorJson, FlowJson, FlowsJson},
     metrics,
+    places::Place,
     problem::Problem,
     tap::Events,
     text,
@@ -38,6 +39,7 @@ pub(super) struct Routes {
     pub(super) flows: usize,
     /// Closed at the end of the run.
     pub(super) stopped: Receiver<Infallible>,
+    pub(super) pulse: executor::Pulse,
 }
 
 type Answer = Result<Response<Body>, Problem>;
@@ -107,12 +109,12 @@ impl<'p> Path<'p> {
 }
 
 impl Routes {
-    /// The answer to a request.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        self.checked(request).await.unwrap_or_else(Problem::into_response)
+    /// The answer to a request that has come by the connection of this place.
+    pub(super) async fn answer(&self, request: Request<Incoming>, place: &Place) -> Response<Body> {
+        self.checked(request, place).await.unwrap_or_else(Problem::into_response)
     }
 
-    async fn checked(&self, request: Request<Incoming>) -> Answer {
+    async fn checked(&self, request: Request<Incoming>, place: &Place) -> Answer {
         let path = request.uri().path().to_owned();
         let parts: Vec<String> = path.split('/').skip(1).map(decoded).collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -122,6 +124,14 @@ impl Routes {
             let detail = "there is nothing at this path; /v1/openapi.json lists what there is";
             Problem::new(StatusCode::NOT_FOUND, detail)
         })?;
+        // Anybody may send probes: they keep no place.
+        let answering = (!path.is_probe()).then(|| place.answering());
+        let answer = self.respond(path, request).await?;
+        Ok(answer.map(|body| body.during(answering)))
+    }
+
+    /// The answer to a request that may be answered.
+    async fn respond(&self, path: Path<'_>, request: Request<Incoming>) -> Answer {
         match (path.changes(), request.method()) {
             (true, &Method::POST) => without_body(request.into_body()).await?,
             (true, _) => return Err(Problem::method("POST")),
@@ -129,7 +139,7 @@ impl Routes {
             (false, _) => return Err(Problem::method("GET, HEAD")),
         }
         match path {
-            Path::Health => health().await,
+            Path::Health => self.health().await,
             Path::Ready => self.ready(),
             Path::Metrics => {
                 let content_type = "text/plain; version=0.0.4; charset=utf-8";
@@ -212,8 +222,18 @@ impl Routes {
         }
         let events =
             Events::of(listening, &format!("{name}/{component}/{port}"), self.stopped.clone());
-        let body = Body::Stream(Box::new(events));
-        Ok(text::with(StatusCode::OK, "text/event-stream", body))
+        Ok(text::with(StatusCode::OK, "text/event-stream", Body::stream(events)))
+    }
+
+    /// Whether the executor runs tasks.
+    async fn health(&self) -> Answer {
+        if self.pulse.comes(RESPONDS).await {
+            return Ok(text::json(StatusCode::OK, &json!({ "healthy": true })));
+        }
+        Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no thread is free to run flows for 2 s; the log says which calls of plugins hold them",
+        ))
     }
 
     /// Whether all flows run, and all their connectors are connected.
@@ -225,16 +245,6 @@ impl Routes {
         let detail = format!("not ready: {}", awaited.join(", "));
         Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
     }
-}
-
-async fn health() -> Answer {
-    if executor::responds(RESPONDS).await {
-        return Ok(text::json(StatusCode::OK, &json!({ "healthy": true })));
-    }
-    Err(Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "no thread is free to run flows for 2 s; the log says which calls of plugins hold them",
-    ))
 }
 
 fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Problem {
@@ -276,10 +286,14 @@ async fn without_body(mut body: Incoming) -> Result<(), Problem> {
 fn decoded(part: &str) -> String {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     while let [first, after @ ..] = rest {
-        let digits =
-            after.first_chunk().and_then(|digits: &[u8; 2]| std::str::from_utf8(digits).ok());
-        let byte = digits.filter(|_| *first == b'%').and_then(|it| u8::from_str_radix(it, 16).ok());
+        let byte = match rest {
+            [b'%', high, low, ..] => {
+                digit(*high).zip(digit(*low)).map(|(high, low)| high << 4 | low)
+            }
+            _ => None,
+        };
         bytes.push(byte.unwrap_or(*first));
         rest = if byte.is_some() { &after[2..] } else { after };
     }
@@ -298,6 +312,7 @@ mod tests {
             ("%", "%"),
             ("%2", "%2"),
             ("%zz", "%zz"),
+            ("%+1", "%+1"),
             ("%ff", "%ff"),
         ] {
             assert_eq!(decoded(part), expected);

@@ -17,6 +17,7 @@ use hyper::{server::conn::http1, service::service_fn};
 use super::{
     Access, Error,
     io::{Io, Timers},
+    places::{Place, Places},
     routes::Routes,
 };
 use crate::{
@@ -27,7 +28,8 @@ use crate::{
     run::Stopper,
 };
 
-/// How many connections there may be. Others are told to come later.
+/// How many connections there may be. One that is not being answered gives way to another; where there
+/// is none, others are told to come later.
 pub(super) const CONNECTIONS: usize = 64;
 /// How long a request is at most without its body, in bytes.
 const HEAD: usize = 16 << 10;
@@ -85,7 +87,8 @@ impl Server {
         let access = access.at(address.ip());
         stopper.watch_deliveries();
         let thread = thread::Builder::new().name("api".to_owned()).spawn(move || {
-            let routes = Routes { access, stopper, flows, stopped: stopped.clone() };
+            let pulse = executor::Pulse::default();
+            let routes = Routes { access, stopper, flows, stopped: stopped.clone(), pulse };
             let routes = Rc::new(routes);
             let tasks = Rc::new(Tasks::new());
             let serves = serve(&listener, &tasks, &routes, &stopped, head_time);
@@ -118,8 +121,9 @@ async fn serve(
     stopped: &Receiver<Infallible>,
     head_time: Duration,
 ) {
+    let places = Places::new(CONNECTIONS);
     // Every connection has a clone.
-    let alive = Rc::new(());
+    let (alive, gone) = async_channel::bounded::<Infallible>(1);
     loop {
         let accepted = async { Some(listener.accept().await) };
         let ends = async {
@@ -128,32 +132,32 @@ async fn serve(
         };
         match executor::first(ends, accepted).await {
             None => break,
-            Some(Ok(connection)) if Rc::strong_count(&alive) > CONNECTIONS => {
-                tasks.spawn(refuse(connection)).detach();
-            }
-            Some(Ok(connection)) => {
-                let (routes, stopped, alive) = (routes.clone(), stopped.clone(), alive.clone());
-                let answers = async move {
-                    answer(connection, &routes, &stopped, head_time).await;
-                    drop(alive);
-                };
-                tasks.spawn(answers).detach();
-            }
+            Some(Ok(connection)) => match places.take() {
+                Some(place) => {
+                    let (routes, stopped) = (routes.clone(), stopped.clone());
+                    let alive = alive.clone();
+                    let answers = async move {
+                        answer(connection, &place, &routes, &stopped, head_time).await;
+                        drop(alive);
+                    };
+                    tasks.spawn(answers).detach();
+                }
+                None => refuse(connection).await,
+            },
             Some(Err(error)) => {
                 tracing::debug!(%error, "the admin API cannot take a connection");
                 executor::sleep(LATER).await;
             }
         }
+        // However fast others come, those that are here are answered.
+        executor::yield_now().await;
     }
-    let answered = async {
-        while Rc::strong_count(&alive) > 1 {
-            executor::yield_now().await;
-        }
-    };
+    drop(alive);
+    let answered = async { _ = gone.recv().await };
     executor::first(answered, executor::sleep(LAST_ANSWERS)).await;
 }
 
-/// There are too many connections already.
+/// All connections are being answered.
 async fn refuse(connection: Connection) {
     // Nobody waits for a peer that does not take it at once.
     poll_fn(|context| {
@@ -164,15 +168,18 @@ async fn refuse(connection: Connection) {
     _ = connection.end();
 }
 
-/// Answers to the requests of a connection.
+/// Answers to the requests of a connection, for as long as it keeps its place.
 async fn answer(
     connection: Connection,
+    place: &Place,
     routes: &Routes,
     stopped: &Receiver<Infallible>,
     head_time: Duration,
 ) {
     let answers =
-        service_fn(|request| async move { Ok::<_, Infallible>(routes.answer(request).await) });
+        service_fn(
+            |request| async move { Ok::<_, Infallible>(routes.answer(request, place).await) },
+        );
     let connection = http1::Builder::new()
         .timer(Timers)
         .header_read_timeout(head_time)
@@ -180,11 +187,16 @@ async fn answer(
         .max_headers(HEADERS)
         .serve_connection(Io::new(connection), answers);
     let mut connection = pin!(connection);
+    let given = async {
+        place.given().await;
+        Some(Ok(()))
+    };
     let ends = async {
         _ = stopped.recv().await;
         None
     };
-    let ended = executor::first(async { Some(connection.as_mut().await) }, ends).await;
+    let answers = async { Some(connection.as_mut().await) };
+    let ended = executor::first(answers, executor::first(given, ends)).await;
     let ended = if let Some(ended) = ended {
         ended
     } else {

@@ -184,17 +184,55 @@ fn a_request_that_does_not_come_and_a_connection_that_asks_nothing_end() {
 }
 
 #[test]
-fn a_thousand_connections_are_too_many_and_none_of_them_stays() {
+fn a_thousand_connections_that_ask_nothing_give_way_to_one_that_does() {
     let server = server();
-    let mut first: Vec<_> =
-        (0..1_000).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    // The first are taken, and keep their places for as long as they are there.
-    for other in first.split_off(CONNECTIONS) {
-        let answer = rest(other);
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    let connect = || TcpStream::connect(server.address()).unwrap();
+    let mut idle: Vec<_> = (0..1_000).map(|_| connect()).collect();
+    expect(&ask(server.address(), "GET /healthz", ""), 200, &[]);
+    // Those that came last are there.
+    let last = idle.split_off(idle.len() - CONNECTIONS / 2);
+    idle.into_iter().take(1_000 - CONNECTIONS).for_each(|other| assert_eq!(rest(other), ""));
+    for mut connection in last {
+        connection.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n").unwrap();
+        connection.write_all(b"connection: close\r\n\r\n").unwrap();
+        expect(&rest(connection), 200, &[]);
     }
-    drop(first);
-    // Those that were dropped make room, as soon as that is seen.
+}
+
+#[test]
+fn strangers_without_the_token_take_no_place_of_those_that_have_it() {
+    let server = server_with(Access::with(Some(token())), LONG);
+    let strangers: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut connection = TcpStream::connect(server.address()).unwrap();
+            let request = b"GET /v1/flows HTTP/1.1\r\nhost: localhost\r\n\r\n";
+            connection.write_all(request).unwrap();
+            connection.read_exact(&mut [0; 12]).unwrap();
+            connection
+        })
+        .collect();
+    let good = "authorization: Bearer 0123456789abcdef-token\r\n";
+    expect(&ask(server.address(), "GET /v1/flows", good), 200, &[]);
+    drop(strangers);
+}
+
+#[test]
+fn where_all_connections_are_being_answered_another_is_told_to_come_later() {
+    let server = server();
+    let head = "POST /v1/flows/a/drain HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n";
+    let mut answered = Vec::new();
+    // One whose request has not come yet gives way.
+    let refusal = loop {
+        let mut connection = TcpStream::connect(server.address()).unwrap();
+        connection.write_all(head.as_bytes()).unwrap();
+        answered.push(connection);
+        let other = ask(server.address(), "GET /healthz", "");
+        if other.starts_with("HTTP/1.1 503 ") {
+            break other;
+        }
+    };
+    expect(&refusal, 503, &["retry-after: 1", "content-length: 101", "close some of them"]);
+    drop(answered);
     while !ask(server.address(), "GET /healthz", "").starts_with("HTTP/1.1 200 ") {}
 }
 
@@ -254,11 +292,32 @@ fn every_path_of_the_description_is_answered_and_by_its_methods_only() {
             let is_there = methods.get(method).is_some();
             assert_eq!(answer.starts_with("HTTP/1.1 405 "), !is_there, "{method} {path}: {answer}");
             assert!(!answer.contains("nothing at this path"), "{method} {path}");
+            let described = &methods[method]["responses"];
+            let status = answer.split(' ').nth(1).unwrap();
+            assert!(!is_there || described.get(status).is_some(), "{method} {path}: {answer}");
             let (head, body) = answer.split_once("\r\n\r\n").unwrap();
             if head.contains("problem+json") {
                 let body: serde_json::Value = serde_json::from_str(body).unwrap();
                 conforms("Problem", &body);
             }
+        }
+    }
+}
+
+#[test]
+fn refusals_are_described_where_they_may_come() {
+    let openapi = openapi();
+    for (path, methods) in openapi["paths"].as_object().unwrap() {
+        let calls = ["get", "post"].into_iter().filter_map(|method| methods.get(method));
+        for call in calls {
+            let described = |status: &str| call["responses"].get(status).is_some();
+            assert!(described("403") && described("421") && described("503"), "{path}");
+            let is_probe = ["/healthz", "/readyz"].contains(&path.as_str());
+            assert_eq!(described("401"), !is_probe, "{path}");
+            assert_eq!(described("404"), path.contains('{'), "{path}");
+            let of_what_runs = ["/pause", "/resume", "/restart", "/{port}"];
+            let conflicts = of_what_runs.iter().any(|end| path.ends_with(end));
+            assert_eq!(described("409"), conflicts, "{path}");
         }
     }
 }

@@ -3,7 +3,9 @@
 mod api;
 mod bench;
 mod check;
+mod descriptors;
 mod failure;
+mod generate;
 mod keys;
 #[cfg(feature = "link-static")]
 mod linked;
@@ -22,7 +24,7 @@ mod test;
 mod top;
 mod verify;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, rc::Rc, time::Duration};
 
 use clap::{Parser, Subcommand};
 use tremor_runtime::{
@@ -89,6 +91,17 @@ enum Command {
     /// Lists and describes plugins.
     #[command(subcommand)]
     Plugin(plugin::Command),
+    /// Prints a script that completes commands and options in a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Writes manual pages, for packages.
+    #[command(hide = true)]
+    ManualPages {
+        /// The folder to write to.
+        folder: PathBuf,
+    },
     /// Loads a plugin and describes it; `tremor` runs this itself, so that a plugin that crashes
     /// does no harm.
     #[command(hide = true)]
@@ -120,6 +133,8 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
         Command::Schema => plugin::print(&schema::text(&plugins)?)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
+        Command::Completions { shell } => plugin::print(&generate::completions(shell))?,
+        Command::ManualPages { folder } => generate::manual_pages(&folder)?,
         Command::PluginVerify => return Ok(verify_main()),
         Command::PluginDescribe { arguments } => return Ok(describe_main(arguments)),
     }
@@ -129,5 +144,5 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
 /// A valid flow, with the components that it was checked against.
 struct Prepared {
     flow: Flow,
-    components: Components,
+    components: Rc<Components>,
 }

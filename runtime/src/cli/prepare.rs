@@ -5,6 +5,7 @@ use std::{
     collections::HashSet,
     env,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 use clap::Args;
@@ -43,7 +44,13 @@ pub(super) struct PluginArguments {
     /// Warnings so far: with several flows, none is repeated.
     #[arg(skip)]
     told: RefCell<HashSet<String>>,
+    /// What was found in search paths so far: flows that search the same ones share it.
+    #[arg(skip)]
+    found: RefCell<Vec<Found>>,
 }
+
+/// Search paths, and the components that were found in them.
+type Found = (Vec<SearchPath>, Rc<Components>);
 
 impl PluginArguments {
     pub(super) fn policy(&self) -> Policy {
@@ -75,8 +82,12 @@ impl PluginArguments {
     ) -> Result<Vec<Prepared>, Failure> {
         let mut prepared = Vec::with_capacity(files.len());
         let mut failure = self.missing_paths();
-        for file in files {
-            let checked = read(file)
+        let drafts: Vec<_> = files.iter().map(|file| read(file)).collect();
+        if drafts.len() > 1 {
+            self.look_ahead(drafts.iter().flatten().map(Draft::flow));
+        }
+        for draft in drafts {
+            let checked = draft
                 .map_err(Failure::of_usage)
                 .and_then(|draft| self.check(draft, |draft, components| draft.check(components)));
             match checked {
@@ -120,17 +131,41 @@ impl PluginArguments {
         check: impl FnOnce(Draft, &Components) -> Result<Flow, flow::Error>,
     ) -> Result<Prepared, Failure> {
         missing_folders(draft.flow()).into_iter().for_each(|missing| draft.add(missing));
-        let origin = format!("`plugins` of {}", draft.flow().path().display());
-        let own = draft.flow().spec.plugins.iter();
-        let own: Vec<_> = own.map(|path| SearchPath::new(&path.value, &*origin)).collect();
         let components = self
-            .components(&own)
+            .shared(&own_paths(draft.flow()))
             .map_err(|error| Failure::of_usage(format_args!("error: {error}")))?;
         let flow = check(draft, &components).map_err(Failure::of_usage)?;
         for objection in components.libraries(&flow).iter().filter_map(|it| it.objection()) {
             self.warn(&format!("{objection}; `--strict-plugins` refuses such plugins"));
         }
         Ok(Prepared { flow, components })
+    }
+
+    /// Asks plugins about all these flows at once.
+    fn look_ahead<'f>(&self, flows: impl IntoIterator<Item = &'f Flow>) {
+        let mut groups: Vec<(Rc<Components>, Vec<&Flow>)> = Vec::new();
+        for flow in flows {
+            // What is wrong is said where the flow is checked.
+            let Ok(components) = self.shared(&own_paths(flow)) else { continue };
+            match groups.iter_mut().find(|(known, _)| Rc::ptr_eq(known, &components)) {
+                Some((_, group)) => group.push(flow),
+                None => groups.push((components, vec![flow])),
+            }
+        }
+        groups.into_iter().for_each(|(components, flows)| components.look_ahead(flows));
+    }
+
+    /// The components for a flow with these plugin folders of its own, which are looked for once.
+    fn shared(&self, own: &[SearchPath]) -> Result<Rc<Components>, Error> {
+        let is_same =
+            |(paths, _): &&Found| paths.iter().map(|it| &it.path).eq(own.iter().map(|it| &it.path));
+        let known = self.found.borrow().iter().find(is_same).cloned();
+        if let Some((_, components)) = known {
+            return Ok(components);
+        }
+        let components = Rc::new(self.components(own)?);
+        self.found.borrow_mut().push((own.to_owned(), components.clone()));
+        Ok(components)
     }
 
     /// All components but those of plugins that flows name.
@@ -164,6 +199,12 @@ impl PluginArguments {
             tracing::warn!("{message}");
         }
     }
+}
+
+/// Where a flow has its own plugins.
+fn own_paths(flow: &Flow) -> Vec<SearchPath> {
+    let origin = format!("`plugins` of {}", flow.path().display());
+    flow.spec.plugins.iter().map(|path| SearchPath::new(&path.value, &*origin)).collect()
 }
 
 /// The entries of `plugins` that do not exist.

@@ -1,6 +1,7 @@
 //! The progress of `tremor run`: a line on stderr, where that is a terminal.
 
 use std::{
+    collections::HashMap,
     io::{self, IsTerminal},
     sync::mpsc::{self, RecvTimeoutError, Sender},
     thread::{self, JoinHandle},
@@ -8,7 +9,7 @@ use std::{
 };
 
 use tremor_runtime::{
-    engine::{FlowStatus, Kind},
+    engine::{Component, FlowStatus, Kind},
     run::{InputSize, Stopper},
 };
 
@@ -36,8 +37,10 @@ impl Progress {
         let stopper = stopper.clone();
         let shows = move || {
             let (start, mut before) = (Instant::now(), Moment::default());
+            let mut sizes = Sizes::default();
             while stops.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
-                let now = Moment::of(&stopper.flows(), &stopper.input_sizes(), start.elapsed());
+                sizes.learn(stopper.input_sizes());
+                let now = Moment::of(&stopper.flows(), &sizes, start.elapsed());
                 terminal::show_line(&now.line(&before));
                 before = now;
             }
@@ -58,6 +61,28 @@ impl Drop for Progress {
     }
 }
 
+/// The sizes of the inputs of sources that know them, or knew them: one that has ended is not asked any
+/// more.
+#[derive(Debug, Default)]
+struct Sizes(HashMap<(String, String), u64>);
+
+impl Sizes {
+    fn learn(&mut self, sizes: Vec<InputSize>) {
+        let known = |it: InputSize| ((it.flow, it.component), it.bytes);
+        self.0.extend(sizes.into_iter().map(known));
+    }
+
+    /// Of one source of a flow. Where that has ended, it is what came.
+    fn of(&self, flow: &FlowStatus, source: &Component) -> Option<u64> {
+        let known = self.0.get(&(flow.name.clone(), source.name.clone())).copied();
+        let has_ended = || {
+            let mut connectors = flow.connectors.iter();
+            connectors.any(|it| it.connector == source.name && it.state.is_over())
+        };
+        known.or_else(|| has_ended().then_some(source.counts.bytes))
+    }
+}
+
 /// How far a run is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Moment {
@@ -73,7 +98,7 @@ struct Moment {
 }
 
 impl Moment {
-    fn of(flows: &[FlowStatus], sizes: &[InputSize], at: Duration) -> Self {
+    fn of(flows: &[FlowStatus], sizes: &Sizes, at: Duration) -> Self {
         let mut moment = Self { at, size: Some(0), ..Self::default() };
         for flow in flows {
             for component in &flow.components {
@@ -82,10 +107,8 @@ impl Moment {
                     Kind::Source => {
                         moment.events += counts.taken;
                         moment.bytes += counts.bytes;
-                        let known = sizes
-                            .iter()
-                            .find(|it| it.flow == flow.name && it.component == component.name);
-                        moment.size = moment.size.zip(known).map(|(sum, it)| sum + it.bytes);
+                        let known = sizes.of(flow, component);
+                        moment.size = moment.size.zip(known).map(|(sum, bytes)| sum + bytes);
                     }
                     Kind::Sink => moment.out += counts.delivered,
                     Kind::Pipeline => {}
@@ -140,7 +163,64 @@ fn clock(time: Duration) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{Moment, clock};
+    use std::time::Instant;
+
+    use tremor_runtime::{
+        engine::{Component, ComponentCounts, FlowState, FlowStatus, Kind, State, Status},
+        run::InputSize,
+    };
+
+    use super::{Moment, Sizes, clock};
+
+    /// A flow with these sources, and how many bytes they have brought.
+    fn flow(sources: &[(&str, State, u64)]) -> FlowStatus {
+        let status = |(name, state, _): &(&str, State, u64)| Status {
+            connector: (*name).to_owned(),
+            state: *state,
+            since: Instant::now(),
+            error: None,
+            restarts: 0,
+            errors: [].into(),
+            queued: 0,
+            in_flight: 0,
+        };
+        let component = |(name, _, bytes): &(&str, State, u64)| Component {
+            name: (*name).to_owned(),
+            kind: Kind::Source,
+            counts: ComponentCounts { bytes: *bytes, ..ComponentCounts::default() },
+            queue: None,
+            latencies: None,
+        };
+        FlowStatus {
+            name: "f".to_owned(),
+            state: FlowState::Running,
+            connectors: sources.iter().map(status).collect(),
+            components: sources.iter().map(component).collect(),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn a_bar_stays_when_one_of_several_sources_has_ended() {
+        let size = |component: &str, bytes| InputSize {
+            flow: "f".to_owned(),
+            component: component.to_owned(),
+            bytes,
+        };
+        let mut sizes = Sizes::default();
+        let moment =
+            |sizes: &Sizes, sources: &[_]| Moment::of(&[flow(sources)], sizes, Duration::ZERO).size;
+        let running = [("a", State::Running, 10), ("b", State::Running, 10)];
+        sizes.learn(vec![size("a", 100)]);
+        assert_eq!(moment(&sizes, &running), None, "not all are known");
+        sizes.learn(vec![size("a", 100), size("b", 50)]);
+        assert_eq!(moment(&sizes, &running), Some(150));
+        sizes.learn(vec![size("a", 120)]);
+        let ended = [("a", State::Running, 20), ("b", State::Stopped, 50)];
+        assert_eq!(moment(&sizes, &ended), Some(170));
+        let soon = [("a", State::Running, 20), ("c", State::Stopped, 7)];
+        assert_eq!(moment(&sizes, &soon), Some(127), "before it was looked at");
+    }
 
     #[test]
     fn a_run_whose_input_has_a_size_has_a_bar_and_the_time_that_is_left() {

@@ -3,12 +3,12 @@
 use std::{fmt::Write as _, time::Duration};
 
 use tremor_runtime::{
-    engine::{HeldUp, Report},
+    engine::{HeldUp, Kind, Report},
     redact,
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared, api, progress::Progress, service::Service, signals};
+use super::{Failure, Prepared, api, descriptors, progress::Progress, service::Service, signals};
 
 /// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
 pub(crate) fn execute(
@@ -16,6 +16,7 @@ pub(crate) fn execute(
     deadline: Duration,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
+    descriptors::raise_limit();
     let stopper = Stopper::default();
     // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
@@ -35,7 +36,7 @@ pub(crate) fn run(
     })?;
     let mut failure = Failure::default();
     let flows: Vec<_> =
-        flows.iter().map(|prepared| (&prepared.flow, &prepared.components)).collect();
+        flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
     let reports = run::run(&flows, stopper, deadline).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()
@@ -43,6 +44,12 @@ pub(crate) fn run(
     drop(progress);
     reports.iter().for_each(|report| summarise(report, &mut failure));
     failure.or(reports)
+}
+
+/// What a component is.
+fn what(report: &Report, component: &str) -> &'static str {
+    let mut named = report.components.iter().filter(|it| it.name == component);
+    if named.any(|it| it.kind == Kind::Pipeline) { "pipeline" } else { "connector" }
 }
 
 fn summarise(report: &Report, failure: &mut Failure) {
@@ -62,7 +69,8 @@ fn summarise(report: &Report, failure: &mut Failure) {
     );
     if let Some(reason) = &report.failure {
         failure.flow(&format_args!(
-            "error: flow `{flow}` failed: connector `{}`: {}",
+            "error: flow `{flow}` failed: {} `{}`: {}",
+            what(report, &reason.component),
             reason.component,
             redact::text(&reason.error.to_string())
         ));

@@ -1,6 +1,9 @@
 //! `tremor tap`: the events of a port, as they pass.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use clap::Args;
 
@@ -33,8 +36,20 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     let path = format!("/v1/flows/{flow}/tap/{}/{}", encoded(component), encoded(port));
     let mut out = io::stdout().lock();
     client
-        .listen(&path, |event| writeln!(out, "{event}").and_then(|()| out.flush()).is_ok())
+        .listen(&path, |event| writeln!(out, "{}", shown(event)).and_then(|()| out.flush()).is_ok())
         .map_err(failed)
+}
+
+/// JSON without the control characters that it may have in texts: a terminal could obey them. Those below
+/// a space it has only as escapes.
+fn shown(json: &str) -> Cow<'_, str> {
+    if !json.contains(char::is_control) {
+        return json.into();
+    }
+    let shown = |c: char| {
+        if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() }
+    };
+    json.chars().map(shown).collect()
 }
 
 /// Where the events of a component are seen: where they leave it, or come where they do not.
@@ -59,7 +74,17 @@ fn encoded(name: &str) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{encoded, usual_port};
+    use super::{encoded, shown, usual_port};
+
+    #[test]
+    fn an_event_is_the_same_on_a_terminal_and_commands_nothing_there() {
+        assert_eq!(shown(r#"{"a":"\u001b ä"}"#), r#"{"a":"\u001b ä"}"#);
+        let event = "{\"a\":\"\u{7f}\u{9b}2J\u{a0}\"}";
+        let printed = shown(event);
+        assert_eq!(printed, "{\"a\":\"\\u007f\\u009b2J\u{a0}\"}");
+        let parsed = [event, &printed].map(serde_json::from_str::<serde_json::Value>);
+        assert_eq!(parsed[0].as_ref().unwrap(), parsed[1].as_ref().unwrap());
+    }
 
     #[test]
     fn a_component_is_tapped_where_its_events_leave_it_or_come_where_they_do_not() {

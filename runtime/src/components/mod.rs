@@ -1,12 +1,13 @@
 //! All components that flows can name: those of plugins, and those that are built in.
 
 mod about;
+mod ahead;
 mod built_in;
 mod codec;
 mod parts;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{Mutex, PoisonError},
 };
@@ -32,6 +33,8 @@ pub struct Components {
     policy: Policy,
     /// What plugins said of configurations, so that none is asked twice.
     said: Mutex<HashMap<Asked, Said>>,
+    /// Configurations that fit their schemas: hashes of both.
+    fitting: Mutex<HashSet<u128>>,
 }
 
 /// A library, the folder of a flow, a kind, a name and a configuration.
@@ -48,7 +51,7 @@ impl Components {
         policy: Policy,
     ) -> (Self, Vec<Problem>) {
         let (registry, problems) = Registry::scan(paths);
-        (Self { registry, describer, policy, said: Mutex::default() }, problems)
+        (Self::new(registry, describer, policy), problems)
     }
 
     /// Plugins that are linked into this program, and no others.
@@ -61,7 +64,11 @@ impl Components {
     ) -> Result<Self, plugin::Error> {
         let registry = Registry::of(Library::linked(plugins)?);
         let describer = Describer::new(policy);
-        Ok(Self { registry, describer, policy, said: Mutex::default() })
+        Ok(Self::new(registry, describer, policy))
+    }
+
+    fn new(registry: Registry, describer: Describer, policy: Policy) -> Self {
+        Self { registry, describer, policy, said: Mutex::default(), fitting: Mutex::default() }
     }
 
     /// Checks everything in a flow that depends on components: types, configurations, codecs.
@@ -85,11 +92,15 @@ impl Components {
         }
         let folder = flow.folder();
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
-        let (path, folder_of) = (library.path().to_owned(), folder.to_owned());
-        let asked = (path, folder_of, kind, name.to_owned(), config.to_string());
+        let asked = Self::asked(library, flow, kind, name, config);
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
         said.entry(asked).or_insert_with(ask).clone()
+    }
+
+    fn asked(library: &Library, flow: &Flow, kind: Kind, name: &str, config: &Config) -> Asked {
+        let (path, folder) = (library.path().to_owned(), flow.folder().to_owned());
+        (path, folder, kind, name.to_owned(), config.to_string())
     }
 
     /// All that flows can name, with a JSON Schema of each configuration; and what is wrong with those whose
@@ -259,7 +270,7 @@ impl Resolver for Components {
     }
 
     fn all_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
-        self.describer.all_fit(configurations)
+        self.are_known_to_fit(configurations) || self.describer.all_fit(configurations)
     }
 }
 

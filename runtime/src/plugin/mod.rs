@@ -45,6 +45,7 @@ mod registry;
 mod stream;
 mod verify;
 
+pub(crate) use self::describe::Question;
 pub use self::{
     access::Objection,
     check::Policy,

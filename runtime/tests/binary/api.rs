@@ -19,13 +19,13 @@ use crate::{
 const LONG: Duration = Duration::from_mins(2);
 
 /// A run that can be asked.
-struct Asked {
+pub(crate) struct Asked {
     run: Running,
     address: String,
 }
 
 /// Starts flows with an API at some port.
-fn start(scene: Scene, flows: &[&str]) -> Asked {
+pub(crate) fn start(scene: Scene, flows: &[&str]) -> Asked {
     let arguments = [&["--api", "127.0.0.1:0"], flows].concat();
     let mut run = Running::of(scene, &arguments, |command| command);
     let line = run.until("the admin API listens address=");
@@ -49,7 +49,7 @@ impl Asked {
     }
 
     #[track_caller]
-    fn json(&self, method: &str, path: &str) -> Value {
+    pub(crate) fn json(&self, method: &str, path: &str) -> Value {
         let (status, body) = self.request(method, path);
         assert!(status < 300, "{body}");
         serde_json::from_str(&body).unwrap()
@@ -57,7 +57,7 @@ impl Asked {
 
     /// Asks until the answer is as it should be.
     #[track_caller]
-    fn until(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, path: &str, is: impl Fn(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
             let value = self.json("GET", path);
@@ -74,7 +74,7 @@ impl Asked {
     }
 
     /// What it logged, once it has ended as it should.
-    fn end(self) -> String {
+    pub(crate) fn end(self) -> String {
         self.run.signal(&["TERM"]);
         let ended = self.run.end();
         ended.expect(0, &[]);

@@ -66,3 +66,22 @@ fn wrong_usage_has_a_status_of_its_own() {
     scene.tremor(&["run"]).expect(2, &["Usage"]);
     scene.tremor(&["frobnicate"]).expect(2, &["Usage"]);
 }
+
+#[test]
+fn completions_and_manual_pages_are_those_of_the_commands() {
+    let scene = Scene::new(FLOW);
+    for shell in ["bash", "zsh", "fish"] {
+        let run = scene.tremor(&["completions", shell]);
+        run.expect(0, &[]);
+        for part in ["tremor", "drain-timeout", "inspect"] {
+            assert!(run.stdout.contains(part), "{shell}: {part}");
+        }
+    }
+    scene.tremor(&["manual-pages", "."]).expect(0, &[]);
+    for page in ["tremor.1", "tremor-run.1", "tremor-plugin-inspect.1"] {
+        assert!(scene.read(page).contains(".TH"), "{page}");
+    }
+    assert!(scene.read("tremor-run.1").contains("drain"));
+    assert!(!scene.has("tremor-plugin-describe.1"), "that command is the program's own");
+    scene.tremor(&["manual-pages", "nowhere"]).expect(1, &["error: ", "nowhere"]);
+}

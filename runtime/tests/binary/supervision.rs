@@ -176,3 +176,18 @@ fn events_that_fail_without_a_way_out_are_a_line_a_second_with_the_first_cause_a
     // The first, the last, and one a second for as long as the slowest machine takes.
     assert!(events.len() < 20, "{events:?}");
 }
+
+#[test]
+fn a_flow_that_fails_with_a_pipeline_says_so() {
+    let scene = Scene::new(
+        "connectors:
+  input:
+    type: script
+    codec: string
+    config: { transactional: true, connections: [[{ messages: [error] }]] }
+  output: { type: 'null' }
+pipelines: { main: { operators: [mischief] } }
+links: [input -> main -> output]",
+    );
+    scene.run().expect(1, &["error: flow `flow` failed: pipeline `main`: "]);
+}

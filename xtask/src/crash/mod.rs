@@ -17,7 +17,9 @@ use serde_json::Value;
 use self::feed::Feed;
 use self::judgement::{Judgement, Round};
 use self::output::Output;
-use self::process::{Built, Running};
+use self::process::Running;
+use crate::built::{self, Built};
+use crate::running::load;
 
 /// Chunks that are read and not in the checkpoint, and their size: what may come twice after a crash.
 const READ_AHEAD: u64 = 16;
@@ -60,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             .with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let built = process::build(arguments.release, &folder.join("bin"))?;
+    let built = built::build(&["connector-file"], arguments.release, &folder.join("bin"))?;
     let started = Instant::now();
     let mut crash = Crash::new(&folder, &built, arguments.seed)?;
     let mut rounds = Vec::new();
@@ -70,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     crash.finish()?;
     let cut_off = process::cut_off(&folder)?;
     let judgement = Judgement::of(&rounds, &crash.output, cut_off, arguments.busy);
-    let (took, load) = (started.elapsed().as_secs(), process::load());
+    let (took, load) = (started.elapsed().as_secs(), load());
     let profile = if arguments.release { "release" } else { "dev" };
     let seed = arguments.seed;
     let summary =

@@ -1,39 +1,15 @@
 //! The flow, and the process that runs it.
 
-use std::env;
-use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::project::{cargo, root, run};
+use crate::built::Built;
 
 const LOG: &str = "tremor.log";
-
-/// The program, and a folder with the plugin.
-pub(super) struct Built {
-    tremor: PathBuf,
-    plugins: PathBuf,
-}
-
-/// Builds both, and copies them to this folder: what is built meanwhile is none of this run's.
-pub(super) fn build(release: bool, own: &Path) -> Result<Built> {
-    let profile: &[&str] = if release { &["--release"] } else { &[] };
-    run(cargo([&["build", "--package=tremor-runtime", "--bins"], profile].concat()))?;
-    run(cargo([&["build", "--package=connector-file", "--lib"], profile].concat()))?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    let folder = root().join(target).join(if release { "release" } else { "debug" });
-    fs::create_dir_all(own).with_context(|| format!("cannot make {}", own.display()))?;
-    let plugin = format!("{DLL_PREFIX}connector_file{DLL_SUFFIX}");
-    for name in ["tremor", &plugin] {
-        let (built, copy) = (folder.join(name), own.join(name));
-        fs::copy(&built, &copy).with_context(|| format!("cannot copy {}", built.display()))?;
-    }
-    Ok(Built { tremor: own.join("tremor"), plugins: own.to_owned() })
-}
 
 /// From `in` to `out`, with the checkpoint in `at`.
 pub(super) fn flow(follow: bool, chunk_bytes: u64, read_ahead: u64) -> String {
@@ -120,10 +96,4 @@ impl Drop for Running {
 pub(super) fn cut_off(folder: &Path) -> Result<usize> {
     let log = fs::read_to_string(folder.join(LOG)).context("the flow has no log")?;
     Ok(log.lines().filter(|line| line.contains("not written in whole")).count())
-}
-
-/// How many processes wanted a processor, in the last minutes.
-pub(super) fn load() -> String {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').take(3).collect::<Vec<_>>().join(", ")
 }

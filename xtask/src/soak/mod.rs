@@ -13,9 +13,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::build::Built;
 use self::judgement::Judgement;
 use self::table::Table;
+use crate::built::Built;
 use crate::project::root;
 
 /// What `bench/soak` knows, each run in a process of its own.
@@ -42,13 +42,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     ensure!(cfg!(target_os = "linux"), "a soak asks /proc what its process holds: run it on Linux");
     let output = absolute(&arguments.output)?;
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
-    let built = build::all(arguments.release)?;
+    let (program, built) = build::all(arguments.release, &output.join("bin"))?;
     let profile = if arguments.release { "release" } else { "dev" };
     let mut tables = Vec::new();
     let mut summary = format!("profile {profile}\n");
     let mut broken = 0;
     for scenario in SCENARIOS {
-        let table = soak(scenario, &built, arguments, &output)?;
+        let table = soak(scenario, &program, &built, arguments, &output)?;
         let judgement = Judgement::of(&table);
         broken += judgement.broken();
         write!(summary, "\n{scenario}\n{judgement}")?;
@@ -65,10 +65,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// Runs one scenario to its end and reads what it wrote.
-fn soak(scenario: &str, built: &Built, arguments: &Arguments, output: &Path) -> Result<Table> {
+fn soak(
+    scenario: &str,
+    program: &Path,
+    built: &Built,
+    arguments: &Arguments,
+    output: &Path,
+) -> Result<Table> {
     let csv = output.join(format!("{scenario}.csv"));
     let log = output.join(format!("{scenario}.log"));
-    let mut command = Command::new(&built.soak);
+    let mut command = Command::new(program);
     command.arg(scenario).arg("--plugins").arg(&built.plugins);
     command.arg("--tremor").arg(&built.tremor).arg("--csv").arg(&csv);
     let (limit, value) = match arguments.cycles {
@@ -82,7 +88,7 @@ fn soak(scenario: &str, built: &Built, arguments: &Arguments, output: &Path) -> 
     command.env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     // Every panic of a plugin prints a line.
     let status = command.stderr(file).current_dir(root()).status();
-    let status = status.with_context(|| format!("cannot start {}", built.soak.display()))?;
+    let status = status.with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(status.success(), "the soak `{scenario}` failed: {status}; see {}", log.display());
     let text = fs::read_to_string(&csv).with_context(|| format!("no {}", csv.display()))?;
     text.parse().with_context(|| format!("{} is no table of samples", csv.display()))

@@ -130,7 +130,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             restarts: 4,
             errors,
             queued: 0,
-            in_hand: 0,
+            in_flight: 0,
         }],
         components: vec![
             component(Kind::Source, None),

@@ -94,7 +94,7 @@ pub struct Status {
     /// Events that wait for its sink.
     pub queued: usize,
     /// Events that its sink has taken, and that are not delivered.
-    pub in_hand: usize,
+    pub in_flight: usize,
 }
 
 /// A component that kept a flow from ending in time.
@@ -114,7 +114,7 @@ pub(crate) struct Standing {
     /// What waits for its sink.
     queue: Option<Gauge>,
     /// Events that its sink has taken out of the queue, and that are not delivered.
-    in_hand: AtomicUsize,
+    in_flight: AtomicUsize,
     /// What pauses it.
     pub(crate) gate: Gate,
     /// What becomes of the run when it fails.
@@ -187,7 +187,7 @@ impl Standing {
             name,
             now: Mutex::new(now),
             queue,
-            in_hand: AtomicUsize::new(0),
+            in_flight: AtomicUsize::new(0),
             gate: Gate::default(),
             on_failure: OnFailure::default(),
             instance: Mutex::default(),
@@ -220,7 +220,7 @@ impl Standing {
             restarts: now.restarts,
             errors: now.errors.clone(),
             queued: self.queued(),
-            in_hand: self.in_hand.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
         }
     }
 
@@ -279,8 +279,8 @@ impl Standing {
     }
 
     /// Its sink has so many events that are not delivered.
-    pub(crate) fn set_in_hand(&self, events: usize) {
-        self.in_hand.store(events, Ordering::Relaxed);
+    pub(crate) fn set_in_flight(&self, events: usize) {
+        self.in_flight.store(events, Ordering::Relaxed);
     }
 
     /// Why it does not end, where that is its own affair.
@@ -294,7 +294,7 @@ impl Standing {
     }
 
     fn told(&self, always: bool) -> Option<HeldUp> {
-        let events = self.in_hand.load(Ordering::Relaxed) + self.queued();
+        let events = self.in_flight.load(Ordering::Relaxed) + self.queued();
         let now = self.lock();
         if now.state.is_over() || (events == 0 && !always) {
             return None;
@@ -359,7 +359,7 @@ mod tests {
         standing.enter(State::Connecting);
         standing.note(&Error::connection_refused("nobody there"));
         assert_eq!(doing(&standing), None, "nothing waits for it");
-        standing.set_in_hand(3);
+        standing.set_in_flight(3);
         let told = doing(&standing).unwrap();
         assert!(told.starts_with("connecting for "), "{told}");
         assert!(told.contains("3 events are not delivered; the last attempt failed"), "{told}");
@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn what_went_wrong_last_is_known_after_it_is_mended() {
         let standing = Standing::new("output".into(), None);
-        standing.set_in_hand(2);
+        standing.set_in_flight(2);
         standing.enter(State::Running);
         standing.note(&Error::full("no room"));
         let told = doing(&standing).unwrap();

@@ -180,7 +180,7 @@ impl Session<'_> {
                 self.side.outage.end();
             }
             let under_way: usize = self.slots.pending().map(Pending::events).sum();
-            self.side.standing.set_in_hand(self.side.backlog.events() + under_way);
+            self.side.standing.set_in_flight(self.side.backlog.events() + under_way);
             let result = match self.next(is_paused).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
@@ -265,7 +265,7 @@ impl Session<'_> {
 
     /// Delivers a batch in the only slot. Mostly the sink answers at once, and has all of it.
     async fn deliver(&mut self, Queued { mut item, payload }: Queued) -> Result<(), End> {
-        self.side.standing.set_in_hand(item.batch.len());
+        self.side.standing.set_in_flight(item.batch.len());
         let mut outgoing = self.side.encode(&mut item, payload).await;
         if item.batch.is_empty() {
             item.token.settle();

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tremor_pdk::abi::module::ArtefactRef;
 
-use super::{Answer, FIT, MARK, Schemas, id};
+use super::{Answer, CHECK_ALL, FIT, MARK, Schemas, id};
 use crate::{
     flow,
     plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
@@ -24,6 +24,8 @@ struct Question {
     /// Kind and name of the artefact whose configuration is on standard input, and the folder that the
     /// paths in there start from.
     check: Option<(String, String, String)>,
+    /// Whether there are several questions on standard input.
+    check_all: bool,
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
@@ -55,6 +57,7 @@ fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
                 let mut word = || arguments.next()?.into_string().ok();
                 question.check = Some((word()?, word()?, word()?));
             }
+            CHECK_ALL => question.check_all = true,
             _ => return None,
         }
     }
@@ -67,6 +70,9 @@ fn refused(error: impl std::fmt::Display) -> Answer {
 
 fn respond(question: &Question) -> Result<Answer, Error> {
     let plugin = load(&question.path, question.policy)?;
+    if question.check_all {
+        return checked(&plugin, question.policy);
+    }
     let Some((kind, name, folder)) = &question.check else { return Ok(schemas(&plugin)) };
     let config: Value = serde_json::from_reader(io::stdin().lock()).map_err(|error| {
         let message = format!("expected a configuration on standard input: {error}");
@@ -77,6 +83,19 @@ fn respond(question: &Question) -> Result<Answer, Error> {
         Ok(ports) => Answer::Valid { ports },
         Err(error) => Answer::Invalid(error.to_string()),
     })
+}
+
+/// Has an instance made of each configuration.
+fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
+    let questions: Vec<(String, String, Value, String)> =
+        serde_json::from_reader(io::stdin().lock()).map_err(|error| {
+            let message = format!("expected configurations on standard input: {error}");
+            Error::without_file(ErrorKind::Describe, message)
+        })?;
+    let ask = |(kind, name, config, folder): &(String, String, Value, String)| {
+        check(plugin.library(), (kind, name), config, folder, policy).ok()?.ok()
+    };
+    Ok(Answer::Checked(questions.iter().map(ask).collect()))
 }
 
 /// Compares configurations with their schemas.

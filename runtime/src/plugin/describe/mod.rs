@@ -41,6 +41,9 @@ const FIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// In place of a library's path: pairs of a schema and a configuration are on standard input.
 const FIT: &str = "--fit";
 
+/// After a library's path: questions are on standard input.
+const CHECK_ALL: &str = "--check-all";
+
 /// In front of the line of standard output that answers: a plugin may print other lines.
 const MARK: &str = "tremor-plugin-describe: ";
 
@@ -63,11 +66,17 @@ enum Answer {
     Valid { ports: Vec<String> },
     /// The configuration is not good, in the plugin's words.
     Invalid(String),
+    /// Of several configurations, the ports of each that is good.
+    Checked(Vec<Option<Vec<String>>>),
     /// Whether all configurations fit their schemas.
     Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
     Refused(String),
 }
+
+/// Whether a configuration is good: the kind and the name of a component, the configuration, and the folder
+/// that relative paths start from.
+pub(crate) type Question<'q> = (&'q str, &'q str, &'q Value, &'q Path);
 
 /// Asks plugins about their configurations.
 #[derive(Clone, Debug)]
@@ -168,6 +177,21 @@ impl Describer {
             Answer::Valid { ports } => Ok(ports),
             Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),
             answer => Err(self.nonsense(library, &answer)),
+        }
+    }
+
+    /// Has instances made of several configurations, in one child process: the ports of those that are good.
+    /// Of those that have none, nothing is known: a child that crashes, say, is at fault for one of them.
+    pub(crate) fn check_all(
+        &self,
+        library: &Library,
+        questions: &[Question<'_>],
+    ) -> Vec<Option<Vec<String>>> {
+        let input = serde_json::to_vec(questions).unwrap_or_default();
+        let asked = !library.is_linked();
+        match asked.then(|| self.ask(library, &[CHECK_ALL.into()], input)) {
+            Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => checked,
+            _ => vec![None; questions.len()],
         }
     }
 

@@ -62,7 +62,7 @@ const ALLOWED: &[Allowed] = &[
         why: "an allocator that counts",
     },
     Allowed {
-        path: "tests/fixtures/plugins/hostile/src/lib.rs",
+        path: "tests/fixtures/plugins/hostile/src/forge.rs",
         why: "a forged batch cannot be made without",
     },
     Allowed {

@@ -1,0 +1,107 @@
+//! A software bill of materials: `CycloneDX` 1.6, in JSON.
+//!
+//! <https://cyclonedx.org/docs/1.6/json/>
+
+use serde_json::{Value, json};
+
+use super::packages::Package;
+
+/// Of a program of this version with what it links. The packages that are shipped themselves are its
+/// parts.
+pub(super) fn of(packages: &[Package], version: &str, shipped: &[&str]) -> Value {
+    let own = reference("tremor", version);
+    let parts = packages.iter().filter(|it| it.is_ours && shipped.contains(&&*it.name));
+    let parts: Vec<String> = parts.map(identity).collect();
+    let mut dependencies = vec![json!({ "ref": own, "dependsOn": parts })];
+    dependencies.extend(packages.iter().map(|it| {
+        let links: Vec<String> = it.links.iter().map(|at| identity(&packages[*at])).collect();
+        json!({ "ref": identity(it), "dependsOn": links })
+    }));
+    json!({
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "lifecycles": [{ "phase": "build" }],
+            "component": {
+                "type": "application",
+                "bom-ref": own,
+                "name": "tremor",
+                "version": version,
+                "licenses": [{ "expression": "MIT OR Apache-2.0" }],
+            },
+        },
+        "components": packages.iter().map(component).collect::<Vec<_>>(),
+        "dependencies": dependencies,
+    })
+}
+
+fn component(package: &Package) -> Value {
+    let Package { name, version, licence, repository, checksum, is_ours, .. } = package;
+    let mut component = json!({
+        "type": "library",
+        "bom-ref": identity(package),
+        "name": name,
+        "version": version,
+        "scope": "required",
+        // Of old, `/` stood for `OR`.
+        "licenses": [{ "expression": licence.replace('/', " OR ") }],
+    });
+    if !is_ours {
+        component["purl"] = format!("pkg:cargo/{name}@{version}").into();
+    }
+    if let Some(checksum) = checksum {
+        component["hashes"] = json!([{ "alg": "SHA-256", "content": checksum }]);
+    }
+    if let Some(repository) = repository {
+        component["externalReferences"] = json!([{ "type": "vcs", "url": repository }]);
+    }
+    component
+}
+
+fn identity(package: &Package) -> String {
+    reference(&package.name, &package.version)
+}
+
+fn reference(name: &str, version: &str) -> String {
+    format!("{name}@{version}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::of;
+    use crate::dist::{SHIPPED, packages::linked};
+
+    #[test]
+    fn every_crate_of_the_lock_file_that_is_linked_is_named_once_and_what_it_links_is_there() {
+        let packages = linked(&SHIPPED, "x86_64-unknown-linux-gnu").unwrap();
+        let sbom = of(&packages, "0.1.0", &SHIPPED);
+        assert_eq!(
+            (&sbom["bomFormat"], &sbom["specVersion"]),
+            (&"CycloneDX".into(), &"1.6".into())
+        );
+        let components = sbom["components"].as_array().unwrap();
+        assert_eq!(components.len(), packages.len());
+        let mut named = BTreeSet::from(["tremor@0.1.0"]);
+        for component in components {
+            let reference = component["bom-ref"].as_str().unwrap();
+            assert!(named.insert(reference), "{reference} twice");
+            if let Some(hashes) = component["hashes"].as_array() {
+                let hash = hashes[0]["content"].as_str().unwrap();
+                assert!(hash.len() == 64 && hash.bytes().all(|it| it.is_ascii_hexdigit()));
+                assert_eq!(component["purl"], format!("pkg:cargo/{reference}"));
+            }
+            let licence = component["licenses"][0]["expression"].as_str().unwrap();
+            assert!(!licence.is_empty() && !licence.contains('/'), "{reference}: {licence}");
+        }
+        for dependency in sbom["dependencies"].as_array().unwrap() {
+            assert!(named.contains(dependency["ref"].as_str().unwrap()));
+            for link in dependency["dependsOn"].as_array().unwrap() {
+                assert!(named.contains(link.as_str().unwrap()), "{link}");
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! `cargo xtask faults`: each fault of the fixture `hostile` in a flow, and beside it, in the same process,
+//! a flow at full load: whether the process lives, whether the other flow loses events, and what its
+//! throughput comes to against a run without a fault right before.
+
+mod table;
+
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use self::table::{Row, Table};
+use crate::built::{self, Built};
+use crate::project::root;
+use crate::running::{Api, Running, empty_folder, load, write};
+
+const PLUGINS: [&str; 3] = ["connector-bench", "connector-null", "fixture-hostile"];
+/// How long the other flow runs before its events count, in seconds: faults begin meanwhile.
+const WARM_UP: f64 = 0.3;
+/// How long anything may take that takes no time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Two signals that come sooner are one request.
+const APART: Duration = Duration::from_millis(300);
+/// The faults of the short form: one of each family.
+const FEW: [&str; 12] = [
+    "pull_panic",
+    "pull_every_error",
+    "pull_hang",
+    "pull_block",
+    "pull_wake_storm",
+    "forged_length",
+    "pull_too_many",
+    "deliver_every_error",
+    "deliver_lie",
+    "thread_outlives",
+    "pull_tokio",
+    "lost_again",
+];
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// How long to measure beside each fault, and as long without, in seconds
+    #[arg(long, default_value_t = 3.0, value_name = "S")]
+    seconds: f64,
+    /// Only these faults
+    #[arg(long, value_name = "FAULT", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Build in the profile `release`
+    #[arg(long)]
+    release: bool,
+    /// Where to write faults.csv, summary.txt and the logs
+    #[arg(long, default_value = "target/faults", value_name = "DIR")]
+    output: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let folder = absolute(&arguments.output)?;
+    empty_folder(&folder)?;
+    let built = built::build(&PLUGINS, arguments.release, &folder.join("bin"))?;
+    let mut faults = faults(&built)?;
+    if !arguments.only.is_empty() {
+        faults.retain(|fault| arguments.only.contains(fault));
+    }
+    ensure!(!faults.is_empty(), "there is no such fault; `{}` lists them", "tremor plugin inspect");
+    let mut rows = Vec::new();
+    eprintln!("{}", table::HEAD);
+    for fault in &faults {
+        let without = measure(&built, &folder, "none", arguments.seconds)?;
+        let with = measure(&built, &folder, fault, arguments.seconds)?;
+        let row = Row::new(fault, &without, &with);
+        eprintln!("{row}");
+        rows.push(row);
+    }
+    let table = Table { rows };
+    let profile = if arguments.release { "release" } else { "dev" };
+    let seconds = arguments.seconds;
+    let summary = format!(
+        "profile {profile}, {seconds} s beside each fault, load at the end {}\n{table}",
+        load()
+    );
+    print(&summary);
+    write(&folder.join("faults.csv"), &table.csv())?;
+    write(&folder.join("summary.txt"), &summary)?;
+    eprintln!("the table and the logs are in {}", folder.display());
+    match table.broken() {
+        0 => Ok(()),
+        broken => bail!("{broken} faults end the process, or cost another flow events"),
+    }
+}
+
+/// The short form, for every change.
+pub(crate) fn check() -> Result<()> {
+    let only = FEW.map(str::to_owned).into();
+    run(&Arguments { seconds: 0.5, only, release: false, output: "target/faults".into() })
+}
+
+/// The faults that can happen while a flow runs, as the fixture lists them.
+fn faults(built: &Built) -> Result<Vec<String>> {
+    let mut command = Command::new(&built.tremor);
+    command.args(["plugin", "inspect", "hostile", "--json"]);
+    let output = command.env("TREMOR_PLUGIN_PATH", &built.plugins).output();
+    let output = output.context("cannot start tremor")?;
+    let described: Value = serde_json::from_slice(&output.stdout).context("no description")?;
+    let faults = described["components"][0]["config"]["$defs"]["Fault"]["oneOf"].as_array();
+    let names = faults.context("no list of faults")?.iter().filter_map(|it| it["const"].as_str());
+    Ok(names.filter(|it| *it != "none" && !it.starts_with("check_")).map(str::to_owned).collect())
+}
+
+/// What came of a run with one fault.
+struct Measured {
+    /// Whether the process lived until it was told to end.
+    lives: bool,
+    /// Events of the other flow that came in, and those that arrived.
+    taken: u64,
+    delivered: u64,
+    /// Events of the other flow in a second.
+    rate: f64,
+}
+
+fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Measured> {
+    let report = folder.join("other.json");
+    let _ = fs::remove_file(&report);
+    write(&folder.join("fault.yaml"), &flow(fault))?;
+    write(&folder.join("other.yaml"), &other(seconds))?;
+    let arguments = ["--api", "127.0.0.1:0", "--drain-timeout", "1", "fault.yaml", "other.yaml"];
+    let mut running = Running::start(built, folder, &format!("{fault}.log"), &arguments)?;
+    let api = running.api()?;
+    let within = PATIENCE + Duration::from_secs_f64(seconds);
+    let ended = running.until("the end of the other flow", within, |_| {
+        ask_for(&api, fault);
+        let other = api.json("GET", "/v1/flows/other").ok();
+        Ok(other.filter(|other| other["state"] == "stopped"))
+    });
+    let lives = ended.is_ok() && running.ended()?.is_none();
+    if lives {
+        running.signal("TERM")?;
+        thread::sleep(APART);
+        // What hangs is not waited for. It may have ended.
+        let _ = running.signal("TERM");
+        running.end(PATIENCE)?;
+    }
+    let ended = ended.unwrap_or_default();
+    let count = |role: &str, result: &str| {
+        let components = ended["components"].as_array().map_or(&[][..], Vec::as_slice);
+        let component = components.iter().find(|it| it["role"] == role);
+        component.and_then(|it| it["events"][result].as_u64()).unwrap_or(0)
+    };
+    let report: Value = fs::read(&report)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    Ok(Measured {
+        lives,
+        taken: count("source", "taken"),
+        delivered: count("sink", "delivered"),
+        rate: report["events_per_second"].as_f64().unwrap_or(0.0),
+    })
+}
+
+/// Pauses and resumes the connector, where that is where it fails.
+fn ask_for(api: &Api, fault: &str) {
+    if ["pause_panic", "resume_panic"].contains(&fault) {
+        for call in ["pause", "resume"] {
+            // The flow may not have begun.
+            let _ = api.ask("POST", &format!("/v1/flows/fault/connectors/bad/{call}"));
+        }
+    }
+    thread::sleep(Duration::from_millis(20));
+}
+
+/// A flow with a connector that fails for as long as it is asked, on both of its sides.
+fn flow(fault: &str) -> String {
+    let to = match fault {
+        "fail_panic" => "hostile, config: { fault: deliver_reject }",
+        "breaker_panic" => "hostile, config: { fault: deliver_lost }",
+        _ => "'null'",
+    };
+    format!(
+        "connectors:
+  good: {{ type: hostile, pull: {{ max_events: 10 }}, config: {{ count: 1000000000000, pace_ms: 1 }} }}
+  bad:
+    type: hostile
+    reconnect: {{ backoff: 10ms, max_backoff: 10ms }}
+    restart: {{ attempts: 1000000 }}
+    retry: {{ backoff: 10ms, max_backoff: 10ms }}
+    hang_limit: 1s
+    pull: {{ max_events: 10 }}
+    config: {{ fault: {fault}, after: 5, count: 1000000000000, pace_ms: 1, hold_ms: 300 }}
+  to: {{ type: {to} }}
+links: [good -> bad, bad -> to]
+"
+    )
+}
+
+/// A flow of as many events as there can be.
+fn other(seconds: f64) -> String {
+    let file = root().join("examples/logs.json");
+    format!(
+        "connectors:
+  load:
+    type: bench
+    codec: json
+    config: {{ file: {}, warmup_s: {WARM_UP}, duration_s: {seconds}, report: other.json }}
+links: [load -> load]
+",
+        file.display()
+    )
+}
+
+#[allow(clippy::print_stdout)] // what was asked for
+fn print(summary: &str) {
+    print!("{summary}");
+}

@@ -1,0 +1,122 @@
+//! What came of each fault.
+
+use std::fmt::{self, Write as _};
+
+use super::Measured;
+
+pub(super) const HEAD: &str =
+    "  fault                  process   lost      taken  events/s  without    part";
+/// The part of its throughput that the other flow should keep.
+const PART: f64 = 0.9;
+
+/// What came of one fault.
+#[derive(Debug)]
+pub(super) struct Row {
+    fault: String,
+    lives: bool,
+    taken: u64,
+    lost: u64,
+    rate: f64,
+    without: f64,
+}
+
+impl Row {
+    pub(super) fn new(fault: &str, without: &Measured, with: &Measured) -> Self {
+        Self {
+            fault: fault.to_owned(),
+            lives: with.lives,
+            taken: with.taken,
+            lost: with.taken.saturating_sub(with.delivered),
+            rate: with.rate,
+            without: without.rate,
+        }
+    }
+
+    fn part(&self) -> f64 {
+        if self.without > 0.0 { self.rate / self.without } else { 0.0 }
+    }
+
+    /// Whether the process lives, and the other flow has lost nothing.
+    fn holds(&self) -> bool {
+        self.lives && self.taken > 0 && self.lost == 0
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fault, lives, taken, lost, rate, without } = self;
+        let (lives, part) = (if *lives { "lives" } else { "ENDED" }, self.part() * 100.0);
+        let verdict = match (self.holds(), self.part() >= PART) {
+            (false, _) => "  BROKEN",
+            (true, false) => "  below 90 %",
+            (true, true) => "",
+        };
+        write!(
+            f,
+            "  {fault:22} {lives:7} {lost:6} {taken:10} {rate:9.0} {without:8.0} {part:5.1} %{verdict}"
+        )
+    }
+}
+
+/// What came of all of them.
+pub(super) struct Table {
+    pub(super) rows: Vec<Row>,
+}
+
+impl Table {
+    /// How many faults have ended the process, or have cost events.
+    pub(super) fn broken(&self) -> usize {
+        self.rows.iter().filter(|row| !row.holds()).count()
+    }
+
+    pub(super) fn csv(&self) -> String {
+        let mut text = "fault,lives,taken,lost,events_per_second,without\n".to_owned();
+        for Row { fault, lives, taken, lost, rate, without } in &self.rows {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{fault},{},{taken},{lost},{rate:.0},{without:.0}",
+                u8::from(*lives)
+            );
+        }
+        text
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEAD}")?;
+        self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
+        let slower = self.rows.iter().filter(|row| row.part() < PART).count();
+        writeln!(
+            f,
+            "{} faults: {} end the process or cost events, {slower} leave the other flow less than 90 %",
+            self.rows.len(),
+            self.broken()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Measured, Row, Table};
+
+    fn row(with: &Measured) -> Table {
+        let without = Measured { lives: true, taken: 10, delivered: 10, rate: 100.0 };
+        Table { rows: vec![Row::new("fault", &without, with)] }
+    }
+
+    #[test]
+    fn a_fault_is_judged_by_the_life_of_the_process_and_by_the_events_of_the_other_flow() {
+        let good = || Measured { lives: true, taken: 10, delivered: 10, rate: 50.0 };
+        assert_eq!(row(&good()).broken(), 0);
+        assert!(row(&good()).to_string().contains("50.0 %  below 90 %"));
+        for bad in [
+            Measured { lives: false, ..good() },
+            Measured { delivered: 9, ..good() },
+            Measured { taken: 0, delivered: 0, ..good() },
+        ] {
+            assert_eq!(row(&bad).broken(), 1);
+        }
+    }
+}
