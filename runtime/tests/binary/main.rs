@@ -21,6 +21,7 @@ mod formats;
 mod hanging;
 mod hostile;
 mod logging;
+mod network;
 mod operators;
 mod plugin_files;
 mod references;
