@@ -4,7 +4,10 @@ use std::{
     future::poll_fn,
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -63,6 +66,7 @@ struct Entry {
     /// What the operating system names it by: its number, and its place in the lower half.
     token: u64,
     sides: [Mutex<Side>; 2],
+    is_hung_up: AtomicBool,
 }
 
 /// What is known of reading, or of writing.
@@ -124,6 +128,17 @@ impl<D: AsFd> Registered<D> {
     /// The descriptor.
     pub fn get_ref(&self) -> &D {
         &self.io
+    }
+
+    /// The set that it is registered with.
+    pub(crate) fn descriptors(&self) -> &Descriptors {
+        &self.descriptors
+    }
+
+    /// Whether the peer has closed its side, as far as the operating system has said: for a sink that reads
+    /// nothing, and would write into the void.
+    pub fn is_hung_up(&self) -> bool {
+        self.entry.is_hung_up.load(Ordering::Relaxed)
     }
 
     /// Ready with what `read` comes to, once that is not [`io::ErrorKind::WouldBlock`].
@@ -210,7 +225,12 @@ impl Set {
             entries.list.len() - 1
         });
         let token = u64::from(entries.count) << 32 | place as u64;
-        let entry = Arc::new(Entry { place, token, sides: Default::default() });
+        let entry = Arc::new(Entry {
+            place,
+            token,
+            sides: Default::default(),
+            is_hung_up: AtomicBool::new(false),
+        });
         entries.list[place] = Some(entry.clone());
         entry
     }
@@ -245,6 +265,9 @@ impl Set {
         let entry = lock(&self.entries).list.get(place).cloned().flatten();
         let Some(entry) = entry.filter(|entry| entry.token == token) else { return };
         let failed = Flags::ERR | Flags::HUP;
+        if flags.intersects(Flags::RDHUP | failed) {
+            entry.is_hung_up.store(true, Ordering::Relaxed);
+        }
         let sides = [Flags::IN | Flags::RDHUP | failed, Flags::OUT | failed];
         for (side, wanted) in entry.sides.iter().zip(sides) {
             if flags.intersects(wanted) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{Error, Result, ffi, oneshot};
-use async_ffi::{ContextExt, FfiPoll};
+use async_ffi::{ContextExt, FfiFuture, FfiPoll};
 use tremor_abi::host::{HostHandle, Interest, Job, MetricKind, RawWatchBox};
 
 pub use tremor_abi::host::LogLevel;
@@ -94,7 +94,12 @@ impl Host {
 
     /// Waits this long.
     pub async fn sleep(&self, duration: Duration) {
-        self.0.sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)).await;
+        self.timer(duration).await;
+    }
+
+    /// A wait that has begun, whenever it is polled first.
+    pub(crate) fn timer(&self, duration: Duration) -> FfiFuture<()> {
+        self.0.sleep(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Waits until a read of the file descriptor would not block. For pipes, sockets and
@@ -153,12 +158,16 @@ pub(crate) struct Watch(RawWatchBox);
 impl Watch {
     /// Waits until the descriptor is ready.
     pub(crate) async fn ready(&mut self) -> Result<()> {
-        poll_fn(|context| match context.with_ffi_context(|context| self.0.poll_ready(context)) {
+        poll_fn(|context| self.poll_ready(context)).await
+    }
+
+    /// Ready when the descriptor is.
+    pub(crate) fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match context.with_ffi_context(|context| self.0.poll_ready(context)) {
             FfiPoll::Ready(result) => Poll::Ready(result.into_result()),
             FfiPoll::Pending => Poll::Pending,
             FfiPoll::Panicked => Poll::Ready(Err(Error::internal("the host panicked"))),
-        })
-        .await
+        }
     }
 }
 

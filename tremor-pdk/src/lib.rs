@@ -57,6 +57,8 @@ mod export;
 mod ffi;
 #[doc(hidden)]
 pub mod linked;
+#[cfg(all(feature = "net", target_os = "linux"))]
+pub mod net;
 mod oneshot;
 mod only;
 mod operator;

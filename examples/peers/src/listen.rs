@@ -1,21 +1,17 @@
 //! A source of sockets: each connection is a stream.
 
-use std::{
-    collections::HashMap,
-    io::Read,
-    net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::net::TcpListener;
 
-use async_channel::{Receiver, Sender};
-use tremor_pdk::{Descriptors, Registered, prelude::*};
+use tremor_pdk::{
+    net::{self, Address, Connections, Limits},
+    prelude::*,
+};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
 pub struct Config {
     /// The address to listen on: `127.0.0.1:9000`.
-    listen: SocketAddr,
+    listen: Address,
 }
 
 /// The connector.
@@ -41,8 +37,8 @@ impl Connector for Listen {
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         // It outlives connections: the address is in use as long as an earlier one ends.
         if self.listener.is_none() {
-            let listener = TcpListener::bind(self.config.listen)?;
-            listener.set_nonblocking(true)?;
+            let addresses = self.config.listen.resolve(&self.context).await?;
+            let listener = net::listen(&addresses, false)?;
             tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
             self.listener = Some(listener);
         }
@@ -51,104 +47,7 @@ impl Connector for Listen {
 
     async fn create_source(&mut self) -> Result<Option<Connections>> {
         let Some(listener) = &self.listener else { return Ok(None) };
-        let descriptors = Descriptors::new(&self.context)?;
-        let listener = descriptors.register(listener.try_clone()?)?;
-        // So many parts wait; then the peers do.
-        let (sender, parts) = async_channel::bounded(64);
-        let host: Host = (*self.context).clone();
-        let accepts = self.context.spawn("accepts", async move {
-            accept(&host, &descriptors, &listener, &sender).await;
-        });
-        Ok(Some(Connections { parts, _accepts: accepts }))
-    }
-}
-
-/// A part of what came on a connection.
-enum Part {
-    Bytes(Vec<u8>),
-    End,
-    /// The connection was cut off: what has begun of a message never becomes one.
-    Abort,
-}
-
-/// Accepts connections, and has a task read each of them.
-async fn accept(
-    host: &Host,
-    descriptors: &Descriptors,
-    listener: &Registered<TcpListener>,
-    parts: &Sender<(u64, Part)>,
-) {
-    let tasks = Arc::new(Mutex::new(HashMap::new()));
-    for stream in 1.. {
-        let accepted = listener.read_with(TcpListener::accept).await;
-        let socket = accepted.and_then(|(socket, _)| {
-            socket.set_nonblocking(true)?;
-            descriptors.register(socket)
-        });
-        let socket = match socket {
-            Ok(socket) => socket,
-            Err(error) => {
-                // One connection that fails, or too many of them, end no other.
-                tremor_pdk::warn!(host, "cannot accept: {error}");
-                host.sleep(Duration::from_millis(100)).await;
-                continue;
-            }
-        };
-        // Weak: tasks that kept the map would keep their own handles, and never end.
-        let (own, parts) = (Arc::downgrade(&tasks), parts.clone());
-        // Locked before the task starts: it may end at once, and then removes itself.
-        let mut handles = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        let task = host.spawn("reads", async move {
-            read(&socket, stream, &parts).await;
-            if let Some(own) = own.upgrade() {
-                own.lock().unwrap_or_else(PoisonError::into_inner).remove(&stream);
-            }
-        });
-        handles.insert(stream, task);
-    }
-}
-
-/// Reads one connection to its end.
-async fn read(socket: &Registered<TcpStream>, stream: u64, parts: &Sender<(u64, Part)>) {
-    let mut buffer = vec![0; 16 << 10];
-    loop {
-        let part = match socket.read_with(|mut socket| socket.read(&mut buffer)).await {
-            Ok(0) => Part::End,
-            Ok(count) => Part::Bytes(buffer[..count].to_vec()),
-            Err(_) => Part::Abort,
-        };
-        let is_last = !matches!(part, Part::Bytes(_));
-        if parts.send((stream, part)).await.is_err() || is_last {
-            return;
-        }
-    }
-}
-
-/// The source.
-pub struct Connections {
-    parts: Receiver<(u64, Part)>,
-    _accepts: Task,
-}
-
-impl Source for Connections {
-    const CODEC: CodecRequirement = CodecRequirement::Required;
-
-    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-        let Ok(mut next) = self.parts.recv().await else {
-            return Err(Error::connection_lost("the listener is gone"));
-        };
-        loop {
-            match next {
-                (stream, Part::Bytes(bytes)) => batch.stream(stream).push_fragment(&bytes),
-                (stream, Part::End) => batch.stream(stream).end(),
-                (stream, Part::Abort) => batch.stream(stream).abort(),
-            }
-            if batch.is_full() {
-                return Ok(Pull::Events);
-            }
-            let Ok(more) = self.parts.try_recv() else { return Ok(Pull::Events) };
-            next = more;
-        }
+        Connections::new(&self.context, listener.try_clone()?, Limits::default()).map(Some)
     }
 }
 

@@ -23,6 +23,7 @@ mod hanging;
 mod hostile;
 mod logging;
 mod many;
+mod network;
 mod operators;
 mod plugin_files;
 mod references;

@@ -85,6 +85,11 @@ impl Running {
         self.events.recv_timeout(LIMIT).expect("an event comes")
     }
 
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends these signals, one right after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
         let pid = self.child.id();

@@ -1,6 +1,6 @@
 //! What consumers of one batch see of each other: nothing. Sharing, editing, and giving back.
 
-use std::thread;
+use std::{convert::Infallible, mem::MaybeUninit, thread};
 
 use tremor_abi::{
     batch::{Batch, Event, HostBatch, Pool},
@@ -146,4 +146,50 @@ fn the_pool_may_go_while_another_thread_holds_a_batch() {
     drop(pool);
     thread::spawn(move || drop(editor)).join().expect("it only drops");
     assert_eq!(edited.raw(&edited.events()[4]), Some(&b"last"[..]));
+}
+
+/// Fills the first of the room that it is given.
+fn fill<'s>(space: &'s mut [MaybeUninit<u8>], text: &[u8]) -> &'s mut [u8] {
+    space[..text.len()].write_copy_of_slice(text)
+}
+
+#[test]
+fn a_batch_is_filled_without_writing_a_byte_twice() {
+    let mut batch = Batch::from_pool(&Pool::new(1));
+
+    let parts = [&b"some bytes"[..], b""];
+    let counts = parts
+        .map(|part| batch.stream(1).fill_fragment(100, |it| Ok::<_, Infallible>(fill(it, part))));
+    assert_eq!(counts, [Ok(10), Ok(0)]);
+    assert_eq!(batch.stream(1).fill_fragment(100, |_| Err("not now")), Err("not now"));
+    let messages = [&b""[..], b"a message"];
+    let counts = messages
+        .map(|part| batch.stream(2).fill_message(100, |it| Ok::<_, Infallible>(fill(it, part))));
+    assert_eq!(counts, [Ok(0), Ok(9)]);
+    batch.validate().expect("what was filled");
+    let seen: Vec<_> =
+        batch.iter().map(|it| (it.stream(), it.is_fragment(), it.raw().unwrap())).collect();
+    let expected: [(u64, bool, &[u8]); 3] =
+        [(1, true, b"some bytes"), (2, false, b""), (2, false, b"a message")];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+#[should_panic(expected = "the beginning of the room")]
+fn what_was_not_filled_is_not_taken() {
+    let mut batch = Batch::new();
+    let _ =
+        batch.stream(0).fill_fragment(8, |space| Ok::<_, ()>(fill(&mut space[1..], b"skipped")));
+}
+
+#[test]
+fn events_of_one_batch_have_the_origin_of_their_peer() {
+    let mut batch = Batch::new();
+    batch.push_message(b"one");
+    batch.set_origin_from(0, "10.0.0.1:99");
+    batch.push_message(b"two");
+    batch.set_origin_from(1, "10.0.0.2:99");
+    batch.set_origin_from(2, "10.0.0.3:99");
+    let origins: Vec<_> = batch.iter().map(|event| event.origin().unwrap()).collect();
+    assert_eq!(origins, ["10.0.0.1:99", "10.0.0.2:99"]);
 }

@@ -1,8 +1,11 @@
 //! Filling a batch: what a source does.
 
+use std::mem::MaybeUninit;
+
 use super::{
     Batch, Limit,
     event::{Event, EventFlags, PayloadKind, Span},
+    storage::fill_spare,
 };
 use crate::{ByteBuffer, NodeBuffer, document, error::PluginError, value::Value};
 
@@ -77,10 +80,13 @@ impl Batch {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn set_origin_from(&mut self, position: usize, origin: &str) {
-        let index = self.keep(Value::from(origin.to_owned()));
-        self.events[position..].iter_mut().for_each(|event| event.origin = index);
+    /// Says where the events from this position on came from, as [`Batch::set_origin`] does: for a source
+    /// with several peers.
+    pub fn set_origin_from(&mut self, position: usize, origin: &str) {
+        if position < self.len() {
+            let index = self.keep(Value::from(origin.to_owned()));
+            self.events[position..].iter_mut().for_each(|event| event.origin = index);
+        }
     }
 
     /// Position in the table of values, plus one.
@@ -169,6 +175,54 @@ impl Stream<'_> {
         if count > 0 {
             self.batch.push_span(start, count, self.stream, EventFlags::FRAGMENT);
         }
+        Ok(count)
+    }
+
+    /// As [`Stream::read_fragment`], for what writes to memory without reading it: no byte is written
+    /// twice. `fill` gives back the part that it has filled, from the first byte on, as `rustix::net::recv` does.
+    ///
+    /// ```
+    /// # use tremor_abi::batch::Batch;
+    /// let mut batch = Batch::new();
+    /// let filled = batch.stream(1).fill_fragment(16, |space| {
+    ///     Ok::<_, std::io::Error>(space[..2].write_copy_of_slice(b"hi"))
+    /// });
+    /// assert_eq!(filled.unwrap(), 2);
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `fill`; nothing is added then.
+    ///
+    /// # Panics
+    /// Where `fill` gives back anything else.
+    pub fn fill_fragment<E>(
+        &mut self,
+        space: usize,
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<&mut [u8], E>,
+    ) -> Result<usize, E> {
+        let start = self.batch.bytes().len();
+        let count = fill_spare(self.batch.bytes_mut(), space, fill)?;
+        if count > 0 {
+            self.batch.push_span(start, count, self.stream, EventFlags::FRAGMENT);
+        }
+        Ok(count)
+    }
+
+    /// As [`Stream::fill_fragment`], for a whole message: a datagram, also one without a byte.
+    ///
+    /// # Errors
+    /// Those of `fill`; nothing is added then.
+    ///
+    /// # Panics
+    /// As [`Stream::fill_fragment`].
+    pub fn fill_message<E>(
+        &mut self,
+        space: usize,
+        fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<&mut [u8], E>,
+    ) -> Result<usize, E> {
+        let start = self.batch.bytes().len();
+        let count = fill_spare(self.batch.bytes_mut(), space, fill)?;
+        self.batch.push_span(start, count, self.stream, EventFlags(0));
         Ok(count)
     }
 

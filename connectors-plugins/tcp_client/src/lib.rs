@@ -1,0 +1,153 @@
+//! The `tcp_client` connector: connects over TCP.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: tcp_client
+//!     codec: json
+//!     postprocessors: [lines]
+//!     config: { address: 'logs.example.com:9000' }
+//! ```
+//!
+//! What the peer sends is one stream. Messages are written one after the other, without a copy. If the
+//! connection is lost, the runtime connects again.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the tcp_client connector waits for sockets as Linux does, with epoll");
+
+use std::sync::Arc;
+
+use tremor_pdk::{
+    Descriptors,
+    net::{self, Address, StreamSink, StreamSource, TcpStream},
+    prelude::*,
+};
+
+/// Whom to connect to.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address of the peer: `logs.example.com:9000`. A name is looked up each time.
+    pub address: Address,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct TcpClient {
+    config: Config,
+    context: Context,
+    /// The connection that both sides share.
+    stream: Option<Arc<TcpStream>>,
+}
+
+impl Component for TcpClient {
+    const NAME: &str = "tcp_client";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, context, stream: None })
+    }
+}
+
+impl Connector for TcpClient {
+    type Source = StreamSource<TcpStream>;
+    type Sink = StreamSink<TcpStream>;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        let descriptors = Descriptors::new(&self.context)?;
+        let stream = net::connect(&self.context, &descriptors, &self.config.address).await?;
+        self.stream = Some(stream.into());
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Self::Source>> {
+        let source =
+            |stream: &Arc<TcpStream>| StreamSource::new(stream.clone(), &self.config.address);
+        Ok(self.stream.as_ref().map(source))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
+        let sink = |stream: &Arc<TcpStream>| StreamSink::new(stream.clone(), &self.config.address);
+        Ok(self.stream.as_ref().map(sink))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.stream = None;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.stream = None;
+        Ok(())
+    }
+}
+
+tremor_pdk::export! { connectors: [TcpClient] }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::TcpListener,
+        thread,
+    };
+
+    use tremor_pdk::{
+        Batch, ErrorKind, EventRef, Result,
+        testing::{TestHost, conformance},
+    };
+
+    use super::TcpClient;
+
+    #[test]
+    fn it_writes_to_the_peer_and_reads_from_it() -> Result<()> {
+        let host = TestHost::new();
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let config = format!(r#"{{ "address": "{}" }}"#, listener.local_addr()?);
+        let mut client = host.connect::<TcpClient>(&config)?;
+        let (mut peer, _) = listener.accept()?;
+        let mut batch = Batch::new();
+        batch.push_message(b"one\n");
+        batch.push_message(b"two\n");
+        client.deliver(&batch).unwrap();
+        let mut received = [0; 8];
+        peer.read_exact(&mut received)?;
+        assert_eq!(&received, b"one\ntwo\n");
+        peer.write_all(b"answer")?;
+        let (_, batch) = client.pull()?;
+        assert_eq!(batch.first().and_then(EventRef::raw), Some(&b"answer"[..]));
+        client.stop()?;
+        assert_eq!(peer.read(&mut received)?, 0, "and closes the connection");
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_that_is_not_there_is_tried_again_later() -> Result<()> {
+        let free = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let config = format!(r#"{{ "address": "{free}" }}"#);
+        let error = TestHost::new().connect::<TcpClient>(&config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
+        assert!(error.to_string().contains(&free.to_string()), "{error}");
+        Ok(())
+    }
+
+    /// A peer that takes whatever comes, of as many as connect.
+    fn drain(listener: TcpListener) {
+        thread::spawn(move || {
+            for peer in listener.incoming() {
+                let Ok(mut peer) = peer else { return };
+                thread::spawn(move || std::io::copy(&mut peer, &mut std::io::sink()));
+            }
+        });
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let config = format!(r#"{{ "address": "{}" }}"#, listener.local_addr()?);
+        drain(listener);
+        conformance::connector::<TcpClient>(&config).expect_no_faults();
+        Ok(())
+    }
+}

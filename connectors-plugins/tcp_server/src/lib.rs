@@ -1,0 +1,206 @@
+//! The `tcp_server` connector: receives byte streams over TCP.
+//!
+//! ```yaml
+//! connectors:
+//!   input:
+//!     type: tcp_server
+//!     preprocessors: [lines]
+//!     codec: syslog
+//!     config: { listen: '0.0.0.0:6514' }
+//! ```
+//!
+//! Each connection is a stream. The source has all of them, and reads those that have something straight
+//! into its batch: see [`tremor_pdk::net::Connections`].
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the tcp_server connector waits for many sockets, as Linux does with epoll");
+
+use std::{net::TcpListener, num::NonZeroUsize};
+
+use tremor_pdk::{
+    net::{self, Address, Connections, Limits},
+    prelude::*,
+    units::Interval,
+};
+
+/// Where to listen, and for whom.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address to listen on: `0.0.0.0:6514`, or `[::]:6514` for IPv6 as well.
+    pub listen: Address,
+    /// How many connections there may be at a time. At this number further ones wait.
+    #[serde(default = "default_max_connections")]
+    pub max_connections: NonZeroUsize,
+    /// After how much time without a byte a connection is closed: `5m`. Unless set, never.
+    pub idle_timeout: Option<Interval>,
+    /// Whether several listeners may share the address, if all of them say so.
+    #[serde(default)]
+    pub reuse_port: bool,
+}
+
+fn default_max_connections() -> NonZeroUsize {
+    NonZeroUsize::new(Limits::default().max_connections).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct TcpServer {
+    config: Config,
+    context: Context,
+    /// It outlives a connection of the runtime's: the address stays ours.
+    listener: Option<TcpListener>,
+}
+
+impl Component for TcpServer {
+    const NAME: &str = "tcp_server";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, context, listener: None })
+    }
+}
+
+impl Connector for TcpServer {
+    type Source = Connections;
+    type Sink = NoSink;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if self.listener.is_none() {
+            let addresses = self.config.listen.resolve(&self.context).await?;
+            let listener = net::listen(&addresses, self.config.reuse_port)?;
+            tremor_pdk::info!(self.context, "listens on {}", listener.local_addr()?);
+            self.listener = Some(listener);
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Connections>> {
+        let Some(listener) = &self.listener else { return Ok(None) };
+        let limits = Limits {
+            max_connections: self.config.max_connections.get(),
+            idle_timeout: self.config.idle_timeout.map(Interval::get),
+        };
+        Connections::new(&self.context, listener.try_clone()?, limits).map(Some)
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.listener = None;
+        Ok(())
+    }
+}
+
+tremor_pdk::export! { connectors: [TcpServer] }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net::TcpStream, time::Duration};
+
+    use rustix::net::sockopt::set_socket_linger;
+    use tremor_pdk::{
+        ErrorKind, EventRef, Result,
+        testing::{Connection, TestHost, conformance},
+    };
+
+    use super::TcpServer;
+
+    /// A server, and its address.
+    fn server(host: &TestHost, keys: &str) -> Result<(Connection, String)> {
+        let config = format!(r#"{{ "listen": "127.0.0.1:0" {keys} }}"#);
+        let server = host.connect::<TcpServer>(&config)?;
+        let (_, line) = host.log().last().cloned().unwrap();
+        Ok((server, line.trim_start_matches("listens on ").to_owned()))
+    }
+
+    #[test]
+    fn what_clients_have_sent_comes_with_their_addresses_until_they_close() -> Result<()> {
+        let host = TestHost::new();
+        let (mut server, address) = server(&host, "")?;
+        let mut client = TcpStream::connect(address)?;
+        client.write_all(b"one\ntwo\n")?;
+        let name = client.local_addr()?.to_string();
+        let (_, batch) = server.pull()?;
+        let event = batch.first().unwrap();
+        assert_eq!((event.raw(), event.origin()), (Some(&b"one\ntwo\n"[..]), Some(&*name)));
+        drop(client);
+        assert!(server.pull()?.1.first().unwrap().is_stream_end());
+        server.stop()
+    }
+
+    #[test]
+    fn a_reset_and_a_peer_that_says_nothing_leave_no_half_message() -> Result<()> {
+        let host = TestHost::new();
+        let (mut server, address) = server(&host, r#", "idle_timeout": "1m""#)?;
+        let mut client = TcpStream::connect(&address)?;
+        client.write_all(b"half a li")?;
+        server.pull()?;
+        set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+        drop(client);
+        assert!(server.pull()?.1.first().unwrap().is_stream_aborted());
+        // Half-open: its peer is there no more, and nothing says so.
+        let mut client = TcpStream::connect(&address)?;
+        client.write_all(b"half a li")?;
+        server.pull()?;
+        let before = host.now_ns();
+        assert!(server.pull()?.1.first().unwrap().is_stream_aborted());
+        assert_eq!(u128::from(host.now_ns() - before), Duration::from_mins(1).as_nanos());
+        assert_eq!(host.metric("connections"), Some(0.0));
+        server.stop()
+    }
+
+    #[test]
+    fn further_connections_wait() -> Result<()> {
+        let host = TestHost::new();
+        let (mut server, address) = server(&host, r#", "max_connections": 1"#)?;
+        let mut clients = Vec::new();
+        for number in 0..3_u8 {
+            let mut client = TcpStream::connect(&address)?;
+            client.write_all(&[number])?;
+            clients.push(client);
+        }
+        for number in 0..3_u8 {
+            let mut bytes: Vec<u8> = Vec::new();
+            while bytes.is_empty() {
+                let (_, batch) = server.pull()?;
+                batch.iter().filter_map(EventRef::raw).for_each(|it| bytes.extend_from_slice(it));
+            }
+            assert_eq!(bytes, [number]);
+            assert_eq!(host.metric("connections"), Some(1.0));
+            drop(clients.remove(0));
+        }
+        server.stop()
+    }
+
+    #[test]
+    fn an_address_in_use_may_be_free_later_and_one_that_is_shared_is() -> Result<()> {
+        let host = TestHost::new();
+        let (first, address) = server(&host, "")?;
+        let config = format!(r#"{{ "listen": "{address}" }}"#);
+        let error = host.connect::<TcpServer>(&config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
+        assert!(error.to_string().contains("`reuse_port`"), "{error}");
+        first.stop()?;
+        host.connect::<TcpServer>(&config)?.stop()?;
+        let (one, address) = server(&host, r#", "reuse_port": true"#)?;
+        let config = format!(r#"{{ "listen": "{address}", "reuse_port": true }}"#);
+        let two = host.connect::<TcpServer>(&config)?;
+        one.stop()?;
+        two.stop()
+    }
+
+    #[test]
+    fn an_address_without_a_port_is_refused() {
+        let error = TestHost::new().component::<TcpServer>(r#"{ "listen": "localhost" }"#);
+        let error = error.err().unwrap().to_string();
+        assert!(
+            error.starts_with("`listen`: `localhost` is no address: it has no port"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() {
+        conformance::connector::<TcpServer>(r#"{ "listen": "127.0.0.1:0" }"#).expect_no_faults();
+    }
+}

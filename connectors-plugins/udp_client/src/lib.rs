@@ -1,0 +1,130 @@
+//! The `udp_client` connector: sends datagrams over UDP.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: udp_client
+//!     codec: string
+//!     config: { address: 'logs.example.com:514' }
+//! ```
+//!
+//! Each message is a datagram.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the udp_client connector needs the feature `net` of the kit, which Linux has");
+
+use std::{
+    io,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdUdpSocket},
+};
+
+use tremor_pdk::{
+    Descriptors,
+    net::{self, Address, DatagramSink, UdpSocket},
+    prelude::*,
+};
+
+/// Whom to send to.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address of the peer: `logs.example.com:514`.
+    pub address: Address,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct UdpClient {
+    config: Config,
+    context: Context,
+    /// Connected to the first address that there is a way to.
+    socket: Option<StdUdpSocket>,
+}
+
+impl Component for UdpClient {
+    const NAME: &str = "udp_client";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, context, socket: None })
+    }
+}
+
+fn connected(peer: SocketAddr) -> Result<StdUdpSocket> {
+    let any: SocketAddr = match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = net::bind_udp(&[any], false)?;
+    socket.connect(peer)?;
+    Ok(socket)
+}
+
+impl Connector for UdpClient {
+    type Source = NoSource;
+    type Sink = DatagramSink;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        let mut failed = Error::from(io::Error::from(io::ErrorKind::NotFound));
+        for peer in self.config.address.resolve(&self.context).await? {
+            match connected(peer) {
+                Ok(socket) => {
+                    self.socket = Some(socket);
+                    return Ok(true);
+                }
+                Err(error) => failed = error,
+            }
+        }
+        let message = format!("cannot send to `{}`: {failed}", self.config.address);
+        Err(Error::connection_refused(message))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<DatagramSink>> {
+        let Some(socket) = self.socket.take() else { return Ok(None) };
+        let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
+        Ok(Some(DatagramSink::new(&self.context, socket)))
+    }
+}
+
+tremor_pdk::export! { connectors: [UdpClient] }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tremor_pdk::{
+        Batch, ErrorKind, Result, Undelivered,
+        testing::{TestHost, conformance},
+    };
+
+    use super::UdpClient;
+
+    #[test]
+    fn each_message_is_a_datagram_and_one_that_is_too_long_is_at_fault_alone() -> Result<()> {
+        let host = TestHost::new();
+        let peer = UdpSocket::bind("127.0.0.1:0")?;
+        let config = format!(r#"{{ "address": "{}" }}"#, peer.local_addr()?);
+        let mut client = host.connect::<UdpClient>(&config)?;
+        let mut batch = Batch::new();
+        let messages = [b"one".to_vec(), vec![b'x'; 70_000], Vec::new(), vec![b'x'; 65_507]];
+        messages.iter().for_each(|message| batch.push_message(message));
+        let Err(Undelivered::Some(exceptions)) = client.deliver(&batch) else { panic!("too long") };
+        let [exception] = exceptions.exceptions() else { panic!("{exceptions:?}") };
+        assert_eq!((exception.events.clone(), exception.error.kind()), (1..2, ErrorKind::BAD_DATA));
+        let mut datagram = vec![0; 70_000];
+        for message in [&messages[0], &messages[2], &messages[3]] {
+            let count = peer.recv(&mut datagram)?;
+            assert!(datagram[..count] == **message);
+        }
+        client.stop()
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+        let peer = UdpSocket::bind("127.0.0.1:0")?;
+        let config = format!(r#"{{ "address": "{}" }}"#, peer.local_addr()?);
+        conformance::connector::<UdpClient>(&config).expect_no_faults();
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The `udp_server` connector: receives datagrams over UDP.
+//!
+//! ```yaml
+//! connectors:
+//!   input:
+//!     type: udp_server
+//!     codec: syslog
+//!     config: { listen: '0.0.0.0:514' }
+//! ```
+//!
+//! Each datagram is a message, also an empty one.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the udp_server connector needs the feature `net` of the kit, which Linux has");
+
+use std::net::UdpSocket;
+
+use rustix::net::sockopt;
+use tremor_pdk::{
+    net::{self, Address, Datagrams},
+    prelude::*,
+    units::Size,
+};
+
+/// Where to listen.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address to listen on: `0.0.0.0:514`, or `[::]:514` for IPv6 as well.
+    pub listen: Address,
+    /// How much the system keeps of what is not read yet: `4MiB`. It drops datagrams beyond that. Unless
+    /// set, what the system has as its default (`net.core.rmem_default`).
+    pub receive_buffer: Option<Size>,
+    /// Whether several sockets may share the address, if all of them say so.
+    #[serde(default)]
+    pub reuse_port: bool,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct UdpServer {
+    config: Config,
+    context: Context,
+    /// It outlives a connection of the runtime's: the address stays ours.
+    socket: Option<UdpSocket>,
+}
+
+impl Component for UdpServer {
+    const NAME: &str = "udp_server";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { config, context, socket: None })
+    }
+}
+
+impl UdpServer {
+    /// Asks for a buffer of this size, and says so where the system gives less.
+    fn set_receive_buffer(&self, socket: &UdpSocket, size: Size) -> Result<()> {
+        let wanted = usize::try_from(size.get()).unwrap_or(usize::MAX).min(1 << 30);
+        let failed = |error: rustix::io::Errno| Error::from(std::io::Error::from(error));
+        // Beyond the system's bound only with CAP_NET_ADMIN.
+        if sockopt::set_socket_recv_buffer_size_force(socket, wanted).is_err() {
+            sockopt::set_socket_recv_buffer_size(socket, wanted).map_err(failed)?;
+        }
+        // The system doubles what it is asked for, for its own account.
+        let given = sockopt::socket_recv_buffer_size(socket).map_err(failed)? / 2;
+        if given < wanted {
+            tremor_pdk::warn!(
+                self.context,
+                "`receive_buffer` is {given} bytes and not {wanted}: raise `net.core.rmem_max`"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Connector for UdpServer {
+    type Source = Datagrams;
+    type Sink = NoSink;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if self.socket.is_none() {
+            let addresses = self.config.listen.resolve(&self.context).await?;
+            let socket = net::bind_udp(&addresses, self.config.reuse_port)?;
+            if let Some(size) = self.config.receive_buffer {
+                self.set_receive_buffer(&socket, size)?;
+            }
+            tremor_pdk::info!(self.context, "listens on {}", socket.local_addr()?);
+            self.socket = Some(socket);
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Datagrams>> {
+        let Some(socket) = &self.socket else { return Ok(None) };
+        Datagrams::new(&self.context, socket.try_clone()?).map(Some)
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.socket = None;
+        Ok(())
+    }
+}
+
+tremor_pdk::export! { connectors: [UdpServer] }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tremor_pdk::{
+        LogLevel, Result,
+        testing::{Connection, TestHost, conformance},
+    };
+
+    use super::UdpServer;
+
+    fn server(host: &TestHost, keys: &str) -> Result<(Connection, String)> {
+        let config = format!(r#"{{ "listen": "127.0.0.1:0" {keys} }}"#);
+        let server = host.connect::<UdpServer>(&config)?;
+        let (_, line) = host.log().last().cloned().unwrap();
+        Ok((server, line.trim_start_matches("listens on ").to_owned()))
+    }
+
+    #[test]
+    fn each_datagram_is_a_message_also_an_empty_and_the_largest() -> Result<()> {
+        let host = TestHost::new();
+        let (mut server, address) = server(&host, r#", "receive_buffer": "256KiB""#)?;
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        let sent = [b"one".to_vec(), Vec::new(), vec![b'x'; 65_507]];
+        for datagram in &sent {
+            client.send_to(datagram, &address)?;
+        }
+        let (_, batch) = server.pull()?;
+        let name = client.local_addr()?.to_string();
+        for (event, datagram) in batch.iter().zip(&sent) {
+            assert!(event.raw() == Some(datagram) && !event.is_fragment());
+            assert_eq!(event.origin(), Some(&*name));
+        }
+        assert_eq!(batch.len(), sent.len());
+        server.stop()
+    }
+
+    #[test]
+    fn a_buffer_that_the_system_does_not_give_is_said() -> Result<()> {
+        let host = TestHost::new();
+        server(&host, r#", "receive_buffer": "1GiB""#)?.0.stop()?;
+        let warned = host.log().into_iter().filter(|(level, _)| *level == LogLevel::WARN);
+        // A privileged process gets it.
+        assert!(warned.map(|(_, line)| line).all(|line| line.contains("net.core.rmem_max")));
+        Ok(())
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() {
+        conformance::connector::<UdpServer>(r#"{ "listen": "127.0.0.1:0" }"#).expect_no_faults();
+    }
+}

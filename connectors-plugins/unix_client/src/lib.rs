@@ -1,0 +1,161 @@
+//! The `unix_client` connector: connects to a Unix socket.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: unix_client
+//!     codec: json
+//!     postprocessors: [lines]
+//!     config: { path: /run/collector.sock }
+//! ```
+//!
+//! What the peer sends is one stream. Messages are written one after the other, without a copy. If the
+//! connection is lost, the runtime connects again.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the unix_client connector waits for sockets as Linux does, with epoll");
+
+use std::{path::PathBuf, sync::Arc};
+
+use tremor_pdk::{
+    Descriptors,
+    net::{StreamSink, StreamSource, UnixStream},
+    prelude::*,
+};
+
+/// Whom to connect to.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The socket of the peer. A relative path starts at the folder of the flow file.
+    pub path: PathBuf,
+}
+
+/// The connector.
+#[derive(Debug)]
+pub struct UnixClient {
+    path: PathBuf,
+    context: Context,
+    /// The connection that both sides share.
+    stream: Option<Arc<UnixStream>>,
+}
+
+impl Component for UnixClient {
+    const NAME: &str = "unix_client";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        if config.path.as_os_str().is_empty() {
+            return Err(Error::configuration("`path` is empty: name the socket of the peer"));
+        }
+        Ok(Self { path: context.resolve(config.path), context, stream: None })
+    }
+}
+
+impl Connector for UnixClient {
+    type Source = StreamSource<UnixStream>;
+    type Sink = StreamSink<UnixStream>;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        let descriptors = Descriptors::new(&self.context)?;
+        match UnixStream::connect(&descriptors, &self.path).await {
+            Ok(stream) => self.stream = Some(stream.into()),
+            // Also a path to nothing: the peer makes the socket when it starts.
+            Err(error) => {
+                let path = self.path.display();
+                let message = format!("cannot connect to `{path}`: {error}");
+                return Err(Error::connection_refused(message));
+            }
+        }
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Self::Source>> {
+        let source =
+            |stream: &Arc<UnixStream>| StreamSource::new(stream.clone(), &self.path.display());
+        Ok(self.stream.as_ref().map(source))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
+        let sink = |stream: &Arc<UnixStream>| StreamSink::new(stream.clone(), &self.path.display());
+        Ok(self.stream.as_ref().map(sink))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.stream = None;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.stream = None;
+        Ok(())
+    }
+}
+
+tremor_pdk::export! { connectors: [UnixClient] }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        os::unix::net::UnixListener,
+        thread,
+    };
+
+    use tremor_pdk::{
+        Batch, ErrorKind, EventRef, Result,
+        testing::{TestHost, conformance},
+    };
+
+    use super::UnixClient;
+
+    #[test]
+    fn it_writes_to_the_peer_and_reads_from_it() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let host = TestHost::new();
+        host.set_folder(folder.path());
+        let listener = UnixListener::bind(folder.path().join("socket"))?;
+        let mut client = host.connect::<UnixClient>(r#"{ "path": "socket" }"#)?;
+        let (mut peer, _) = listener.accept()?;
+        let mut batch = Batch::new();
+        batch.push_message(b"one\n");
+        client.deliver(&batch).unwrap();
+        let mut received = [0; 4];
+        peer.read_exact(&mut received)?;
+        assert_eq!(&received, b"one\n");
+        peer.write_all(b"answer")?;
+        let (_, batch) = client.pull()?;
+        let event = batch.first().unwrap();
+        assert_eq!(event.raw(), Some(&b"answer"[..]));
+        assert_eq!(event.origin(), folder.path().join("socket").to_str());
+        drop(peer);
+        assert!(client.pull()?.1.first().is_some_and(EventRef::is_stream_end));
+        assert_eq!(client.pull().unwrap_err().kind(), ErrorKind::CONNECTION_LOST);
+        client.stop()
+    }
+
+    #[test]
+    fn a_socket_that_is_not_there_may_be_there_later() {
+        let error = TestHost::new().connect::<UnixClient>(r#"{ "path": "/nowhere/socket" }"#);
+        let error = error.err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
+        assert!(error.to_string().contains("`/nowhere/socket`"), "{error}");
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path)?;
+        thread::spawn(move || {
+            for peer in listener.incoming() {
+                let Ok(mut peer) = peer else { return };
+                thread::spawn(move || std::io::copy(&mut peer, &mut std::io::sink()));
+            }
+        });
+        let config = format!(r#"{{ "path": "{}" }}"#, path.display());
+        conformance::connector::<UnixClient>(&config).expect_no_faults();
+        Ok(())
+    }
+}

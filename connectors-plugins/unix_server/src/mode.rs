@@ -1,0 +1,48 @@
+//! Permissions as people write them.
+
+use std::borrow::Cow;
+
+use tremor_pdk::{
+    Error,
+    schemars::{JsonSchema, Schema, SchemaGenerator, json_schema},
+    serde::Deserialize,
+};
+
+/// The permissions of a file, as octal digits: `0660`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(crate = "tremor_pdk::serde", try_from = "String")]
+pub struct Mode(u32);
+
+impl Mode {
+    /// As a number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl TryFrom<String> for Mode {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        let digits = if text.len() == 4 { text.strip_prefix('0') } else { Some(&*text) };
+        let mode = digits.filter(|digits| digits.len() == 3);
+        mode.and_then(|digits| u32::from_str_radix(digits, 8).ok()).map(Self).ok_or_else(|| {
+            let message = format!("`{text}` is no mode: write three octal digits, such as `0660`");
+            Error::configuration(message)
+        })
+    }
+}
+
+impl JsonSchema for Mode {
+    fn schema_name() -> Cow<'static, str> {
+        "Mode".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^0?[0-7]{3}$" })
+    }
+}

@@ -1,0 +1,194 @@
+//! A socket in the file system, from its making to its removal.
+
+use std::{
+    fs, io,
+    os::unix::{
+        fs::{FileTypeExt, MetadataExt, PermissionsExt},
+        net::UnixListener,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fd::OwnedFd,
+    io::Errno,
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    },
+};
+use tremor_pdk::{Error, Result};
+
+use crate::Mode;
+
+/// How many connections may wait to be accepted. The system has a bound of its own (`somaxconn`).
+const BACKLOG: i32 = 1_024;
+
+/// A socket that is listened on. It is removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode: another process may have put its own in this place.
+    identity: (u64, u64),
+}
+
+impl Socket {
+    /// Listens at `path`. What an earlier process has left there is removed; a socket that somebody listens
+    /// on is left alone, and so is a file that is no socket.
+    pub(crate) fn listen(path: &Path, mode: Option<Mode>) -> Result<Self> {
+        let failed = |error: io::Error| cannot_listen(path, &error);
+        let address = SocketAddrUnix::new(path).map_err(|_| {
+            let message = "it is too long for a socket: choose one of 107 bytes at most";
+            Error::configuration(format!("cannot listen on `{}`: {message}", path.display()))
+        })?;
+        remove_stale(path, &address)?;
+        let socket = open().map_err(|error| failed(error.into()))?;
+        bind(&socket, &address).map_err(|error| failed(error.into()))?;
+        let metadata = fs::symlink_metadata(path).map_err(failed)?;
+        let identity = (metadata.dev(), metadata.ino());
+        let this = Self { listener: socket.into(), path: path.to_owned(), identity };
+        if let Some(mode) = mode {
+            // Nobody can connect yet.
+            let permissions = fs::Permissions::from_mode(mode.get());
+            fs::set_permissions(path, permissions).map_err(failed)?;
+        }
+        listen(&this.listener, BACKLOG).map_err(|error| failed(error.into()))?;
+        Ok(this)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a source listens with.
+    pub(crate) fn listener(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let is_ours = |it: &fs::Metadata| (it.dev(), it.ino()) == self.identity;
+        if fs::symlink_metadata(&self.path).is_ok_and(|it| is_ours(&it)) {
+            // What stays is removed by the next.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn open() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
+}
+
+/// Removes a socket that nobody listens on.
+fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
+    let shown = path.display();
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(cannot_listen(path, &error)),
+        Ok(metadata) if metadata.file_type().is_socket() => {}
+        Ok(_) => {
+            return Err(Error::configuration(format!(
+                "cannot listen on `{shown}`: it is there and is no socket: choose another path, or \
+                 remove it"
+            )));
+        }
+    }
+    let socket = open().map_err(|error| cannot_listen(path, &error.into()))?;
+    match connect(&socket, address) {
+        Err(Errno::CONNREFUSED) => {
+            fs::remove_file(path).map_err(|error| cannot_listen(path, &error))
+        }
+        // Gone meanwhile.
+        Err(Errno::NOENT) => Ok(()),
+        _ => Err(Error::connection_refused(format!(
+            "cannot listen on `{shown}`: another process listens there: stop it, or choose another path"
+        ))),
+    }
+}
+
+fn cannot_listen(path: &Path, error: &io::Error) -> Error {
+    let cause = io::Error::new(error.kind(), error.to_string());
+    Error::from(cause).context(format_args!("cannot listen on `{}`", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::{
+            fs::PermissionsExt,
+            net::{UnixListener, UnixStream},
+        },
+    };
+
+    use tremor_pdk::ErrorKind;
+
+    use super::{Mode, Socket};
+
+    #[test]
+    fn what_an_earlier_process_has_left_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let socket = Socket::listen(&path, None).unwrap();
+        UnixStream::connect(&path).unwrap();
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_socket_that_somebody_listens_on_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = Socket::listen(&path, None).unwrap();
+        let error = Socket::listen(&path, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "time may mend it");
+        assert!(error.to_string().contains("another process listens there"), "{error}");
+        UnixStream::connect(&path).unwrap();
+        drop(first);
+    }
+
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "precious").unwrap();
+        let error = Socket::listen(&path, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn the_socket_of_a_successor_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = Socket::listen(&path, None).unwrap();
+        fs::rename(&path, folder.path().join("old")).unwrap();
+        let second = Socket::listen(&path, None).unwrap();
+        drop(first);
+        UnixStream::connect(&path).unwrap();
+        drop(second);
+    }
+
+    #[test]
+    fn the_mode_says_who_may_connect() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mode = Mode::try_from("0640".to_owned()).unwrap();
+        let _socket = Socket::listen(&path, Some(mode)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_and_a_path_that_is_too_long_are_the_configurations_fault() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().join("none/socket"), folder.path().join("x".repeat(200))] {
+            let error = Socket::listen(&path, None).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{error}");
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream as Peer},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::{StreamSink, StreamSource, connect};
+use crate::{
+    Batch, Descriptors, ErrorKind, Pull, Result, Sink, Source, net::TcpStream, testing::TestHost,
+};
+
+struct Scene {
+    test: TestHost,
+    source: StreamSource<TcpStream>,
+    sink: StreamSink<TcpStream>,
+    peer: Peer,
+}
+
+fn scene() -> Scene {
+    let test = TestHost::new();
+    let host = test.host();
+    let descriptors = Descriptors::new(&host).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let stream = test.block_on(connect(&host, &descriptors, &address)).unwrap();
+    let socket = Arc::new(stream);
+    let source = StreamSource::new(socket.clone(), &address);
+    let sink = StreamSink::new(socket, &address);
+    Scene { test, source, sink, peer: listener.accept().unwrap().0 }
+}
+
+impl Scene {
+    fn pull(&mut self) -> Result<Batch> {
+        let mut batch = Batch::new();
+        let pull = self.test.block_on(self.source.pull(&mut batch))?;
+        assert_eq!(pull, Pull::Events);
+        Ok(batch)
+    }
+}
+
+#[test]
+fn what_the_peer_sends_is_one_stream_that_ends_with_the_connection() {
+    let mut scene = scene();
+    scene.peer.write_all(b"some bytes").unwrap();
+    let batch = scene.pull().unwrap();
+    let event = batch.first().unwrap();
+    assert_eq!((event.raw(), event.is_fragment()), (Some(&b"some bytes"[..]), true));
+    let address = scene.peer.local_addr().unwrap().to_string();
+    assert_eq!(event.origin(), Some(&*address));
+    scene.peer.shutdown(std::net::Shutdown::Write).unwrap();
+    let event = scene.pull().unwrap();
+    assert!(event.first().unwrap().is_stream_end() && !event.first().unwrap().is_stream_aborted());
+    for _ in 0..2 {
+        let error = scene.pull().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
+        assert!(error.to_string().contains("has closed the connection"), "{error}");
+    }
+}
+
+#[test]
+fn a_reset_in_the_middle_of_a_message_ends_no_message() {
+    let mut scene = scene();
+    scene.peer.write_all(b"half a li").unwrap();
+    scene.pull().unwrap();
+    set_socket_linger(&scene.peer, Some(Duration::ZERO)).unwrap();
+    let Scene { test, mut source, peer, .. } = scene;
+    drop(peer);
+    let mut batch = Batch::new();
+    assert_eq!(test.block_on(source.pull(&mut batch)), Ok(Pull::Events));
+    assert!(batch.first().unwrap().is_stream_aborted());
+    let error = test.block_on(source.pull(&mut Batch::new())).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
+}
+
+#[test]
+fn messages_are_written_one_after_the_other_however_many_writes_that_takes() {
+    let mut scene = scene();
+    let mut batch = Batch::new();
+    let messages: Vec<_> =
+        (0..5_000_usize).map(|i| format!("{i}: {}\n", "x".repeat(i % 700))).collect();
+    for message in &messages {
+        batch.push_message(message.as_bytes());
+        // Not beside the next one: more slices than the system takes at once.
+        batch.push_message(b"gap");
+    }
+    batch.retain(|event| event.raw() != Some(b"gap"));
+    let mut peer = scene.peer.try_clone().unwrap();
+    let expected = messages.concat();
+    let length = expected.len();
+    let reader = thread::spawn(move || {
+        let mut all = vec![0; length];
+        peer.read_exact(&mut all).unwrap();
+        all
+    });
+    scene.test.block_on(scene.sink.deliver(&batch)).unwrap();
+    assert!(reader.join().unwrap() == expected.as_bytes());
+}
+
+#[test]
+fn nothing_is_written_to_a_peer_that_has_gone() {
+    let Scene { test, mut sink, peer, .. } = scene();
+    drop(peer);
+    // What waits for descriptors has its turn before time passes.
+    test.block_on(test.host().sleep(Duration::from_secs(1)));
+    let mut batch = Batch::new();
+    batch.push_message(b"into the void");
+    let error = test.block_on(sink.deliver(&batch)).unwrap_err().into_error();
+    assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
+    assert_eq!(test.block_on(sink.deliver(&Batch::new())), Ok(()), "nothing is lost of nothing");
+}
+
+#[test]
+fn nobody_at_any_address_is_tried_again_later() {
+    let test = TestHost::new();
+    let host = test.host();
+    let descriptors = Descriptors::new(&host).unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let address = format!("localhost:{}", free.port()).parse().unwrap();
+    let error = test.block_on(connect(&host, &descriptors, &address)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
+    assert!(error.to_string().starts_with("cannot connect to `localhost:"), "{error}");
+}

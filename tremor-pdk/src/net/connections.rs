@@ -1,0 +1,239 @@
+//! The connections of a server whose clients send byte streams.
+
+mod door;
+mod idle;
+mod peer;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    task::Poll,
+    time::Duration,
+};
+
+pub use self::door::Listener;
+use self::{
+    door::Door,
+    idle::Idle,
+    peer::{Peer, Turn},
+};
+use super::poller::Poller;
+use crate::{Batch, CodecRequirement, Counter, Gauge, Host, Pull, Result, Source};
+
+/// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
+const LISTENER: u64 = 0;
+
+/// How many connections are accepted before those that there are have their turn.
+const ACCEPTED_AT_MOST: usize = 256;
+
+/// How many connections there may be, and how long one may say nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// At this number no further connection is accepted: it waits in the backlog of the system.
+    pub max_connections: usize,
+    /// After this time without a byte a connection is closed, a sixteenth of it later at most. None: never.
+    pub idle_timeout: Option<Duration>,
+}
+
+impl Default for Limits {
+    /// 10,000 connections, for as long as they like.
+    fn default() -> Self {
+        Self { max_connections: 10_000, idle_timeout: None }
+    }
+}
+
+/// The connections of a server whose clients send byte streams: a source that has them all.
+///
+/// Each connection is a stream of the source, with a number that is never used again, and the address of
+/// its peer as its origin. A pull reads the connections that have something straight into the batch, in
+/// turn; while the source is not pulled, nothing is read, and the peers wait. A connection that has nothing
+/// costs its entry and no more. What is left of a message is a message where its peer has closed the
+/// connection, and is rejected where the connection broke or said nothing for too long.
+pub struct Connections {
+    host: Host,
+    poller: Poller,
+    door: Door,
+    idle: Idle,
+    limits: Limits,
+    open: HashMap<u64, Peer>,
+    /// Streams that have something, or had when they were last looked at.
+    ready: VecDeque<u64>,
+    /// The stream of the last connection.
+    last: u64,
+    counts: Counts,
+}
+
+struct Counts {
+    open: Gauge,
+    accepted: Counter,
+    aborted: Counter,
+    idle: Counter,
+}
+
+impl Connections {
+    /// The connections that come to a listener.
+    ///
+    /// # Errors
+    /// The operating system has no descriptor left, or the host cannot wait.
+    pub fn new(host: &Host, listener: impl Into<Listener>, limits: Limits) -> Result<Self> {
+        let (listener, poller) = (listener.into(), Poller::new(host)?);
+        listener.set_nonblocking()?;
+        poller.add(listener.descriptor(), LISTENER).map_err(std::io::Error::from)?;
+        let counts = Counts {
+            open: host.gauge("connections", "Connections that are open."),
+            accepted: host.counter("connections_accepted", "Connections that were accepted."),
+            aborted: host.counter("connections_aborted", "Connections that broke."),
+            idle: host.counter("connections_idle", "Connections closed after saying nothing."),
+        };
+        Ok(Self {
+            poller,
+            door: Door::new(listener, host),
+            idle: Idle::new(limits.idle_timeout),
+            limits,
+            open: HashMap::new(),
+            ready: VecDeque::new(),
+            last: LISTENER,
+            counts,
+            host: host.clone(),
+        })
+    }
+
+    /// Sees which connections have something.
+    fn look(&mut self) -> Result<()> {
+        let Self { poller, door, open, ready, .. } = self;
+        poller.look(|readable| {
+            if readable.token == LISTENER {
+                door.knock();
+            } else if let Some(peer) = open.get_mut(&readable.token) {
+                peer.is_hung_up |= readable.is_hung_up;
+                if !std::mem::replace(&mut peer.is_queued, true) {
+                    ready.push_back(readable.token);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Accepts the connections that wait. Whether there was one.
+    fn accept(&mut self, now_ns: u64) -> Result<bool> {
+        for accepted in 0..ACCEPTED_AT_MOST {
+            if self.open.len() >= self.limits.max_connections {
+                return Ok(accepted > 0);
+            }
+            let Some((socket, name)) = self.door.next(&self.host)? else { return Ok(accepted > 0) };
+            let stream = self.last + 1;
+            if let Err(error) = self.poller.add(&socket, stream) {
+                self.door.shut(&self.host, error);
+                continue;
+            }
+            self.last = stream;
+            self.open.insert(stream, Peer::new(socket, name, now_ns));
+            self.idle.begin(&self.host, now_ns);
+            self.counts.accepted.add(1);
+            self.count_open();
+        }
+        Ok(true)
+    }
+
+    /// Reads what is ready, in turn, until the batch is full.
+    fn serve(&mut self, batch: &mut Batch, now_ns: u64) {
+        while !batch.is_full()
+            && let Some(stream) = self.ready.pop_front()
+        {
+            let Some(peer) = self.open.get_mut(&stream) else { continue };
+            let before = batch.len();
+            let turn = peer.read(stream, batch, self.ready.is_empty());
+            batch.set_origin_from(before, &peer.name);
+            match turn {
+                Turn::Read { has_more } => {
+                    peer.active_ns = now_ns;
+                    peer.is_queued = has_more;
+                    if has_more {
+                        self.ready.push_back(stream);
+                    }
+                }
+                Turn::Ended => self.close(stream),
+                Turn::Aborted(error) => {
+                    debug!(self.host, "the connection of {} broke: {error}", peer.name);
+                    self.counts.aborted.add(1);
+                    self.close(stream);
+                }
+            }
+        }
+    }
+
+    /// Ends connections that have said nothing for too long.
+    fn end_idle(&mut self, batch: &mut Batch, now_ns: u64) {
+        for stream in self.idle.over(&self.host, now_ns, &mut self.open) {
+            let Some(peer) = self.open.get(&stream) else { continue };
+            debug!(self.host, "{} has said nothing for too long", peer.name);
+            let before = batch.len();
+            if peer.has_brought {
+                batch.stream(stream).abort();
+                batch.set_origin_from(before, &peer.name);
+            }
+            self.counts.idle.add(1);
+            self.close(stream);
+        }
+    }
+
+    fn close(&mut self, stream: u64) {
+        self.open.remove(&stream);
+        self.door.has_room();
+        self.count_open();
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 connections are many")]
+    fn count_open(&self) {
+        self.counts.open.set(self.open.len() as f64);
+    }
+
+    /// Whether a connection that waits may be accepted.
+    fn may_accept(&self) -> bool {
+        self.open.len() < self.limits.max_connections && self.door.may_accept()
+    }
+
+    /// Waits until there may be something.
+    async fn wait(&mut self) -> Result<()> {
+        if !self.ready.is_empty() || self.may_accept() {
+            return Ok(());
+        }
+        poll_fn(|context| {
+            if self.door.poll(context).is_ready() || self.idle.poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            self.poller.poll_ready(context)
+        })
+        .await
+    }
+}
+
+impl Source for Connections {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        loop {
+            self.look()?;
+            let now_ns = self.idle.now_ns(&self.host);
+            let has_accepted = self.accept(now_ns)?;
+            self.end_idle(batch, now_ns);
+            self.serve(batch, now_ns);
+            // What is in the batch is never held up: there is no wait with it.
+            if !batch.is_empty() {
+                return Ok(Pull::Events);
+            }
+            // New connections usually have something to say at once.
+            if !has_accepted {
+                self.wait().await?;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Connections {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connections").field("open", &self.open.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! Where connections come in.
+
+use std::{
+    io,
+    net::{SocketAddr, TcpListener},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixListener,
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use rustix::{
+    io::Errno,
+    net::{SocketFlags, acceptfrom_with},
+};
+
+use super::super::alarm::Alarm;
+use crate::{Counter, Error, Host, Result};
+
+/// How long to wait where no descriptor is left, unless a connection of ours is closed before.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// How often that is logged at most, in ns.
+const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+
+/// What connections come to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Listener {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// A socket in the file system.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl Listener {
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+            Self::Unix(listener) => listener.set_nonblocking(true),
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+
+    /// A connection, and what its peer is called.
+    fn accept(&self) -> Result<(OwnedFd, Box<str>), Errno> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, address) = acceptfrom_with(self.descriptor(), flags)?;
+        let name = match self {
+            Self::Tcp(_) => {
+                let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                address.map(|address| address.to_string())
+            }
+            // Clients seldom have an address of their own here.
+            Self::Unix(listener) => {
+                let address = listener.local_addr().ok();
+                address.and_then(|it| Some(it.as_pathname()?.to_string_lossy().into_owned()))
+            }
+        };
+        Ok((socket, name.unwrap_or_else(|| "unknown".to_owned()).into()))
+    }
+}
+
+/// A listener, and whether it is of use to ask it.
+pub(super) struct Door {
+    listener: Listener,
+    /// Whether a connection may wait.
+    is_knocked: bool,
+    /// Whether no descriptor was left when it was last asked.
+    is_shut: bool,
+    /// When it is opened again.
+    retry: Alarm,
+    failures: Counter,
+    /// When that was last logged.
+    logged_ns: Option<u64>,
+}
+
+impl Door {
+    pub(super) fn new(listener: Listener, host: &Host) -> Self {
+        Self {
+            listener,
+            is_knocked: false,
+            is_shut: false,
+            retry: Alarm::default(),
+            failures: host.counter("accept_errors", "Attempts to accept a connection that failed."),
+            logged_ns: None,
+        }
+    }
+
+    /// A connection waits.
+    pub(super) fn knock(&mut self) {
+        self.is_knocked = true;
+    }
+
+    /// There is a descriptor again, for all that is known.
+    pub(super) fn has_room(&mut self) {
+        self.is_shut = false;
+    }
+
+    /// Whether a connection may wait that can be accepted.
+    pub(super) fn may_accept(&self) -> bool {
+        self.is_knocked && !self.is_shut
+    }
+
+    /// The next connection that waits.
+    pub(super) fn next(&mut self, host: &Host) -> Result<Option<(OwnedFd, Box<str>)>> {
+        self.is_shut &= !self.retry.has_rung();
+        while self.may_accept() {
+            match self.listener.accept() {
+                Ok(accepted) => return Ok(Some(accepted)),
+                Err(Errno::AGAIN) => self.is_knocked = false,
+                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                    self.shut(host, error);
+                }
+                Err(error) if is_of_one(error) => {
+                    self.failures.add(1);
+                    debug!(host, "a connection broke before it was accepted: {error}");
+                }
+                Err(error) => {
+                    let error = io::Error::from(error);
+                    return Err(Error::internal(format!("cannot accept connections: {error}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Accepts nothing for a while: the system has no descriptor or no memory left. Connections wait
+    /// meanwhile, and those that there are go on.
+    pub(super) fn shut(&mut self, host: &Host, error: Errno) {
+        self.is_shut = true;
+        self.retry.set(host, RETRY);
+        self.failures.add(1);
+        let now_ns = host.now_ns();
+        if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
+            self.logged_ns = Some(now_ns);
+            warn!(
+                host,
+                "cannot accept connections, which wait: {error}. Allow the process more open files \
+                 (`ulimit -n`), or lower `max_connections`"
+            );
+        }
+    }
+
+    /// Ready once it may be asked again.
+    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
+        self.retry.poll(context)
+    }
+}
+
+/// Errors of one connection, which the system hands on with it: see accept(2).
+fn is_of_one(error: Errno) -> bool {
+    let those = [
+        Errno::INTR,
+        Errno::CONNABORTED,
+        Errno::NETDOWN,
+        Errno::PROTO,
+        Errno::NOPROTOOPT,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
+        Errno::NETUNREACH,
+        // A firewall's.
+        Errno::PERM,
+    ];
+    those.contains(&error)
+}

@@ -1,0 +1,344 @@
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use super::{Connections, Limits};
+use crate::{Batch, EventRef, LogLevel, Pull, Source, net::listen, testing::TestHost};
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// A server, pulled by hand.
+struct Scene {
+    test: TestHost,
+    server: Connections,
+    address: SocketAddr,
+    limit: crate::Limit,
+}
+
+impl Scene {
+    fn new(limits: Limits) -> Self {
+        let test = TestHost::new();
+        let listener = listen(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Connections::new(&test.host(), listener, limits).unwrap();
+        Self { test, server, address, limit: crate::Limit::default() }
+    }
+
+    fn client(&self) -> TcpStream {
+        TcpStream::connect(self.address).unwrap()
+    }
+
+    fn pull(&mut self) -> Batch {
+        let mut batch = Batch::new();
+        batch.set_limit(self.limit);
+        let pulled = self.test.block_on(self.server.pull(&mut batch)).unwrap();
+        assert_eq!(pulled, Pull::Events);
+        assert!(!batch.is_empty());
+        batch
+    }
+
+    /// Pulls until there were so many bytes and ends.
+    fn pull_until(&mut self, bytes: usize, ends: usize) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        loop {
+            let count: usize = seen.iter().map(|it: &Seen| it.bytes.len()).sum();
+            let ended = seen.iter().filter(|it| it.end != End::None).count();
+            if count >= bytes && ended >= ends {
+                assert_eq!((count, ended), (bytes, ends));
+                return seen;
+            }
+            seen.extend(self.pull().iter().map(Seen::of));
+        }
+    }
+
+    /// Whether a pull has nothing to bring, after it has done what there is to do.
+    fn waits(&mut self) -> bool {
+        let mut batch = Batch::new();
+        let pull = std::pin::pin!(self.server.pull(&mut batch));
+        self.test.poll_once(pull).is_pending()
+    }
+
+    fn metric(&self, name: &str) -> Option<f64> {
+        self.test.metric(name)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    None,
+    Complete,
+    Aborted,
+}
+
+/// An event.
+#[derive(Debug)]
+struct Seen {
+    stream: u64,
+    bytes: Vec<u8>,
+    end: End,
+    origin: String,
+}
+
+impl Seen {
+    fn of(event: EventRef<'_>) -> Self {
+        let end = match (event.is_stream_end(), event.is_stream_aborted()) {
+            (false, _) => End::None,
+            (true, false) => End::Complete,
+            (true, true) => End::Aborted,
+        };
+        Self {
+            stream: event.stream(),
+            bytes: event.raw().unwrap_or_default().to_vec(),
+            end,
+            origin: event.origin().unwrap().to_owned(),
+        }
+    }
+}
+
+/// Resets a connection in place of closing it.
+fn reset(client: TcpStream) {
+    set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+}
+
+#[test]
+fn each_connection_is_a_stream_with_the_address_of_its_peer() {
+    let mut scene = Scene::new(Limits::default());
+    let mut clients: Vec<_> = (0..20).map(|_| scene.client()).collect();
+    let names: Vec<_> = clients.iter().map(|it| it.local_addr().unwrap().to_string()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        write!(client, "from client {number:02}").unwrap();
+    }
+    let seen = scene.pull_until(20 * 14, 0);
+    for it in &seen {
+        let text = String::from_utf8(it.bytes.clone()).unwrap();
+        let number: usize = text.strip_prefix("from client ").unwrap().parse().unwrap();
+        assert_eq!(it.origin, names[number]);
+    }
+    assert_eq!(
+        (scene.metric("connections"), scene.metric("connections_accepted")),
+        (Some(20.0), Some(20.0))
+    );
+    drop(clients);
+    let ends = scene.pull_until(0, 20);
+    assert!(ends.iter().all(|it| it.end == End::Complete));
+    assert_eq!(scene.metric("connections"), Some(0.0));
+    // Numbers are not used again.
+    let mut client = scene.client();
+    client.write_all(b"later").unwrap();
+    let later = scene.pull_until(5, 0);
+    assert!(seen.iter().chain(&ends).all(|it| it.stream < later[0].stream));
+}
+
+#[test]
+fn what_a_peer_has_sent_before_it_closed_is_brought_before_the_end() {
+    let mut scene = Scene::new(Limits::default());
+    let mut client = scene.client();
+    client.write_all(&vec![b'x'; 100_000]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let seen = scene.pull_until(100_000, 1);
+    assert_eq!(seen.last().unwrap().end, End::Complete);
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "and is closed on this side as well");
+}
+
+#[test]
+fn a_connection_that_is_reset_ends_without_a_message() {
+    let mut scene = Scene::new(Limits::default());
+    let mut client = scene.client();
+    client.write_all(b"half a li").unwrap();
+    assert_eq!(scene.pull_until(9, 0)[0].bytes, b"half a li");
+    reset(client);
+    let seen = scene.pull_until(0, 1);
+    assert_eq!(seen[0].end, End::Aborted);
+    assert_eq!(scene.metric("connections_aborted"), Some(1.0));
+    assert!(scene.waits());
+}
+
+#[test]
+fn a_client_that_says_nothing_is_no_event() {
+    let mut scene = Scene::new(Limits::default());
+    drop(scene.client());
+    reset(scene.client());
+    assert!(scene.waits());
+    assert_eq!(scene.metric("connections"), Some(0.0));
+    assert_eq!(scene.metric("connections_accepted"), Some(2.0));
+}
+
+#[test]
+fn a_client_that_says_nothing_for_too_long_is_closed_and_others_are_not() {
+    let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
+    let mut scene = Scene::new(limits);
+    let (mut silent, mut half) = (scene.client(), scene.client());
+    half.write_all(b"half a li").unwrap();
+    scene.pull_until(9, 0);
+    scene.test.advance(MINUTE / 2);
+    let mut busy = scene.client();
+    busy.write_all(b"busy").unwrap();
+    scene.pull_until(4, 0);
+    // Time passes only when there is nothing else to do.
+    let seen = scene.pull_until(0, 1);
+    assert_eq!(seen[0].end, End::Aborted, "half a message is none");
+    assert_eq!(seen[0].origin, half.local_addr().unwrap().to_string());
+    for client in [&mut silent, &mut half] {
+        assert_eq!(client.read(&mut [0]).unwrap(), 0);
+    }
+    assert_eq!(
+        (scene.metric("connections"), scene.metric("connections_idle")),
+        (Some(1.0), Some(2.0))
+    );
+    busy.write_all(b"still busy").unwrap();
+    scene.pull_until(10, 0);
+}
+
+#[test]
+fn a_clock_that_is_set_ends_no_connection_and_neither_does_a_source_that_was_not_pulled() {
+    let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
+    let mut scene = Scene::new(limits);
+    let mut client = scene.client();
+    client.write_all(b"one").unwrap();
+    scene.pull_until(3, 0);
+    scene.test.set_now_ns(scene.test.now_ns() + 1_000_000_000_000);
+    assert!(scene.waits());
+    scene.test.advance(10 * MINUTE);
+    // The timer's task runs, and then the pull.
+    scene.test.block_on(scene.test.host().sleep(Duration::ZERO));
+    assert!(scene.waits());
+    assert_eq!(scene.metric("connections"), Some(1.0));
+    client.write_all(b"two").unwrap();
+    assert_eq!(scene.pull_until(3, 0)[0].bytes, b"two");
+}
+
+#[test]
+fn at_the_limit_connections_wait_until_another_one_ends() {
+    let mut scene = Scene::new(Limits { max_connections: 2, ..Limits::default() });
+    let mut clients: Vec<_> = (0..3).map(|_| scene.client()).collect();
+    for client in &mut clients {
+        client.write_all(b"x").unwrap();
+    }
+    scene.pull_until(2, 0);
+    assert!(scene.waits());
+    assert_eq!(scene.metric("connections"), Some(2.0));
+    drop(clients.remove(0));
+    scene.pull_until(1, 1);
+    assert_eq!(scene.metric("connections_accepted"), Some(3.0));
+}
+
+#[test]
+fn connections_that_send_without_end_have_their_turns_and_others_theirs() {
+    let mut scene = Scene::new(Limits::default());
+    scene.limit.bytes = 128 << 10;
+    let mut busy: Vec<_> = (0..4).map(|_| scene.client()).collect();
+    for client in &busy {
+        client.set_nonblocking(true).unwrap();
+    }
+    // As much as the system takes.
+    let fill = |clients: &mut [TcpStream]| {
+        for client in clients {
+            while client.write(&[b'x'; 8 << 10]).is_ok() {}
+        }
+    };
+    fill(&mut busy);
+    let mut quiet = scene.client();
+    let mut bytes = [0; 6];
+    for round in 0..20 {
+        fill(&mut busy);
+        if round == 8 {
+            quiet.write_all(b"a line").unwrap();
+        }
+        for event in &scene.pull() {
+            bytes[usize::try_from(event.stream()).unwrap()] += event.raw().unwrap().len();
+        }
+        assert!(round < 12 || bytes[5] == 6, "the line has not waited for more than a round");
+    }
+    let (least, most) = (bytes[1..5].iter().min().unwrap(), bytes[1..5].iter().max().unwrap());
+    assert!(least * 2 >= *most, "{bytes:?}");
+}
+
+#[test]
+fn a_source_that_is_not_pulled_reads_nothing() {
+    let mut scene = Scene::new(Limits::default());
+    let client = scene.client();
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    while let Ok(count) = (&client).write(&vec![b'x'; 64 << 10]) {
+        sent += count;
+    }
+    assert!(sent > 0, "then the peer waits");
+    scene.pull_until(sent, 0);
+}
+
+#[test]
+fn a_pull_that_is_given_up_loses_nothing() {
+    let mut scene = Scene::new(Limits::default());
+    let mut client = scene.client();
+    for number in 0..10_u8 {
+        assert!(scene.waits());
+        client.write_all(&[number]).unwrap();
+        assert_eq!(scene.pull_until(1, 0)[0].bytes, [number]);
+    }
+}
+
+#[test]
+fn without_descriptors_connections_wait_and_others_notice_nothing() {
+    let mut scene = Scene::new(Limits::default());
+    let mut first = scene.client();
+    first.write_all(b"first").unwrap();
+    scene.pull_until(5, 0);
+    let mut second = scene.client();
+    second.write_all(b"second").unwrap();
+    // Accepting fails from now on.
+    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    first.write_all(b" again").unwrap();
+    assert_eq!(scene.pull_until(6, 0)[0].bytes, b" again");
+    assert!(scene.waits());
+    assert_eq!(scene.metric("accept_errors"), Some(2.0));
+    let warned = scene.test.log();
+    let warned: Vec<_> = warned.iter().filter(|(level, _)| *level == LogLevel::WARN).collect();
+    assert_eq!(warned.len(), 1, "logged once a minute at most: {warned:?}");
+    assert!(warned[0].1.contains("`ulimit -n`"), "{warned:?}");
+    // Time passes, and it is tried again.
+    let before = scene.test.now_ns();
+    assert_eq!(scene.pull_until(6, 0)[0].bytes, b"second");
+    assert_eq!(scene.test.now_ns() - before, 250_000_000);
+}
+
+#[test]
+fn a_connection_that_ends_makes_room_for_the_next_at_once() {
+    let mut scene = Scene::new(Limits::default());
+    let mut first = scene.client();
+    first.write_all(b"first").unwrap();
+    scene.pull_until(5, 0);
+    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    let mut second = scene.client();
+    second.write_all(b"second").unwrap();
+    drop(first);
+    let before = scene.test.now_ns();
+    scene.pull_until(6, 1);
+    assert_eq!(scene.test.now_ns(), before);
+}
+
+#[test]
+fn a_socket_in_the_file_system_is_served_as_well() {
+    let folder = std::env::temp_dir().join(format!("tremor-pdk-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("socket");
+    let _ = std::fs::remove_file(&path);
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let test = TestHost::new();
+    let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.write_all(b"hello").unwrap();
+    let mut batch = Batch::new();
+    test.block_on(server.pull(&mut batch)).unwrap();
+    let event = batch.first().unwrap();
+    assert_eq!(event.raw(), Some(&b"hello"[..]));
+    assert_eq!(event.origin(), path.to_str());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,152 @@
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    future::poll_fn,
+    io::{IoSlice, IoSliceMut, Read, Write},
+    net::TcpListener as StdTcpListener,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
+
+use futures_io::{AsyncRead, AsyncWrite};
+
+use super::{TcpStream, UnixStream};
+use crate::{Descriptors, net, testing::TestHost};
+
+struct Scene {
+    test: TestHost,
+    descriptors: Descriptors,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let test = TestHost::new();
+        let descriptors = Descriptors::new(&test.host()).unwrap();
+        Self { test, descriptors }
+    }
+
+    /// A connection, and the other side of it.
+    fn pair(&self) -> (TcpStream, std::net::TcpStream) {
+        let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = TcpStream::connect(&self.descriptors, listener.local_addr().unwrap());
+        let stream = self.test.block_on(connect).unwrap();
+        (stream, listener.accept().unwrap().0)
+    }
+}
+
+#[test]
+fn it_connects_and_carries_bytes_both_ways() {
+    let scene = Scene::new();
+    let (stream, mut peer) = scene.pair();
+    assert!(stream.get_ref().nodelay().unwrap());
+    peer.write_all(b"to us").unwrap();
+    let (mut one, mut two) = ([0; 2], [0; 8]);
+    let read = poll_fn(|context| {
+        let buffers = &mut [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        Pin::new(&mut &stream).poll_read_vectored(context, buffers)
+    });
+    assert_eq!(scene.test.block_on(read).unwrap(), 5);
+    assert_eq!((&one, &two[..3]), (b"to", &b" us"[..]));
+    let write = poll_fn(|context| {
+        let slices = [IoSlice::new(b"to "), IoSlice::new(b"them")];
+        Pin::new(&mut &stream).poll_write_vectored(context, &slices)
+    });
+    assert_eq!(scene.test.block_on(write).unwrap(), 7);
+    scene.test.block_on(poll_fn(|context| Pin::new(&mut &stream).poll_close(context))).unwrap();
+    let mut all = String::new();
+    peer.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "to them");
+}
+
+#[test]
+fn a_read_that_is_dropped_loses_nothing() {
+    let scene = Scene::new();
+    let (mut stream, mut peer) = scene.pair();
+    let mut buffer = [0; 8];
+    {
+        let read = pin!(poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut buffer)));
+        assert!(scene.test.poll_once(read).is_pending());
+    }
+    peer.write_all(b"late").unwrap();
+    let read = poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut buffer));
+    assert_eq!(scene.test.block_on(read).unwrap(), 4);
+    assert_eq!(&buffer[..4], b"late");
+}
+
+#[test]
+fn a_write_waits_for_a_peer_that_does_not_read() {
+    let scene = Scene::new();
+    let (mut stream, mut peer) = scene.pair();
+    let chunk = vec![b'x'; 1 << 20];
+    let mut sent = 0;
+    loop {
+        let write = pin!(poll_fn(|context| Pin::new(&mut stream).poll_write(context, &chunk)));
+        match scene.test.poll_once(write) {
+            Poll::Ready(count) => sent += count.unwrap(),
+            Poll::Pending => break,
+        }
+    }
+    let reader = std::thread::spawn(move || {
+        let mut all = vec![0; sent + 4];
+        peer.read_exact(&mut all).unwrap();
+        all
+    });
+    let write = poll_fn(|context| Pin::new(&mut stream).poll_write(context, b"last"));
+    assert_eq!(scene.test.block_on(write).unwrap(), 4);
+    assert!(reader.join().unwrap().ends_with(b"xlast"));
+}
+
+#[test]
+fn nobody_at_the_address_is_an_error() {
+    let scene = Scene::new();
+    let free = StdTcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let connect = TcpStream::connect(&scene.descriptors, free);
+    let error = scene.test.block_on(connect).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
+    let connect = UnixStream::connect(&scene.descriptors, "/nowhere/socket");
+    let error = scene.test.block_on(connect).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
+}
+
+#[test]
+fn a_peer_that_closes_is_noticed_without_a_read() {
+    let scene = Scene::new();
+    let (stream, peer) = scene.pair();
+    assert!(!stream.0.is_hung_up());
+    drop(peer);
+    // What waits for descriptors has its turn before time passes.
+    scene.test.block_on(scene.test.host().sleep(Duration::from_secs(1)));
+    assert!(stream.0.is_hung_up());
+}
+
+#[test]
+fn a_listener_accepts() {
+    let scene = Scene::new();
+    let listener = net::listen(&["127.0.0.1:0".parse().unwrap()], false).unwrap();
+    let listener = net::TcpListener::new(&scene.descriptors, listener).unwrap();
+    let address = listener.get_ref().local_addr().unwrap();
+    {
+        let accept = pin!(listener.accept());
+        assert!(scene.test.poll_once(accept).is_pending());
+    }
+    let mut peer = std::net::TcpStream::connect(address).unwrap();
+    let (mut stream, from) = scene.test.block_on(listener.accept()).unwrap();
+    assert_eq!(from, peer.local_addr().unwrap());
+    peer.write_all(b"hello").unwrap();
+    let mut buffer = [0; 8];
+    let read = poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut buffer));
+    assert_eq!(scene.test.block_on(read).unwrap(), 5);
+}
+
+#[test]
+fn listeners_share_an_address_where_all_of_them_want_to() {
+    let any = ["127.0.0.1:0".parse().unwrap()];
+    let first = net::listen(&any, true).unwrap();
+    let taken = [first.local_addr().unwrap()];
+    net::listen(&taken, true).unwrap();
+    let error = net::listen(&taken, false).unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::CONNECTION_REFUSED, "time may mend it");
+    assert!(error.to_string().contains("`reuse_port`"), "{error}");
+    assert!(error.to_string().contains(&taken[0].to_string()), "{error}");
+}

@@ -1,0 +1,158 @@
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    net::{SocketAddr, UdpSocket as Peer},
+    pin::pin,
+};
+
+use super::{DatagramSink, Datagrams, UdpSocket};
+use crate::{
+    Batch, Descriptors, ErrorKind, Limit, Pull, Sink, Source, Undelivered, net::bind_udp,
+    testing::TestHost,
+};
+
+fn any() -> [SocketAddr; 1] {
+    ["127.0.0.1:0".parse().unwrap()]
+}
+
+fn peer() -> Peer {
+    Peer::bind(any()[0]).unwrap()
+}
+
+struct Server {
+    test: TestHost,
+    source: Datagrams,
+    address: SocketAddr,
+}
+
+fn server() -> Server {
+    let test = TestHost::new();
+    let socket = bind_udp(&any(), false).unwrap();
+    let address = socket.local_addr().unwrap();
+    Server { source: Datagrams::new(&test.host(), socket).unwrap(), test, address }
+}
+
+impl Server {
+    fn pull(&mut self, limit: Limit) -> Batch {
+        let mut batch = Batch::new();
+        batch.set_limit(limit);
+        assert_eq!(self.test.block_on(self.source.pull(&mut batch)), Ok(Pull::Events));
+        batch
+    }
+}
+
+#[test]
+fn each_datagram_is_a_message_with_its_sender_also_an_empty_and_the_largest() {
+    let mut server = server();
+    let senders = [peer(), peer()];
+    let large = vec![b'x'; 65_507];
+    let sent: [(usize, &[u8]); 5] =
+        [(0, b"one"), (0, b""), (1, b"two"), (0, &large), (1, b"three")];
+    for (sender, datagram) in sent {
+        senders[sender].send_to(datagram, server.address).unwrap();
+    }
+    let batch = server.pull(Limit::default());
+    assert_eq!(batch.len(), sent.len());
+    for (event, (sender, datagram)) in batch.iter().zip(sent) {
+        assert!(!event.is_fragment());
+        assert!(event.raw() == Some(datagram));
+        assert_eq!(event.origin().unwrap(), senders[sender].local_addr().unwrap().to_string());
+    }
+}
+
+#[test]
+fn no_more_is_read_than_was_asked_for_and_nothing_is_lost_by_that() {
+    let mut server = server();
+    let sender = peer();
+    for number in 0..10_u8 {
+        sender.send_to(&[number], server.address).unwrap();
+    }
+    let mut seen = Vec::new();
+    while seen.len() < 10 {
+        let batch = server.pull(Limit { events: 3, bytes: 1 << 20 });
+        assert!(batch.len() <= 3);
+        seen.extend(batch.iter().map(|event| event.raw().unwrap()[0]));
+    }
+    assert_eq!(seen, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_socket_waits_for_a_datagram_and_answers_it() {
+    let test = TestHost::new();
+    let descriptors = Descriptors::new(&test.host()).unwrap();
+    let socket = UdpSocket::new(&descriptors, bind_udp(&any(), false).unwrap()).unwrap();
+    let address = socket.get_ref().local_addr().unwrap();
+    let mut buffer = [0; 16];
+    assert!(test.poll_once(pin!(socket.receive_from(&mut buffer))).is_pending());
+    let peer = peer();
+    peer.send_to(b"question", address).unwrap();
+    let (count, from) = test.block_on(socket.receive_from(&mut buffer)).unwrap();
+    assert_eq!((&buffer[..count], from), (&b"question"[..], peer.local_addr().unwrap()));
+    assert_eq!(test.block_on(socket.send_to(b"answer", from)).unwrap(), 6);
+    assert_eq!(peer.recv(&mut buffer).unwrap(), 6);
+}
+
+struct Client {
+    test: TestHost,
+    sink: DatagramSink,
+}
+
+fn client(peer: SocketAddr) -> Client {
+    let test = TestHost::new();
+    let descriptors = Descriptors::new(&test.host()).unwrap();
+    let socket = bind_udp(&any(), false).unwrap();
+    socket.connect(peer).unwrap();
+    let socket = UdpSocket::new(&descriptors, socket).unwrap();
+    Client { sink: DatagramSink::new(&test.host(), socket), test }
+}
+
+#[test]
+fn each_message_is_a_datagram() {
+    let peer = peer();
+    let mut client = client(peer.local_addr().unwrap());
+    let mut batch = Batch::new();
+    for number in 0..150_u8 {
+        batch.push_message(&[number]);
+    }
+    batch.push_message(b"");
+    batch.stream(0).end();
+    client.test.block_on(client.sink.deliver(&batch)).unwrap();
+    let mut buffer = [0; 8];
+    for number in 0..150_u8 {
+        assert_eq!(peer.recv(&mut buffer).unwrap(), 1);
+        assert_eq!(buffer[0], number);
+    }
+    assert_eq!(peer.recv(&mut buffer).unwrap(), 0);
+}
+
+#[test]
+fn a_message_that_is_too_long_is_the_fault_of_that_event_alone() {
+    let peer = peer();
+    let mut client = client(peer.local_addr().unwrap());
+    let mut batch = Batch::new();
+    for length in [1, 65_508, 65_507, 70_000, 2] {
+        batch.push_message(&vec![b'x'; length]);
+    }
+    let answer = client.test.block_on(client.sink.deliver(&batch)).unwrap_err();
+    let Undelivered::Some(exceptions) = answer else { panic!("{answer:?}") };
+    let refused: Vec<_> =
+        exceptions.exceptions().iter().map(|it| (it.events.clone(), it.error.kind())).collect();
+    assert_eq!(refused, [(1..2, ErrorKind::BAD_DATA), (3..4, ErrorKind::BAD_DATA)]);
+    let mut buffer = vec![0; 70_000];
+    for length in [1, 65_507, 2] {
+        assert_eq!(peer.recv(&mut buffer).unwrap(), length);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_listen_is_counted_and_holds_nothing_up() {
+    let address = peer().local_addr().unwrap();
+    let mut client = client(address);
+    let mut batch = Batch::new();
+    for _ in 0..3 {
+        batch.push_message(b"anybody");
+    }
+    client.test.block_on(client.sink.deliver(&batch)).unwrap();
+    client.test.block_on(client.sink.deliver(&batch)).unwrap();
+    assert!(client.test.metric("datagrams_refused").unwrap() > 0.0);
+}
