@@ -51,6 +51,7 @@ mod appetite;
 mod bind;
 mod client;
 mod connections;
+mod drops;
 mod options;
 mod poller;
 mod stream;

@@ -16,6 +16,7 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
+use super::drops::Drops;
 use crate::{
     Batch, CodecRequirement, Counter, Delivery, Descriptors, Error, Exceptions, Host, Pull,
     Registered, Result, Sink, Source, host::Watch,
@@ -103,6 +104,8 @@ pub struct Datagrams {
     /// Whom the last datagram came from: usually the next as well.
     sender: Option<(SocketAddrAny, Box<str>)>,
     failures: Counter,
+    drops: Drops,
+    host: Host,
 }
 
 impl Datagrams {
@@ -114,7 +117,8 @@ impl Datagrams {
         socket.set_nonblocking(true)?;
         let watch = host.watch(socket.as_raw_fd(), Interest::READABLE)?;
         let failures = host.counter("receive_errors", "Errors of the network, such as of a route.");
-        Ok(Self { socket, watch, sender: None, failures })
+        let drops = Drops::new(host, &socket);
+        Ok(Self { socket, watch, sender: None, failures, drops, host: host.clone() })
     }
 
     /// Reads datagrams until the batch is full or there is none. The last are named after it.
@@ -185,10 +189,16 @@ impl Source for Datagrams {
         loop {
             self.read(batch)?;
             if !batch.is_empty() {
+                self.drops.count_now_and_then(&self.host);
                 return Ok(Pull::Events);
             }
             poll_fn(|context| self.watch.poll_ready(context)).await?;
         }
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        self.drops.count();
+        Ok(())
     }
 }
 

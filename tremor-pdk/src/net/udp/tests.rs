@@ -5,6 +5,8 @@ use std::{
     pin::pin,
 };
 
+use rustix::net::sockopt::set_socket_recv_buffer_size;
+
 use super::{DatagramSink, Datagrams, UdpSocket};
 use crate::{
     Batch, Descriptors, ErrorKind, Limit, Pull, Sink, Source, Undelivered, net::bind_udp,
@@ -74,6 +76,31 @@ fn no_more_is_read_than_was_asked_for_and_nothing_is_lost_by_that() {
         seen.extend(batch.iter().map(|event| event.raw().unwrap()[0]));
     }
     assert_eq!(seen, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_the_system_drops_is_counted() {
+    let mut server = server();
+    set_socket_recv_buffer_size(&server.source.socket, 4 << 10).unwrap();
+    let (sender, datagram) = (peer(), [b'x'; 1_000]);
+    for _ in 0..100 {
+        sender.send_to(&datagram, server.address).unwrap();
+    }
+    let mut received = 0;
+    let mut count = |server: &mut Server| received += server.pull(Limit::default()).len();
+    count(&mut server);
+    let dropped = |server: &Server| server.test.metric("datagrams_dropped").unwrap();
+    let first = dropped(&server);
+    assert!(first > 0.0);
+    // Not for every datagram, but at the end.
+    for _ in 0..100 {
+        sender.send_to(&datagram, server.address).unwrap();
+    }
+    count(&mut server);
+    assert_eq!(Some(dropped(&server)), Some(first));
+    server.test.block_on(server.source.close()).unwrap();
+    let lost = u32::try_from(200 - received).unwrap();
+    assert_eq!(server.test.metric("datagrams_dropped"), Some(f64::from(lost)));
 }
 
 #[test]
