@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use super::{
     Batch, Limit,
     event::{Event, EventFlags, PayloadKind, Span},
-    storage::fill_spare,
+    spare::fill_spare,
 };
 use crate::{ByteBuffer, NodeBuffer, document, error::PluginError, value::Value};
 

@@ -29,6 +29,7 @@ mod output;
 mod rest;
 mod rewrite;
 mod select;
+mod spare;
 mod storage;
 
 use abi_stable::{StableAbi, std_types::RVec};

@@ -1,0 +1,32 @@
+//! Memory of a buffer that nothing was written to yet.
+
+use std::{mem::MaybeUninit, ptr, slice};
+
+use crate::ByteBuffer;
+
+/// Lets `fill` write to the `space` bytes after the last one, and keeps what it gives back: the first of
+/// them, as far as it has written. How many these are.
+pub(super) fn fill_spare<E>(
+    bytes: &mut ByteBuffer,
+    space: usize,
+    fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<&mut [u8], E>,
+) -> Result<usize, E> {
+    bytes.reserve(space);
+    let length = bytes.len();
+    // SAFETY: there is room for `space` bytes after `length`, which nothing else refers to meanwhile, and
+    // any byte is a valid `MaybeUninit`.
+    let spare = unsafe {
+        let first = bytes.as_mut_ptr().add(length).cast::<MaybeUninit<u8>>();
+        slice::from_raw_parts_mut(first, space)
+    };
+    let first = spare.as_ptr().cast::<u8>();
+    let filled = fill(spare)?;
+    let count = filled.len();
+    assert!(
+        count == 0 || (ptr::eq(filled.as_ptr(), first) && count <= space),
+        "what was filled is the beginning of the room that was given"
+    );
+    // SAFETY: the bytes of a slice are initialised, and these are the `count` after `length`.
+    unsafe { bytes.set_len(length + count) };
+    Ok(count)
+}
