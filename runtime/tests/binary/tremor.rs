@@ -101,6 +101,8 @@ impl Scene {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tremor"));
         command.args(arguments).current_dir(self.0.path());
         command.env("TREMOR_PLUGIN_PATH", plugins()).env_remove("TREMOR_LOG");
+        // Plugins panic in many tests, and a backtrace takes a tenth of a second.
+        command.env("RUST_BACKTRACE", "0");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
