@@ -43,11 +43,11 @@ impl SinkSide {
     /// Sees to the exceptions. What is to be delivered again is given back.
     pub(super) async fn account(
         &mut self,
-        pending: Pending,
+        mut pending: Pending,
         exceptions: Exceptions,
     ) -> Option<(Pending, Error)> {
         let mut verdicts = Verdicts::of(exceptions, pending.events());
-        let place = pending.place();
+        let (place, attempts) = (pending.place(), pending.attempts.take());
         let mut rest = Vec::new();
         let mut begin = 0;
         for item in pending.into_items() {
@@ -56,7 +56,9 @@ impl SinkSide {
             begin = end;
         }
         let error = verdicts.error?;
-        Pending::of(place, rest).map(|rest| (rest, error))
+        let mut rest = Pending::of(place, rest)?;
+        rest.attempts = attempts;
+        Some((rest, error))
     }
 
     /// Sees to one batch of a delivery, whose events begin at this position of it.

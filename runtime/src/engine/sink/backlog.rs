@@ -131,7 +131,7 @@ impl Backlog {
         let (leaving, now) = (self.leaving(), Instant::now());
         let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
         let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
-        self.lanes[lane].take(leaving, now)
+        self.lanes[lane].take(leaving, now, self.batching, &self.pool)
     }
 
     /// When the next delivery may be made, after none could be when one was last looked for.
@@ -328,6 +328,19 @@ mod tests {
             }
         }
         assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn what_is_larger_than_a_delivery_is_cut_as_its_deliveries_leave() {
+        let limits = Some(batching(2, 100, Duration::ZERO));
+        let mut backlog = backlog(&[&[1; 9], &[1; 2]], 1, limits);
+        assert_eq!((backlog.lanes[0].len(), backlog.events()), (3, 11));
+        let mut all = Vec::new();
+        while let Some(pending) = backlog.take_next([].into_iter()) {
+            assert!(pending.events() <= 2 && backlog.lanes[0].len() <= 2);
+            all.extend(messages(pending));
+        }
+        assert_eq!(all.concat(), "00000000011");
     }
 
     #[test]

@@ -112,8 +112,34 @@ impl Lane {
                 self.close();
             }
             let Some(rest) = rest else { return };
+            if rest.fitting(0, max_events, max_bytes).0 < rest.events() {
+                return self.0.push_back(uncut((place, lane), rest));
+            }
             part = rest;
         }
+    }
+
+    /// Takes the first delivery of what is larger than one, and puts the rest where it was.
+    fn cut(
+        &mut self,
+        at: usize,
+        pending: Pending,
+        batching: Batching,
+        pool: &Pool,
+    ) -> Option<Pending> {
+        let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
+        let place = pending.place();
+        let mut part = pending.into_parts().next()?;
+        let (count, _) = part.fitting(1, max_events, max_bytes);
+        if count < part.events() {
+            let rest = part.split_off(count);
+            if at == self.0.len() {
+                self.join(place, rest, batching, pool);
+            } else {
+                self.0.insert(at, uncut(place, rest));
+            }
+        }
+        Some(Pending::new(place.0, place.1, part))
     }
 
     /// Nothing more is joined to the last one.
@@ -134,10 +160,20 @@ impl Lane {
     }
 
     /// Takes the first one that may leave now.
-    pub(super) fn take(&mut self, leaving: Leaving, now: Instant) -> Option<Pending> {
-        let mut pending = self.0.remove(self.ready(leaving, now)?)?;
+    pub(super) fn take(
+        &mut self,
+        leaving: Leaving,
+        now: Instant,
+        batching: Option<Batching>,
+        pool: &Pool,
+    ) -> Option<Pending> {
+        let at = self.ready(leaving, now)?;
+        let mut pending = self.0.remove(at)?;
         pending.close();
-        Some(pending)
+        match batching.filter(|_| pending.is_uncut) {
+            Some(batching) => self.cut(at, pending, batching, pool),
+            None => Some(pending),
+        }
     }
 
     fn ready(&self, leaving: Leaving, now: Instant) -> Option<usize> {
@@ -150,4 +186,11 @@ impl Lane {
         let waits = move |it: &&Pending| it.open.is_none() || !leaving.at_once;
         self.0.iter().take(count).map(move |it| Some(it).filter(waits)?.due)
     }
+}
+
+/// What is larger than a delivery.
+fn uncut((place, lane): (u64, usize), part: Part) -> Pending {
+    let mut pending = Pending::new(place, lane, part);
+    pending.is_uncut = true;
+    pending
 }

@@ -26,6 +26,9 @@ pub(crate) struct Pending {
     pub(super) weight: usize,
     /// While others are joined to it: how large what the sink gets is so far, in bytes.
     pub(super) open: Option<usize>,
+    /// It is larger than a delivery, and is cut when the first of it leaves: all cuts at once would each
+    /// have a copy of what the operators have made of the batch.
+    pub(super) is_uncut: bool,
     /// Deliveries of it that have failed, in a row.
     pub(crate) attempts: Option<Box<Attempts>>,
     /// Before then it is not delivered.
@@ -45,8 +48,21 @@ impl Pending {
     pub(super) fn new(place: u64, lane: usize, part: Part) -> Self {
         let Part { item: first, outgoing, weight } = part;
         let (events, more) = (first.batch.len(), Vec::new());
-        let (open, attempts, due, begun) = (None, None, None, None);
-        Self { place, lane, first, more, events, outgoing, weight, open, attempts, due, begun }
+        let (open, is_uncut, attempts, due, begun) = (None, false, None, None, None);
+        Self {
+            place,
+            lane,
+            first,
+            more,
+            events,
+            outgoing,
+            weight,
+            open,
+            is_uncut,
+            attempts,
+            due,
+            begun,
+        }
     }
 
     /// How many events there are to account for.

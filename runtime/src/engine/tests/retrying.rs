@@ -127,6 +127,23 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
 }
 
 #[test]
+fn attempts_count_however_a_sink_says_that_it_has_taken_nothing() {
+    let nothing = || {
+        let mut all = Exceptions::none();
+        all.push(0..3, Error::full("no room"));
+        Ok(all)
+    };
+    let takes = [nothing(), full(), nothing()];
+    let outcome = harness(attempts(2)).run(Pulls::numbers(1), &Takes::of(takes));
+    assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
+    assert!(
+        outcome.letters[0].contains("not delivered after 3 attempts"),
+        "{}",
+        outcome.letters[0]
+    );
+}
+
+#[test]
 fn without_attempts_what_is_not_taken_at_once_goes_to_err() {
     let outcome = harness(attempts(0)).run(Pulls::numbers(1), &Takes::of([full()]));
     assert_eq!((outcome.messages().len(), outcome.letters.len()), (0, 3));
