@@ -261,6 +261,8 @@ impl Pipeline {
                 (failed, error.map_or(broken.clone(), |error| error.context(&broken)))
             }),
         };
+        // What is held of it has become part of other events as well.
+        let came = if balance.has_merged { came.merged() } else { came };
         item.token = step.held.account(Some(came), &mut step.output);
         if balance.has_merged {
             item.token = std::mem::replace(&mut item.token, Token::untracked()).merged();
