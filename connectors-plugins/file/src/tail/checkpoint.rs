@@ -68,7 +68,8 @@ impl Checkpoint {
         let mut checkpoint = Self { path: path.to_owned(), locked: None, saved: None };
         let mut bytes = Vec::new();
         let file = loop {
-            match File::open(path) {
+            // Also to write: without that, NFS has no lock.
+            match File::options().read(true).write(true).open(path) {
                 Ok(file) => {
                     lock(&file, path)?;
                     // Another process may have put the next one in its place just now.
@@ -77,7 +78,12 @@ impl Checkpoint {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    checkpoint.save(Vec::new())?;
+                    let new = checkpoint.begin_new()?;
+                    // Another source may have put its first one there just now.
+                    if path.exists() {
+                        continue;
+                    }
+                    checkpoint.save_as(new, Vec::new())?;
                     return Ok((checkpoint, Vec::new()));
                 }
                 Err(error) => return Err(failed("read", path, &error)),
@@ -97,11 +103,21 @@ impl Checkpoint {
         if self.saved.as_ref() == Some(&files) {
             return Ok(());
         }
+        let new = self.begin_new()?;
+        self.save_as(new, files)
+    }
+
+    fn save_as(&mut self, mut new: File, files: Vec<Entry>) -> Result<()> {
         let content = Content { version: VERSION, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
-        let new = self.begin_new()?;
-        self.replace(&new, &text).map_err(|error| failed("write", &self.path, &error))?;
-        drop(self.locked.replace(new));
+        let failed = |error| failed("write", &self.path, &error);
+        new.write_all(text.as_bytes()).map_err(failed)?;
+        new.write_all(b"\n").map_err(failed)?;
+        new.sync_all().map_err(failed)?;
+        fs::rename(self.new_path(), &self.path).map_err(failed)?;
+        // It is the one with the name from here on, whatever becomes of the folder.
+        self.locked = Some(new);
+        folder::sync_parent(&self.path).map_err(failed)?;
         self.saved = Some(content.files);
         Ok(())
     }
@@ -123,14 +139,6 @@ impl Checkpoint {
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
         new.into()
-    }
-
-    fn replace(&self, mut new: &File, text: &str) -> io::Result<()> {
-        new.write_all(text.as_bytes())?;
-        new.write_all(b"\n")?;
-        new.sync_all()?;
-        fs::rename(self.new_path(), &self.path)?;
-        folder::sync_parent(&self.path)
     }
 }
 
