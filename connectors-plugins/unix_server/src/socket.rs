@@ -102,6 +102,9 @@ fn remove_stale(path: &Path, address: &SocketAddrUnix) -> Result<()> {
         }
         // Gone meanwhile.
         Err(Errno::NOENT) => Ok(()),
+        Err(Errno::ACCESS | Errno::PERM) => Err(Error::authentication(format!(
+            "cannot listen on `{shown}`: a socket of another user is there: remove it, or choose another path"
+        ))),
         _ => Err(Error::connection_refused(format!(
             "cannot listen on `{shown}`: another process listens there: stop it, or choose another path"
         ))),

@@ -107,7 +107,7 @@ impl Connections {
             if readable.token == LISTENER {
                 door.knock();
             } else if let Some(peer) = open.get_mut(&readable.token) {
-                peer.is_hung_up |= readable.is_hung_up;
+                peer.reads_to_end |= readable.reads_to_end;
                 if !std::mem::replace(&mut peer.is_queued, true) {
                     ready.push_back(readable.token);
                 }
@@ -224,12 +224,28 @@ impl Source for Connections {
             if !batch.is_empty() {
                 return Ok(Pull::Events);
             }
-            // New connections usually have something to say at once.
-            if !has_accepted {
+            // New connections usually have something to say at once. Others may go first: peers that connect
+            // and close again must not keep the thread.
+            if has_accepted {
+                yield_once().await;
+            } else {
                 self.wait().await?;
             }
         }
     }
+}
+
+/// Lets others run.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl std::fmt::Debug for Connections {

@@ -23,13 +23,16 @@ impl Drops {
     pub(super) fn new(host: &Host, socket: &UdpSocket) -> Self {
         let help = "Datagrams that the system has dropped, because its buffer was full.";
         let is_v6 = socket.local_addr().is_ok_and(|address| address.is_ipv6());
-        Self {
+        let mut drops = Self {
             inode: fstat(socket).ok().map(|status| status.st_ino),
             table: if is_v6 { "/proc/self/net/udp6" } else { "/proc/self/net/udp" },
             counted: 0,
             asked_ns: None,
             counter: host.counter("datagrams_dropped", help),
-        }
+        };
+        // An earlier source of the same socket has counted those.
+        drops.counted = drops.dropped().unwrap_or_default();
+        drops
     }
 
     /// Asks the system, if that is long enough ago.
@@ -43,10 +46,14 @@ impl Drops {
 
     /// Asks the system.
     pub(super) fn count(&mut self) {
-        let table = fs::read_to_string(self.table).unwrap_or_default();
-        let Some(dropped) = self.inode.and_then(|inode| dropped(&table, inode)) else { return };
+        let Some(dropped) = self.dropped() else { return };
         self.counter.add(dropped.saturating_sub(self.counted));
         self.counted = dropped;
+    }
+
+    fn dropped(&self) -> Option<u64> {
+        let table = fs::read_to_string(self.table).unwrap_or_default();
+        dropped(&table, self.inode?)
     }
 }
 

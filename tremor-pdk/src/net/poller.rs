@@ -33,8 +33,9 @@ pub(super) struct Poller {
 pub(super) struct Readable {
     /// What the descriptor was added with.
     pub(super) token: u64,
-    /// The peer sends no more: what there is to read has an end, of which is not heard again.
-    pub(super) is_hung_up: bool,
+    /// It is to be read until there is nothing left, since nothing is told again: the peer has closed its side,
+    /// or has sent urgent data, where a read stops short of what is after it.
+    pub(super) reads_to_end: bool,
 }
 
 impl Poller {
@@ -47,12 +48,12 @@ impl Poller {
     /// Adds a descriptor, until it is closed.
     pub(super) fn add(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
         let data = epoll::EventData::new_u64(token);
-        epoll::add(&self.epoll, descriptor, data, Flags::IN | Flags::RDHUP | Flags::ET)
+        epoll::add(&self.epoll, descriptor, data, Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET)
     }
 
     /// Says what can be read that could not before. There may be more if asked again.
     pub(super) fn look(&self, mut each: impl FnMut(Readable)) -> io::Result<()> {
-        let ends = Flags::RDHUP | Flags::HUP | Flags::ERR;
+        let ends = Flags::PRI | Flags::RDHUP | Flags::HUP | Flags::ERR;
         let mut events = [const { MaybeUninit::uninit() }; EVENTS];
         let events = match epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())) {
             Ok((events, _)) => events,
@@ -61,7 +62,7 @@ impl Poller {
         };
         for event in events {
             let (data, flags) = (event.data, event.flags);
-            each(Readable { token: data.u64(), is_hung_up: flags.intersects(ends) });
+            each(Readable { token: data.u64(), reads_to_end: flags.intersects(ends) });
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ use tremor_abi::host::Interest;
 
 use super::drops::Drops;
 use crate::{
-    Batch, CodecRequirement, Counter, Delivery, Descriptors, Error, Exceptions, Host, Pull,
-    Registered, Result, Sink, Source, host::Watch,
+    Batch, CodecRequirement, Counter, Delivery, Descriptors, Error, ErrorPolicy, Exceptions, Host,
+    Pull, Registered, Result, Sink, Source, host::Watch,
 };
 
 /// More than a datagram can have.
@@ -255,7 +255,7 @@ impl Sink for DatagramSink {
             }
         }
         let mut exceptions = Exceptions::none();
-        let mut sent = 0;
+        let (mut sent, mut doubted) = (0, None);
         while sent < datagrams.len() {
             let next = &datagrams[sent..datagrams.len().min(sent + SENT_AT_ONCE)];
             let error = match self.send(next).await {
@@ -267,17 +267,23 @@ impl Sink for DatagramSink {
             };
             let position = events[sent];
             match Errno::from_io_error(&error) {
+                // Of an earlier datagram, and told once: this one is sent again.
+                Some(Errno::CONNREFUSED) => self.refused.add(1),
+                Some(Errno::NOBUFS) => self.host.sleep(FULL).await,
+                // As well, for all that is known: routers answer with other errors, also with this one.
+                _ if doubted != Some(sent) => doubted = Some(sent),
                 Some(Errno::MSGSIZE) => {
                     let length = datagrams[sent].len();
                     let message = format!("{length} bytes are too many for a datagram: {error}");
                     exceptions.push(position..position + 1, Error::bad_data(message));
                     sent += 1;
                 }
-                // Of an earlier datagram, and told once: this one is sent again.
-                Some(Errno::CONNREFUSED) => self.refused.add(1),
-                Some(Errno::NOBUFS) => self.host.sleep(FULL).await,
                 _ => {
-                    let error = Error::from(error).context("cannot send datagrams");
+                    // It is no fault of these events.
+                    let mut error = Error::from(error).context("cannot send datagrams");
+                    if error.policy() != ErrorPolicy::RECONNECT {
+                        error = error.with_policy(ErrorPolicy::RETRY);
+                    }
                     exceptions.push(position..batch.len(), error);
                     break;
                 }

@@ -194,7 +194,7 @@ impl Stream<'_> {
     /// Those of `fill`; nothing is added then.
     ///
     /// # Panics
-    /// Where `fill` gives back anything else.
+    /// Where `fill` gives back anything else, or the batch would have 4 GiB with so much space.
     pub fn fill_fragment<E>(
         &mut self,
         space: usize,

@@ -11,6 +11,12 @@ pub(super) fn fill_spare<E>(
     space: usize,
     fill: impl FnOnce(&mut [MaybeUninit<u8>]) -> Result<&mut [u8], E>,
 ) -> Result<usize, E> {
+    // Positions in a batch are of 32 bits, and the vector adds without looking.
+    let end = bytes.len().checked_add(space);
+    assert!(
+        end.is_some_and(|end| u32::try_from(end).is_ok()),
+        "room for {space} bytes, where a batch holds less than 4 GiB"
+    );
     bytes.reserve(space);
     let length = bytes.len();
     // SAFETY: there is room for `space` bytes after `length`, which nothing else refers to meanwhile, and
@@ -29,4 +35,23 @@ pub(super) fn fill_spare<E>(
     // SAFETY: the bytes of a slice are initialised, and these are the `count` after `length`.
     unsafe { bytes.set_len(length + count) };
     Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::MaybeUninit;
+
+    use super::fill_spare;
+    use crate::ByteBuffer;
+
+    #[test]
+    #[should_panic(expected = "a batch holds less than 4 GiB")]
+    fn more_room_than_a_batch_can_have_is_not_made() {
+        fn nothing(_: &mut [MaybeUninit<u8>]) -> Result<&mut [u8], ()> {
+            Ok(&mut [])
+        }
+        let mut bytes = ByteBuffer::new();
+        bytes.push(1);
+        drop(fill_spare(&mut bytes, usize::MAX, nothing));
+    }
 }

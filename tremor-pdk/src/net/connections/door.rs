@@ -129,9 +129,15 @@ impl Door {
             match self.listener.accept() {
                 Ok(accepted) => return Ok(Some(accepted)),
                 Err(Errno::AGAIN) => self.is_knocked = false,
-                Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                    self.shut(host, error);
-                }
+                // The last two may be of one connection, and of all: a firewall's, a sandbox's.
+                Err(
+                    error @ (Errno::MFILE
+                    | Errno::NFILE
+                    | Errno::NOBUFS
+                    | Errno::NOMEM
+                    | Errno::PERM
+                    | Errno::OPNOTSUPP),
+                ) => self.shut(host, error),
                 Err(error) if is_of_one(error) => {
                     self.failures.add(1);
                     debug!(host, "a connection broke before it was accepted: {error}");
@@ -145,7 +151,7 @@ impl Door {
         Ok(None)
     }
 
-    /// Accepts nothing for a while: the system has no descriptor or no memory left. Connections wait
+    /// Accepts nothing for a while: the system has no descriptor or no memory left, say. Connections wait
     /// meanwhile, and those that there are go on.
     pub(super) fn shut(&mut self, host: &Host, error: Errno) {
         self.is_shut = true;
@@ -156,15 +162,16 @@ impl Door {
             self.logged_ns = Some(now_ns);
             warn!(
                 host,
-                "cannot accept connections, which wait: {error}. Allow the process more open files \
-                 (`ulimit -n`), or lower `max_connections`"
+                "cannot accept connections, which wait: {error}. Where no descriptor is left, allow the \
+                 process more open files (`ulimit -n`), or lower `max_connections`"
             );
         }
     }
 
-    /// Ready once it may be asked again.
+    /// Ready once it may be asked again. Where it is open, there is nothing to wait for: an alarm that is
+    /// still set is of no more use.
     pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        self.retry.poll(context)
+        if self.is_shut { self.retry.poll(context) } else { Poll::Pending }
     }
 }
 
@@ -179,10 +186,7 @@ fn is_of_one(error: Errno) -> bool {
         Errno::HOSTDOWN,
         Errno::NONET,
         Errno::HOSTUNREACH,
-        Errno::OPNOTSUPP,
         Errno::NETUNREACH,
-        // A firewall's.
-        Errno::PERM,
     ];
     those.contains(&error)
 }

@@ -18,8 +18,8 @@ pub(super) struct Peer {
     appetite: Appetite,
     /// Whether its turn is to come.
     pub(super) is_queued: bool,
-    /// Whether the peer sends no more than what there is to read.
-    pub(super) is_hung_up: bool,
+    /// Whether a read that leaves room may have left something: it is read until there is nothing.
+    pub(super) reads_to_end: bool,
     /// Whether it has brought a byte.
     pub(super) has_brought: bool,
     /// When it was last read.
@@ -44,7 +44,7 @@ impl Peer {
             name,
             appetite: Appetite::default(),
             is_queued: false,
-            is_hung_up: false,
+            reads_to_end: false,
             has_brought: false,
             active_ns: now_ns,
         }
@@ -68,7 +68,7 @@ impl Peer {
                 self.has_brought = true;
                 self.appetite.learn(count, space);
                 // A read that leaves room has emptied the socket: what comes after it is told.
-                Turn::Read { has_more: count == space || self.is_hung_up }
+                Turn::Read { has_more: count == space || self.reads_to_end }
             }
             Err(Errno::AGAIN) => Turn::Read { has_more: false },
             Err(Errno::INTR) => Turn::Read { has_more: true },

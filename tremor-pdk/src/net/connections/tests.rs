@@ -60,8 +60,9 @@ impl Scene {
     /// Whether a pull has nothing to bring, after it has done what there is to do.
     fn waits(&mut self) -> bool {
         let mut batch = Batch::new();
-        let pull = std::pin::pin!(self.server.pull(&mut batch));
-        self.test.poll_once(pull).is_pending()
+        let mut pull = std::pin::pin!(self.server.pull(&mut batch));
+        // After it has accepted connections it lets others run first.
+        (0..2).all(|_| self.test.poll_once(pull.as_mut()).is_pending())
     }
 
     fn metric(&self, name: &str) -> Option<f64> {
@@ -322,6 +323,24 @@ fn a_connection_that_ends_makes_room_for_the_next_at_once() {
     let before = scene.test.now_ns();
     scene.pull_until(6, 1);
     assert_eq!(scene.test.now_ns(), before);
+}
+
+#[test]
+fn a_full_server_waits_though_it_was_to_try_to_accept_again() {
+    let mut scene = Scene::new(Limits { max_connections: 2, ..Limits::default() });
+    let mut clients = [(); 2].map(|()| scene.client());
+    clients.iter_mut().for_each(|client| client.write_all(b"1").unwrap());
+    scene.pull_until(2, 0);
+    scene.server.door.shut(&scene.test.host(), rustix::io::Errno::MFILE);
+    let mut later = [(); 2].map(|()| scene.client());
+    later.iter_mut().for_each(|client| client.write_all(b"2").unwrap());
+    let [_first, second] = clients;
+    drop(second);
+    scene.pull_until(1, 1);
+    assert_eq!(scene.metric("connections"), Some(2.0));
+    let host = scene.test.host();
+    scene.test.block_on(host.sleep(MINUTE));
+    assert!(scene.waits());
 }
 
 #[test]

@@ -22,7 +22,23 @@ const MAX_LENGTH: usize = 64;
 
 /// Components of the plugins that come with tremor, by kind.
 const OURS: [(flow::Kind, &[&str]); 2] = [
-    (flow::Kind::Connector, &["bench", "exit", "file", "metronome", "null", "stdio"]),
+    (
+        flow::Kind::Connector,
+        &[
+            "bench",
+            "exit",
+            "file",
+            "metronome",
+            "null",
+            "stdio",
+            "tcp_client",
+            "tcp_server",
+            "udp_client",
+            "udp_server",
+            "unix_client",
+            "unix_server",
+        ],
+    ),
     (flow::Kind::Operator, &["logging", "vrl"]),
 ];
 
