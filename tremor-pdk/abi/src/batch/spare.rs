@@ -39,19 +39,14 @@ pub(super) fn fill_spare<E>(
 
 #[cfg(test)]
 mod tests {
-    use std::mem::MaybeUninit;
-
     use super::fill_spare;
     use crate::ByteBuffer;
 
     #[test]
     #[should_panic(expected = "a batch holds less than 4 GiB")]
     fn more_room_than_a_batch_can_have_is_not_made() {
-        fn nothing(_: &mut [MaybeUninit<u8>]) -> Result<&mut [u8], ()> {
-            Ok(&mut [])
-        }
         let mut bytes = ByteBuffer::new();
         bytes.push(1);
-        drop(fill_spare(&mut bytes, usize::MAX, nothing));
+        let _ = fill_spare(&mut bytes, usize::MAX, |_| Ok::<&mut [u8], ()>(&mut []));
     }
 }
