@@ -344,6 +344,17 @@ fn a_full_server_waits_though_it_was_to_try_to_accept_again() {
 }
 
 #[test]
+fn what_comes_after_urgent_data_is_read_though_the_system_says_nothing_more() {
+    let mut scene = Scene::new(Limits::default());
+    let mut client = scene.client();
+    client.write_all(b"one").unwrap();
+    rustix::net::send(&client, b"!", rustix::net::SendFlags::OOB).unwrap();
+    client.write_all(b"two").unwrap();
+    let seen = scene.pull_until(6, 0);
+    assert_eq!(seen.iter().map(|it| &*it.bytes).collect::<Vec<_>>().concat(), b"onetwo");
+}
+
+#[test]
 fn a_socket_in_the_file_system_is_served_as_well() {
     let folder = std::env::temp_dir().join(format!("tremor-pdk-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
