@@ -9,6 +9,8 @@
 //!     config: { address: 'logs.example.com:9000' }
 //! ```
 //!
+//! With `tls: {}` the connection is one of TLS, to a peer that the system trusts.
+//!
 //! What the peer sends is one stream. Messages are written one after the other, without a copy. If the
 //! connection is lost, the runtime connects again.
 
@@ -19,7 +21,10 @@ use std::sync::Arc;
 
 use tremor_pdk::{
     Descriptors,
-    net::{self, Address, StreamSink, StreamSource, TcpStream},
+    net::{
+        self, Address, Link, StreamSink, StreamSource, TcpStream,
+        tls::{Tls, TlsConnector},
+    },
     prelude::*,
 };
 
@@ -29,6 +34,8 @@ use tremor_pdk::{
 pub struct Config {
     /// The address of the peer: `logs.example.com:9000`. A name is looked up each time.
     pub address: Address,
+    /// TLS: `{}` for a peer with a certificate that the system trusts. Unless set, the connection is as it is.
+    pub tls: Option<Tls>,
 }
 
 /// The connector.
@@ -36,8 +43,9 @@ pub struct Config {
 pub struct TcpClient {
     config: Config,
     context: Context,
+    tls: Option<TlsConnector>,
     /// The connection that both sides share.
-    stream: Option<Arc<TcpStream>>,
+    link: Option<Arc<Link<TcpStream>>>,
 }
 
 impl Component for TcpClient {
@@ -46,7 +54,9 @@ impl Component for TcpClient {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, stream: None })
+        let tls = config.tls.as_ref();
+        let tls = tls.map(|tls| TlsConnector::new(tls, &context, &config.address)).transpose()?;
+        Ok(Self { config, context, tls, link: None })
     }
 }
 
@@ -55,30 +65,39 @@ impl Connector for TcpClient {
     type Sink = StreamSink<TcpStream>;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let descriptors = Descriptors::new(&self.context)?;
+        let failed = |error: Error| {
+            error.context(format_args!("cannot connect to `{}`", self.config.address))
+        };
+        let descriptors = Descriptors::new(&self.context).map_err(failed)?;
         let stream = net::connect(&self.context, &descriptors, &self.config.address).await?;
-        self.stream = Some(stream.into());
+        let link = match &self.tls {
+            Some(tls) => Link::secure(tls.connect(stream).await?),
+            None => Link::new(stream),
+        };
+        self.link = Some(link.into());
         Ok(true)
     }
 
     async fn create_source(&mut self) -> Result<Option<Self::Source>> {
         let source =
-            |stream: &Arc<TcpStream>| StreamSource::new(stream.clone(), &self.config.address);
-        Ok(self.stream.as_ref().map(source))
+            |link: &Arc<Link<TcpStream>>| StreamSource::new(link.clone(), &self.config.address);
+        Ok(self.link.as_ref().map(source))
     }
 
     async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
-        let sink = |stream: &Arc<TcpStream>| StreamSink::new(stream.clone(), &self.config.address);
-        Ok(self.stream.as_ref().map(sink))
+        let sink = |link: &Arc<Link<TcpStream>>| {
+            StreamSink::new(&self.context, link.clone(), &self.config.address)
+        };
+        Ok(self.link.as_ref().map(sink))
     }
 
     async fn on_connection_lost(&mut self) -> Result<()> {
-        self.stream = None;
+        self.link = None;
         Ok(())
     }
 
     async fn on_stop(&mut self) -> Result<()> {
-        self.stream = None;
+        self.link = None;
         Ok(())
     }
 }
@@ -140,6 +159,14 @@ mod tests {
                 thread::spawn(move || std::io::copy(&mut peer, &mut std::io::sink()));
             }
         });
+    }
+
+    #[test]
+    fn a_name_that_no_certificate_may_have_is_the_configurations_fault() {
+        let config = r#"{ "address": "logs_1.example.com:1", "tls": { "server_name": "a b" } }"#;
+        let error = TestHost::new().component::<TcpClient>(config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains("`a b`"), "{error}");
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //!     config: { listen: '0.0.0.0:6514' }
 //! ```
 //!
+//! With `tls: { cert_file: cert.pem, key_file: key.pem }` connections are those of TLS.
+//!
 //! Each connection is a stream. The source has all of them, and reads those that have something straight
 //! into its batch: see [`tremor_pdk::net::Connections`].
 
@@ -18,7 +20,10 @@ compile_error!("the tcp_server connector waits for many sockets, as Linux does w
 use std::{net::TcpListener, num::NonZeroUsize};
 
 use tremor_pdk::{
-    net::{self, Address, Connections, Limits},
+    net::{
+        self, Address, Connections, Limits,
+        tls::{Tls, TlsAcceptor},
+    },
     prelude::*,
     units::Interval,
 };
@@ -29,6 +34,8 @@ use tremor_pdk::{
 pub struct Config {
     /// The address to listen on: `0.0.0.0:6514`, or `[::]:6514` for IPv6 as well.
     pub listen: Address,
+    /// TLS, with a certificate of this server. Unless set, connections are as they are.
+    pub tls: Option<Tls>,
     /// How many connections there may be at a time. At this number further ones wait.
     #[serde(default = "default_max_connections")]
     pub max_connections: NonZeroUsize,
@@ -48,6 +55,7 @@ fn default_max_connections() -> NonZeroUsize {
 pub struct TcpServer {
     config: Config,
     context: Context,
+    tls: Option<TlsAcceptor>,
     /// It outlives a connection of the runtime's: the address stays ours.
     listener: Option<TcpListener>,
 }
@@ -58,7 +66,8 @@ impl Component for TcpServer {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, listener: None })
+        let tls = config.tls.as_ref().map(|tls| TlsAcceptor::new(tls, &context)).transpose()?;
+        Ok(Self { config, context, tls, listener: None })
     }
 }
 
@@ -67,6 +76,9 @@ impl Connector for TcpServer {
     type Sink = NoSink;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if let Some(tls) = &self.tls {
+            tls.load().await?;
+        }
         if self.listener.is_none() {
             let addresses = self.config.listen.resolve(&self.context).await?;
             let listener = net::listen(&addresses, self.config.reuse_port)?;
@@ -82,7 +94,11 @@ impl Connector for TcpServer {
             max_connections: self.config.max_connections.get(),
             idle_timeout: self.config.idle_timeout.map(Interval::get),
         };
-        Connections::new(&self.context, listener.try_clone()?, limits).map(Some)
+        let connections = Connections::new(&self.context, listener.try_clone()?, limits)?;
+        Ok(Some(match &self.tls {
+            Some(tls) => connections.with_tls(tls.clone()),
+            None => connections,
+        }))
     }
 
     async fn on_stop(&mut self) -> Result<()> {
@@ -100,7 +116,11 @@ mod tests {
     use rustix::net::sockopt::set_socket_linger;
     use tremor_pdk::{
         ErrorKind, EventRef, Result,
-        testing::{Connection, TestHost, conformance},
+        testing::{
+            Connection, TestHost,
+            certificates::{Authority, Files},
+            conformance,
+        },
     };
 
     use super::TcpServer;
@@ -202,5 +222,34 @@ mod tests {
     #[test]
     fn it_keeps_the_contract_of_plugins() {
         conformance::connector::<TcpServer>(r#"{ "listen": "127.0.0.1:0" }"#).expect_no_faults();
+    }
+
+    #[test]
+    fn it_keeps_the_contract_of_plugins_with_tls() {
+        let files = Authority::new().issue(&["localhost"]).files();
+        let config = format!(r#"{{ "listen": "127.0.0.1:0", {} }}"#, tls(&files));
+        conformance::connector::<TcpServer>(&config).expect_no_faults();
+    }
+
+    fn tls(files: &Files) -> String {
+        let (certificate, key) = (files.certificate(), files.key());
+        format!(
+            r#""tls": {{ "cert_file": "{}", "key_file": "{}" }}"#,
+            certificate.display(),
+            key.display()
+        )
+    }
+
+    #[test]
+    fn files_of_tls_are_read_before_it_listens_and_keys_are_checked_before_that() {
+        let host = TestHost::new();
+        let files = Authority::new().issue(&["localhost"]).files();
+        std::fs::remove_file(files.key()).unwrap();
+        let error = server(&host, &format!(", {}", tls(&files))).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains("key.pem"), "{error}");
+        let config = r#"{ "listen": "127.0.0.1:0", "tls": { "cert_file": "cert.pem" } }"#;
+        let error = host.component::<TcpServer>(config).err().unwrap();
+        assert!(error.to_string().contains("`key_file`"), "{error}");
     }
 }

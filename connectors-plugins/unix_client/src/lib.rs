@@ -19,7 +19,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use tremor_pdk::{
     Descriptors,
-    net::{StreamSink, StreamSource, UnixStream},
+    net::{Link, StreamSink, StreamSource, UnixStream},
     prelude::*,
 };
 
@@ -37,7 +37,7 @@ pub struct UnixClient {
     path: PathBuf,
     context: Context,
     /// The connection that both sides share.
-    stream: Option<Arc<UnixStream>>,
+    link: Option<Arc<Link<UnixStream>>>,
 }
 
 impl Component for UnixClient {
@@ -49,7 +49,9 @@ impl Component for UnixClient {
         if config.path.as_os_str().is_empty() {
             return Err(Error::configuration("`path` is empty: name the socket of the peer"));
         }
-        Ok(Self { path: context.resolve(config.path), context, stream: None })
+        let path = context.resolve(config.path);
+        UnixStream::check_path(&path)?;
+        Ok(Self { path, context, link: None })
     }
 }
 
@@ -58,9 +60,12 @@ impl Connector for UnixClient {
     type Sink = StreamSink<UnixStream>;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let descriptors = Descriptors::new(&self.context)?;
+        let failed = |error: Error| {
+            error.context(format_args!("cannot connect to `{}`", self.path.display()))
+        };
+        let descriptors = Descriptors::new(&self.context).map_err(failed)?;
         match UnixStream::connect(&descriptors, &self.path).await {
-            Ok(stream) => self.stream = Some(stream.into()),
+            Ok(stream) => self.link = Some(Link::new(stream).into()),
             // Also a path to nothing: the peer makes the socket when it starts.
             Err(error) => {
                 let path = self.path.display();
@@ -73,22 +78,24 @@ impl Connector for UnixClient {
 
     async fn create_source(&mut self) -> Result<Option<Self::Source>> {
         let source =
-            |stream: &Arc<UnixStream>| StreamSource::new(stream.clone(), &self.path.display());
-        Ok(self.stream.as_ref().map(source))
+            |link: &Arc<Link<UnixStream>>| StreamSource::new(link.clone(), &self.path.display());
+        Ok(self.link.as_ref().map(source))
     }
 
     async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
-        let sink = |stream: &Arc<UnixStream>| StreamSink::new(stream.clone(), &self.path.display());
-        Ok(self.stream.as_ref().map(sink))
+        let sink = |link: &Arc<Link<UnixStream>>| {
+            StreamSink::new(&self.context, link.clone(), &self.path.display())
+        };
+        Ok(self.link.as_ref().map(sink))
     }
 
     async fn on_connection_lost(&mut self) -> Result<()> {
-        self.stream = None;
+        self.link = None;
         Ok(())
     }
 
     async fn on_stop(&mut self) -> Result<()> {
-        self.stream = None;
+        self.link = None;
         Ok(())
     }
 }
@@ -141,6 +148,14 @@ mod tests {
         let error = error.err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
         assert!(error.to_string().contains("`/nowhere/socket`"), "{error}");
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_the_configurations_fault() {
+        let config = format!(r#"{{ "path": "/{}" }}"#, "x".repeat(200));
+        let error = TestHost::new().component::<UnixClient>(&config).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+        assert!(error.to_string().contains("107 bytes at most"), "{error}");
     }
 
     #[test]

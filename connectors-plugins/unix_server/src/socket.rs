@@ -11,6 +11,7 @@ use std::{
 
 use rustix::{
     fd::OwnedFd,
+    fs::{FlockOperation, flock},
     io::Errno,
     net::{
         AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
@@ -41,6 +42,8 @@ impl Socket {
             let message = "it is too long for a socket: choose one of 107 bytes at most";
             Error::configuration(format!("cannot listen on `{}`: {message}", path.display()))
         })?;
+        // Between the look at what is there and its removal another one may have begun to listen.
+        let _starting = Starting::at(path)?;
         remove_stale(path, &address)?;
         let socket = open().map_err(|error| failed(error.into()))?;
         bind(&socket, &address).map_err(|error| failed(error.into()))?;
@@ -68,10 +71,33 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
+        let Ok(_starting) = Starting::at(&self.path) else { return };
         let is_ours = |it: &fs::Metadata| (it.dev(), it.ino()) == self.identity;
         if fs::symlink_metadata(&self.path).is_ok_and(|it| is_ours(&it)) {
             // What stays is removed by the next.
             let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The right to make and to remove sockets in a folder: a lock on the folder, which leaves no file behind. It
+/// ends when this is dropped, or with the process.
+struct Starting(#[expect(dead_code, reason = "it is the lock")] fs::File);
+
+impl Starting {
+    fn at(path: &Path) -> Result<Self> {
+        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let folder = fs::File::open(folder.unwrap_or(Path::new(".")));
+        let folder = folder.map_err(|error| cannot_listen(path, &error))?;
+        match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            // The others are those of a file system without locks.
+            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::NOSYS) => Ok(Self(folder)),
+            Err(Errno::AGAIN) => Err(Error::connection_refused(format!(
+                "cannot listen on `{}`: another process has locked the folder, as one does that begins \
+                 to listen there",
+                path.display()
+            ))),
+            Err(error) => Err(cannot_listen(path, &error.into())),
         }
     }
 }
@@ -128,7 +154,7 @@ mod tests {
 
     use tremor_pdk::ErrorKind;
 
-    use super::{Mode, Socket};
+    use super::{Mode, Socket, Starting};
 
     #[test]
     fn what_an_earlier_process_has_left_is_removed() {
@@ -152,6 +178,29 @@ mod tests {
         assert!(error.to_string().contains("another process listens there"), "{error}");
         UnixStream::connect(&path).unwrap();
         drop(first);
+    }
+
+    #[test]
+    fn of_two_that_start_at_the_same_moment_one_listens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        // One looks at what is there, and the other one has to wait.
+        let starting = Starting::at(&path).unwrap();
+        let error = Socket::listen(&path, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED, "time may mend it");
+        assert!(error.to_string().contains("has locked the folder"), "{error}");
+        drop(starting);
+        for _ in 0..100 {
+            drop(UnixListener::bind(&path).unwrap());
+            let start = || Socket::listen(&path, None);
+            let both = std::thread::scope(|scope| {
+                let other = scope.spawn(start);
+                [start(), other.join().unwrap()]
+            });
+            assert_eq!(both.iter().filter(|it| it.is_ok()).count(), 1);
+            UnixStream::connect(&path).unwrap();
+            drop(both);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
@@ -22,7 +22,8 @@ pub(super) struct Alarm {
 
 #[derive(Default)]
 struct Bell {
-    has_rung: AtomicBool,
+    /// What the clock showed when it rang; zero until then.
+    rang_ns: AtomicU64,
     waiting: Mutex<Option<Waker>>,
 }
 
@@ -30,10 +31,10 @@ impl Alarm {
     /// Sets it, in place of what it was set to.
     pub(super) fn set(&mut self, host: &Host, after: Duration) {
         self.bell = Arc::default();
-        let (bell, timer) = (self.bell.clone(), host.timer(after));
+        let (bell, timer, clock) = (self.bell.clone(), host.timer(after), host.clone());
         self.task = Some(host.spawn("waits for a time", async move {
             timer.await;
-            bell.has_rung.store(true, Ordering::Release);
+            bell.rang_ns.store(clock.now_ns().max(1), Ordering::Release);
             let waiting = bell.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
             waiting.into_iter().for_each(Waker::wake);
         }));
@@ -44,13 +45,13 @@ impl Alarm {
         self.task.is_some()
     }
 
-    /// Whether it has rung. It is not set any more then.
-    pub(super) fn has_rung(&mut self) -> bool {
-        let has_rung = self.is_set() && self.bell.has_rung.load(Ordering::Acquire);
-        if has_rung {
+    /// What the clock showed when it rang, if it has. It is not set any more then.
+    pub(super) fn rang_ns(&mut self) -> Option<u64> {
+        let rang_ns = if self.is_set() { self.bell.rang_ns.load(Ordering::Acquire) } else { 0 };
+        (rang_ns > 0).then(|| {
             self.task = None;
-        }
-        has_rung
+            rang_ns
+        })
     }
 
     /// Ready once it has rung.
@@ -63,6 +64,6 @@ impl Alarm {
             *waiting = Some(context.waker().clone());
         }
         // It may have rung before the waker was there.
-        if self.bell.has_rung.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        if self.bell.rang_ns.load(Ordering::Acquire) > 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -2,9 +2,8 @@
 
 use std::{
     fmt,
-    future::{Future, poll_fn},
+    future::poll_fn,
     io::{self, IoSlice},
-    pin::pin,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -13,15 +12,23 @@ use std::{
 use super::{
     address::Address,
     appetite::Appetite,
-    stream::{StreamSocket, TcpStream, receive, send_slices},
+    link::Link,
+    stream::{StreamSocket, TcpStream},
+    within::within,
 };
 use crate::{
-    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Sink, Source,
-    raw_runs,
+    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Signal, Sink,
+    Source, raw_runs,
 };
 
 /// How long an attempt to connect may take, of each address.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the end of a connection may take, once everything is written.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// How much of what a peer has sent last is thrown away, in bytes: more than the system holds.
+const SKIPPED: usize = 16 << 20;
 
 /// Connects to the first of the peer's addresses that answers. A name is looked up anew each time.
 ///
@@ -43,22 +50,12 @@ pub async fn connect(
     Err(Error::connection_refused(format!("cannot connect to `{address}`: {failed}")))
 }
 
-/// What a future comes to; none if it takes longer.
-async fn within<T>(host: &Host, time: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut sleep) = (pin!(future), pin!(host.sleep(time)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
-    })
-    .await
-}
-
 /// The source of a connection: what the peer sends, as one stream.
 ///
 /// Once the peer has closed the connection, what is left is a message, and a pull fails with connection
 /// lost: the connector connects again.
 pub struct StreamSource<S> {
-    socket: Arc<S>,
+    link: Arc<Link<S>>,
     peer: Box<str>,
     appetite: Appetite,
     has_brought: bool,
@@ -68,9 +65,10 @@ pub struct StreamSource<S> {
 
 impl<S: StreamSocket> StreamSource<S> {
     /// Of a connection with this peer.
-    pub fn new(socket: Arc<S>, peer: &impl fmt::Display) -> Self {
+    pub fn new(link: Arc<Link<S>>, peer: &impl fmt::Display) -> Self {
+        link.add_reader();
         let peer = peer.to_string().into();
-        Self { socket, peer, appetite: Appetite::default(), has_brought: false, over: None }
+        Self { link, peer, appetite: Appetite::default(), has_brought: false, over: None }
     }
 }
 
@@ -82,11 +80,8 @@ impl<S: StreamSocket> Source for StreamSource<S> {
             return Err(error.clone());
         }
         let space = self.appetite.space(batch.limit().bytes as usize);
-        let socket = self.socket.registered();
-        let read = socket.read_with(|socket| {
-            Ok(batch.stream(0).fill_fragment(space, |space| receive(socket, space))?)
-        });
-        let lost = match read.await {
+        let read = poll_fn(|context| self.link.poll_fill(context, batch, space)).await;
+        let lost = match read {
             Ok(0) => {
                 let lost = format!("`{}` has closed the connection", self.peer);
                 if self.has_brought {
@@ -116,16 +111,55 @@ impl<S: StreamSocket> Source for StreamSource<S> {
 /// The sink of a connection: messages, one after the other, without a copy.
 ///
 /// `Ok(())` says that the operating system has them: the protocol has no acknowledgements. What was not
-/// written where a connection is lost is written on the next one, from the start of its batch.
+/// written where a connection is lost is written on the next one, from the start of its batch. At the end it
+/// says that nothing more comes, and waits for the peer to close as well, a second at most: a connection that
+/// is closed before everything on it was read is reset, and what was on its way is lost.
 pub struct StreamSink<S> {
-    socket: Arc<S>,
+    host: Host,
+    link: Arc<Link<S>>,
     peer: Box<str>,
 }
 
 impl<S: StreamSocket> StreamSink<S> {
     /// Of a connection with this peer.
-    pub fn new(socket: Arc<S>, peer: &impl fmt::Display) -> Self {
-        Self { socket, peer: peer.to_string().into() }
+    pub fn new(host: &Host, link: Arc<Link<S>>, peer: &impl fmt::Display) -> Self {
+        Self { host: host.clone(), link, peer: peer.to_string().into() }
+    }
+
+    /// The connection is lost: to what the system says of that, what the peer has said last is more.
+    fn lost(&self, cause: Option<io::Error>) -> Error {
+        let said = if self.link.has_reader() { None } else { self.last_words() };
+        Error::connection_lost(match said.or(cause) {
+            Some(error) => format!("cannot write to `{}`: {error}", self.peer),
+            None => format!("`{}` has closed the connection", self.peer),
+        })
+    }
+
+    /// Why the peer has ended the connection, if it has said so.
+    fn last_words(&self) -> Option<io::Error> {
+        let context = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut skipped = 0;
+        while skipped < SKIPPED {
+            match self.link.poll_skip(&context) {
+                Poll::Ready(Ok(count)) if count > 0 => skipped += count,
+                Poll::Ready(Err(error)) => return Some(error),
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// Ends the connection so that nothing is lost which the system has.
+    async fn end(&self) -> io::Result<()> {
+        poll_fn(|context| self.link.poll_close(context)).await?;
+        let mut skipped = 0;
+        while skipped < SKIPPED {
+            match poll_fn(|context| self.link.poll_skip(context)).await? {
+                0 => break,
+                count => skipped += count,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -133,24 +167,28 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
-        let socket = self.socket.registered();
         let bytes = batch.bytes();
         let slices = raw_runs(batch).into_iter().map(|run| IoSlice::new(&bytes[run]));
         let mut slices: Vec<_> = slices.collect();
         let mut rest = &mut slices[..];
         while !rest.is_empty() {
             // The system would take it all the same, and nobody would get it.
-            if socket.is_hung_up() {
-                let lost = format!("`{}` has closed the connection", self.peer);
-                return Err(Error::connection_lost(lost).into());
+            if self.link.is_hung_up() {
+                return Err(self.lost(None).into());
             }
-            match socket.write_with(|socket| send_slices(socket, rest)).await {
+            match poll_fn(|context| self.link.poll_send(context, rest)).await {
                 Ok(count) => IoSlice::advance_slices(&mut rest, count),
-                Err(error) => {
-                    let lost = format!("cannot write to `{}`: {error}", self.peer);
-                    return Err(Error::connection_lost(lost).into());
-                }
+                Err(error) => return Err(self.lost(Some(error)).into()),
             }
+        }
+        let flushed = poll_fn(|context| self.link.poll_flush(context)).await;
+        flushed.map_err(|error| self.lost(Some(error)).into())
+    }
+
+    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
+        if signal == Signal::Drain {
+            // A peer that is gone has what it has.
+            let _ = within(&self.host, FAREWELL, self.end()).await;
         }
         Ok(())
     }

@@ -3,12 +3,15 @@
 mod door;
 mod idle;
 mod peer;
+#[cfg(all(test, feature = "testing-tls"))]
+mod secure_tests;
 #[cfg(all(test, feature = "testing"))]
 mod tests;
 
 use std::{
     collections::{HashMap, VecDeque},
     future::poll_fn,
+    io,
     task::Poll,
     time::Duration,
 };
@@ -19,11 +22,17 @@ use self::{
     idle::Idle,
     peer::{Peer, Turn},
 };
-use super::poller::Poller;
+use super::{
+    poller::Poller,
+    secure::{Buffers, TlsAcceptor},
+};
 use crate::{Batch, CodecRequirement, Counter, Gauge, Host, Pull, Result, Source};
 
 /// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
 const LISTENER: u64 = 0;
+
+/// How often a refused handshake is logged as a warning at most, in ns.
+const LOGGED_EVERY_NS: u64 = 60_000_000_000;
 
 /// How many connections are accepted before those that there are have their turn.
 const ACCEPTED_AT_MOST: usize = 256;
@@ -57,12 +66,16 @@ pub struct Connections {
     door: Door,
     idle: Idle,
     limits: Limits,
+    tls: Option<TlsAcceptor>,
+    buffers: Buffers,
     open: HashMap<u64, Peer>,
     /// Streams that have something, or had when they were last looked at.
     ready: VecDeque<u64>,
     /// The stream of the last connection.
     last: u64,
     counts: Counts,
+    /// When a refused handshake was last logged as a warning.
+    warned_ns: Option<u64>,
 }
 
 struct Counts {
@@ -70,6 +83,7 @@ struct Counts {
     accepted: Counter,
     aborted: Counter,
     idle: Counter,
+    refused: Counter,
 }
 
 impl Connections {
@@ -86,24 +100,39 @@ impl Connections {
             accepted: host.counter("connections_accepted", "Connections that were accepted."),
             aborted: host.counter("connections_aborted", "Connections that broke."),
             idle: host.counter("connections_idle", "Connections closed after saying nothing."),
+            refused: host.counter("handshakes_failed", "TLS handshakes that failed."),
         };
         Ok(Self {
             poller,
             door: Door::new(listener, host),
             idle: Idle::new(limits.idle_timeout),
             limits,
+            tls: None,
+            buffers: Buffers::default(),
             open: HashMap::new(),
             ready: VecDeque::new(),
             last: LISTENER,
             counts,
+            warned_ns: None,
             host: host.clone(),
         })
+    }
+
+    /// The same, with TLS. A peer that is refused, or does not finish its handshake within ten seconds, is
+    /// logged and counted, and no stream ever begins. A stream ends where its peer says so; a connection that
+    /// is closed without that has broken.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(mut self, acceptor: TlsAcceptor) -> Self {
+        self.tls = Some(acceptor);
+        self.idle.expect_handshakes();
+        self
     }
 
     /// Sees which connections have something.
     fn look(&mut self) -> Result<()> {
         let Self { poller, door, open, ready, .. } = self;
-        poller.look(|readable| {
+        poller.look(open.len() + 1, |readable| {
             if readable.token == LISTENER {
                 door.knock();
             } else if let Some(peer) = open.get_mut(&readable.token) {
@@ -124,12 +153,20 @@ impl Connections {
             }
             let Some((socket, name)) = self.door.next(&self.host)? else { return Ok(accepted > 0) };
             let stream = self.last + 1;
-            if let Err(error) = self.poller.add(&socket, stream) {
+            let session = self.tls.as_ref().map(TlsAcceptor::session).transpose()?;
+            let added = if session.is_some() {
+                self.poller.add_both(&socket, stream)
+            } else {
+                self.poller.add(&socket, stream)
+            };
+            if let Err(error) = added {
                 self.door.shut(&self.host, error);
                 continue;
             }
             self.last = stream;
-            self.open.insert(stream, Peer::new(socket, name, now_ns));
+            let mut peer = Peer::new(socket, session, name, now_ns);
+            peer.reads_to_end = self.door.has_short_reads();
+            self.open.insert(stream, peer);
             self.idle.begin(&self.host, now_ns);
             self.counts.accepted.add(1);
             self.count_open();
@@ -144,11 +181,14 @@ impl Connections {
         {
             let Some(peer) = self.open.get_mut(&stream) else { continue };
             let before = batch.len();
-            let turn = peer.read(stream, batch, self.ready.is_empty());
+            let is_alone = self.ready.is_empty();
+            let turn = peer.read(stream, batch, is_alone, &mut self.buffers);
             batch.set_origin_from(before, &peer.name);
             match turn {
                 Turn::Read { has_more } => {
-                    peer.active_ns = now_ns;
+                    if !peer.is_handshaking() {
+                        peer.active_ns = now_ns;
+                    }
                     peer.is_queued = has_more;
                     if has_more {
                         self.ready.push_back(stream);
@@ -160,6 +200,7 @@ impl Connections {
                     self.counts.aborted.add(1);
                     self.close(stream);
                 }
+                Turn::Refused(why) => self.refuse(stream, &why),
             }
         }
     }
@@ -168,6 +209,11 @@ impl Connections {
     fn end_idle(&mut self, batch: &mut Batch, now_ns: u64) {
         for stream in self.idle.over(&self.host, now_ns, &mut self.open) {
             let Some(peer) = self.open.get(&stream) else { continue };
+            if peer.is_handshaking() {
+                let why = "it did not finish the TLS handshake within ten seconds";
+                self.refuse(stream, &io::Error::new(io::ErrorKind::TimedOut, why));
+                continue;
+            }
             debug!(self.host, "{} has said nothing for too long", peer.name);
             let before = batch.len();
             if peer.has_brought {
@@ -177,6 +223,22 @@ impl Connections {
             self.counts.idle.add(1);
             self.close(stream);
         }
+    }
+
+    /// The handshake of a connection has failed.
+    fn refuse(&mut self, stream: u64, why: &io::Error) {
+        let Some(peer) = self.open.get(&stream) else { return };
+        let now_ns = self.host.now_ns();
+        let is_due = self.warned_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS);
+        // One that only asks whether anybody listens is no reason to warn.
+        if is_due && why.kind() != io::ErrorKind::UnexpectedEof {
+            self.warned_ns = Some(now_ns);
+            warn!(self.host, "no TLS connection from {}: {why}", peer.name);
+        } else {
+            debug!(self.host, "no TLS connection from {}: {why}", peer.name);
+        }
+        self.counts.refused.add(1);
+        self.close(stream);
     }
 
     fn close(&mut self, stream: u64) {

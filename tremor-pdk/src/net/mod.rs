@@ -52,10 +52,21 @@ mod bind;
 mod client;
 mod connections;
 mod drops;
+mod link;
 mod options;
+#[cfg(not(feature = "tls"))]
+mod plain;
 mod poller;
 mod stream;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod udp;
+mod within;
+
+#[cfg(not(feature = "tls"))]
+use self::plain as secure;
+#[cfg(feature = "tls")]
+use self::tls as secure;
 
 pub use futures_io;
 
@@ -64,6 +75,7 @@ pub use self::{
     bind::{TcpListener, UnixListener, bind_udp, listen},
     client::{StreamSink, StreamSource, connect},
     connections::{Connections, Limits, Listener},
+    link::Link,
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, Datagrams, UdpSocket},
 };

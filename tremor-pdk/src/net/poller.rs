@@ -47,22 +47,39 @@ impl Poller {
 
     /// Adds a descriptor, until it is closed.
     pub(super) fn add(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
-        let data = epoll::EventData::new_u64(token);
-        epoll::add(&self.epoll, descriptor, data, Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET)
+        self.add_for(descriptor, token, Flags::empty())
     }
 
-    /// Says what can be read that could not before. There may be more if asked again.
-    pub(super) fn look(&self, mut each: impl FnMut(Readable)) -> io::Result<()> {
+    /// As [`Self::add`], for a descriptor that is also written to. Of room where there was none is told as of
+    /// something to read.
+    pub(super) fn add_both(&self, descriptor: impl AsFd, token: u64) -> Result<(), Errno> {
+        self.add_for(descriptor, token, Flags::OUT)
+    }
+
+    fn add_for(&self, descriptor: impl AsFd, token: u64, flags: Flags) -> Result<(), Errno> {
+        let data = epoll::EventData::new_u64(token);
+        let flags = flags | Flags::IN | Flags::PRI | Flags::RDHUP | Flags::ET;
+        epoll::add(&self.epoll, descriptor, data, flags)
+    }
+
+    /// Says what can be read that could not before: all of it, where there are so many descriptors at most.
+    pub(super) fn look(&self, most: usize, mut each: impl FnMut(Readable)) -> io::Result<()> {
         let ends = Flags::PRI | Flags::RDHUP | Flags::HUP | Flags::ERR;
-        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
-        let events = match epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())) {
-            Ok((events, _)) => events,
-            Err(Errno::INTR) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        for event in events {
-            let (data, flags) = (event.data, event.flags);
-            each(Readable { token: data.u64(), reads_to_end: flags.intersects(ends) });
+        let mut space = [const { MaybeUninit::uninit() }; EVENTS];
+        // Each comes once, unless there is more of it meanwhile: that does not go on for ever.
+        for _ in 0..=most / EVENTS {
+            let events = match epoll::wait(&self.epoll, &mut space, Some(&Timespec::default())) {
+                Ok((events, _)) => events,
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for event in &*events {
+                let (data, flags) = (event.data, event.flags);
+                each(Readable { token: data.u64(), reads_to_end: flags.intersects(ends) });
+            }
+            if events.len() < EVENTS {
+                break;
+            }
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use super::options::{keep_alive, open_for};
-use crate::{Descriptors, Registered};
+use crate::{Descriptors, Error, Registered};
 
 /// How many slices the system takes at once.
 pub(super) const SLICES: usize = 1_024;
@@ -53,6 +53,20 @@ impl TcpStream {
 }
 
 impl UnixStream {
+    /// Whether a socket may have this path, which the operating system bounds.
+    ///
+    /// # Errors
+    /// Kind configuration: it is too long, or has a zero byte.
+    pub fn check_path(path: impl AsRef<Path>) -> Result<(), Error> {
+        let path = path.as_ref();
+        SocketAddrUnix::new(path).map(drop).map_err(|_| {
+            Error::configuration(format!(
+                "`{}` cannot be the path of a socket: choose one of 107 bytes at most",
+                path.display()
+            ))
+        })
+    }
+
     /// Connects to a socket in the file system.
     ///
     /// # Errors

@@ -38,6 +38,8 @@
 //! # Ok::<_, Error>(())
 //! ```
 
+#[cfg(feature = "testing-tls")]
+pub mod certificates;
 mod codec;
 pub mod conformance;
 mod connection;

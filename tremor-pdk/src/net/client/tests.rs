@@ -12,7 +12,9 @@ use rustix::net::sockopt::set_socket_linger;
 
 use super::{StreamSink, StreamSource, connect};
 use crate::{
-    Batch, Descriptors, ErrorKind, Pull, Result, Sink, Source, net::TcpStream, testing::TestHost,
+    Batch, Descriptors, ErrorKind, Pull, Result, Signal, Sink, Source,
+    net::{Link, TcpStream},
+    testing::TestHost,
 };
 
 struct Scene {
@@ -29,9 +31,9 @@ fn scene() -> Scene {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string().parse().unwrap();
     let stream = test.block_on(connect(&host, &descriptors, &address)).unwrap();
-    let socket = Arc::new(stream);
-    let source = StreamSource::new(socket.clone(), &address);
-    let sink = StreamSink::new(socket, &address);
+    let link = Arc::new(Link::new(stream));
+    let source = StreamSource::new(link.clone(), &address);
+    let sink = StreamSink::new(&host, link, &address);
     Scene { test, source, sink, peer: listener.accept().unwrap().0 }
 }
 
@@ -125,4 +127,24 @@ fn nobody_at_any_address_is_tried_again_later() {
     let error = test.block_on(connect(&host, &descriptors, &address)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
     assert!(error.to_string().starts_with("cannot connect to `localhost:"), "{error}");
+}
+
+#[test]
+fn at_the_end_everything_arrives_though_the_peer_has_sent_something_that_nobody_has_read() {
+    let mut scene = scene();
+    // More than the system takes at once of a peer that does not read yet.
+    let mut batch = Batch::new();
+    let message = vec![b'x'; 1 << 20];
+    batch.push_message(&message);
+    scene.peer.write_all(b"250 an answer that nobody reads\n").unwrap();
+    let mut peer = scene.peer.try_clone().unwrap();
+    let reader = thread::spawn(move || {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).map(|_| all)
+    });
+    scene.test.block_on(scene.sink.deliver(&batch)).unwrap();
+    scene.test.block_on(scene.sink.on_signal(Signal::Drain)).unwrap();
+    drop((scene.sink, scene.source));
+    let all = reader.join().unwrap();
+    assert!(all.is_ok_and(|all| all == message), "and no reset");
 }

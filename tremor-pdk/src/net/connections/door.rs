@@ -62,6 +62,18 @@ impl Listener {
         }
     }
 
+    /// What it listens on.
+    fn address(&self) -> String {
+        let address = match self {
+            Self::Tcp(listener) => listener.local_addr().ok().map(|it| it.to_string()),
+            Self::Unix(listener) => {
+                let address = listener.local_addr().ok();
+                address.and_then(|it| Some(it.as_pathname()?.to_string_lossy().into_owned()))
+            }
+        };
+        address.unwrap_or_else(|| "an address that the system does not tell".to_owned())
+    }
+
     /// A connection, and what its peer is called.
     fn accept(&self) -> Result<(OwnedFd, Box<str>), Errno> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
@@ -72,10 +84,7 @@ impl Listener {
                 address.map(|address| address.to_string())
             }
             // Clients seldom have an address of their own here.
-            Self::Unix(listener) => {
-                let address = listener.local_addr().ok();
-                address.and_then(|it| Some(it.as_pathname()?.to_string_lossy().into_owned()))
-            }
+            Self::Unix(_) => Some(self.address()),
         };
         Ok((socket, name.unwrap_or_else(|| "unknown".to_owned()).into()))
     }
@@ -107,6 +116,12 @@ impl Door {
         }
     }
 
+    /// Whether a read may end before what there is does: at descriptors that a peer has sent along, which the
+    /// system closes.
+    pub(super) fn has_short_reads(&self) -> bool {
+        matches!(self.listener, Listener::Unix(_))
+    }
+
     /// A connection waits.
     pub(super) fn knock(&mut self) {
         self.is_knocked = true;
@@ -124,7 +139,7 @@ impl Door {
 
     /// The next connection that waits.
     pub(super) fn next(&mut self, host: &Host) -> Result<Option<(OwnedFd, Box<str>)>> {
-        self.is_shut &= !self.retry.has_rung();
+        self.is_shut &= self.retry.rang_ns().is_none();
         while self.may_accept() {
             match self.listener.accept() {
                 Ok(accepted) => return Ok(Some(accepted)),
@@ -144,7 +159,9 @@ impl Door {
                 }
                 Err(error) => {
                     let error = io::Error::from(error);
-                    return Err(Error::internal(format!("cannot accept connections: {error}")));
+                    let address = self.listener.address();
+                    let message = format!("cannot accept connections on `{address}`: {error}");
+                    return Err(Error::internal(message));
                 }
             }
         }
@@ -160,9 +177,10 @@ impl Door {
         let now_ns = host.now_ns();
         if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
             self.logged_ns = Some(now_ns);
+            let address = self.listener.address();
             warn!(
                 host,
-                "cannot accept connections, which wait: {error}. Where no descriptor is left, allow the \
+                "cannot accept connections on `{address}`, which wait: {error}. Where no descriptor is left, allow the \
                  process more open files (`ulimit -n`), or lower `max_connections`"
             );
         }

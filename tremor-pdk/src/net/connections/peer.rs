@@ -1,10 +1,18 @@
 //! One connection.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 
 use rustix::io::Errno;
 
-use super::super::{appetite::Appetite, stream::receive};
+use super::super::{
+    appetite::Appetite,
+    link::Raw,
+    secure::{Buffers, Session},
+    stream::receive,
+};
 use crate::Batch;
 
 /// How much a connection may bring at once while others have something too, in bytes.
@@ -13,6 +21,7 @@ const TURN: usize = 64 << 10;
 /// A connection.
 pub(super) struct Peer {
     socket: OwnedFd,
+    tls: Option<Box<Session>>,
     /// What it is called: the address of the other side.
     pub(super) name: Box<str>,
     appetite: Appetite,
@@ -22,7 +31,7 @@ pub(super) struct Peer {
     pub(super) reads_to_end: bool,
     /// Whether it has brought a byte.
     pub(super) has_brought: bool,
-    /// When it was last read.
+    /// When it was last read; of a handshake, when it began.
     pub(super) active_ns: u64,
 }
 
@@ -34,13 +43,16 @@ pub(super) enum Turn {
     },
     /// The peer has closed the connection.
     Ended,
-    Aborted(Errno),
+    Aborted(io::Error),
+    /// The handshake has failed.
+    Refused(io::Error),
 }
 
 impl Peer {
-    pub(super) fn new(socket: OwnedFd, name: Box<str>, now_ns: u64) -> Self {
+    pub(super) fn new(socket: OwnedFd, tls: Option<Session>, name: Box<str>, now_ns: u64) -> Self {
         Self {
             socket,
+            tls: tls.map(Box::new),
             name,
             appetite: Appetite::default(),
             is_queued: false,
@@ -50,10 +62,24 @@ impl Peer {
         }
     }
 
+    /// Whether the sides do not trust each other yet.
+    pub(super) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// Reads once, straight into the batch.
-    pub(super) fn read(&mut self, stream: u64, batch: &mut Batch, is_alone: bool) -> Turn {
+    pub(super) fn read(
+        &mut self,
+        stream: u64,
+        batch: &mut Batch,
+        is_alone: bool,
+        buffers: &mut Buffers,
+    ) -> Turn {
         let room = (batch.limit().bytes as usize).saturating_sub(batch.bytes().len());
         let space = self.appetite.space(if is_alone { room } else { room.min(TURN) });
+        if self.tls.is_some() {
+            return self.read_secure(stream, batch, space, buffers);
+        }
         let socket = self.socket.as_fd();
         let mut stream = batch.stream(stream);
         match stream.fill_fragment(space, |space| receive(socket, space)) {
@@ -72,6 +98,58 @@ impl Peer {
             }
             Err(Errno::AGAIN) => Turn::Read { has_more: false },
             Err(Errno::INTR) => Turn::Read { has_more: true },
+            Err(error) => {
+                if self.has_brought {
+                    stream.abort();
+                }
+                Turn::Aborted(error.into())
+            }
+        }
+    }
+
+    /// As [`Self::read`], with TLS. The system says when there is room to send what it had no room for.
+    fn read_secure(
+        &mut self,
+        stream: u64,
+        batch: &mut Batch,
+        space: usize,
+        buffers: &mut Buffers,
+    ) -> Turn {
+        let Some(tls) = &mut self.tls else { return Turn::Ended };
+        let mut stream = batch.stream(stream);
+        let was_handshaking = tls.is_handshaking();
+        let space = Buffers::bound(space);
+        let read = tls.read_socket(&self.socket, space, buffers);
+        if !buffers.plain().is_empty() {
+            self.has_brought = true;
+            stream.push_fragment(buffers.plain());
+        }
+        if matches!(&read, Ok(read) if read.is_end) {
+            tls.close();
+        }
+        // The answers of a handshake, why there is none, and that nothing more is sent.
+        let sent = match tls.send(&mut Raw(&self.socket)) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        };
+        match read.and_then(|read| if read.is_end { Ok(read) } else { sent.map(|()| read) }) {
+            Ok(read) if read.is_end => {
+                if self.has_brought {
+                    stream.end();
+                }
+                Turn::Ended
+            }
+            Ok(read) => {
+                self.appetite.learn(read.count, space);
+                Turn::Read { has_more: read.count == space || self.reads_to_end }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Turn::Read { has_more: false }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                Turn::Read { has_more: true }
+            }
+            Err(error) if was_handshaking => Turn::Refused(error),
             Err(error) => {
                 if self.has_brought {
                     stream.abort();

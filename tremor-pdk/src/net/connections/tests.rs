@@ -355,11 +355,73 @@ fn what_comes_after_urgent_data_is_read_though_the_system_says_nothing_more() {
 }
 
 #[test]
+fn descriptors_that_a_peer_sends_along_are_closed_and_hide_no_bytes() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let test = TestHost::new();
+    let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    client.write_all(b"one").unwrap();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [std::os::fd::AsFd::as_fd(&writer)];
+    assert!(along.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let message = [std::io::IoSlice::new(b"two")];
+    assert_eq!(sendmsg(&client, &message, &mut along, SendFlags::empty()).unwrap(), 3);
+    client.write_all(b"three").unwrap();
+    drop(writer);
+    let mut bytes = Vec::new();
+    while bytes.len() < 11 {
+        let mut batch = Batch::new();
+        let pulled = test.poll_once(std::pin::pin!(server.pull(&mut batch)));
+        let accepts = pulled.is_pending() && test.metric("connections") == Some(1.0);
+        assert!(pulled.is_ready() || (accepts && bytes.is_empty()), "the system says nothing more");
+        batch.iter().filter_map(EventRef::raw).for_each(|it| bytes.extend_from_slice(it));
+    }
+    assert_eq!(bytes, b"onetwothree");
+    assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nobody has the other end any more");
+}
+
+#[test]
+fn connections_that_sent_while_nobody_pulled_are_not_silent_however_many_they_are() {
+    let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
+    let mut scene = Scene::new(limits);
+    let mut clients: Vec<_> = (0..300).map(|_| scene.client()).collect();
+    while scene.metric("connections") != Some(300.0) {
+        scene.waits();
+    }
+    clients.iter_mut().for_each(|client| client.write_all(b"x").unwrap());
+    // The alarm rings in its time, and the source is pulled late.
+    scene.test.advance(MINUTE);
+    scene.test.block_on(scene.test.host().sleep(Duration::from_nanos(1)));
+    scene.test.advance(MINUTE / 2);
+    scene.pull_until(300, 0);
+    assert_eq!(scene.metric("connections"), Some(300.0));
+}
+
+#[test]
+fn silence_counts_while_the_source_is_not_pulled() {
+    let limits = Limits { idle_timeout: Some(MINUTE), ..Limits::default() };
+    let mut scene = Scene::new(limits);
+    let mut client = scene.client();
+    client.write_all(b"half a li").unwrap();
+    scene.pull_until(9, 0);
+    scene.test.advance(MINUTE);
+    scene.test.block_on(scene.test.host().sleep(Duration::from_nanos(1)));
+    scene.test.advance(10 * MINUTE);
+    let before = scene.test.now_ns();
+    let seen = scene.pull_until(0, 1);
+    assert_eq!((seen[0].end, scene.test.now_ns()), (End::Aborted, before));
+}
+
+#[test]
 fn a_socket_in_the_file_system_is_served_as_well() {
-    let folder = std::env::temp_dir().join(format!("tremor-pdk-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("socket");
-    let _ = std::fs::remove_file(&path);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
     let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
     let test = TestHost::new();
     let mut server = Connections::new(&test.host(), listener, Limits::default()).unwrap();
@@ -370,5 +432,4 @@ fn a_socket_in_the_file_system_is_served_as_well() {
     let event = batch.first().unwrap();
     assert_eq!(event.raw(), Some(&b"hello"[..]));
     assert_eq!(event.origin(), path.to_str());
-    std::fs::remove_dir_all(&folder).unwrap();
 }

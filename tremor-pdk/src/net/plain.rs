@@ -1,0 +1,69 @@
+//! In place of TLS where the feature `tls` is not asked for: what is never made.
+
+use std::{
+    io::{self, IoSlice, Write},
+    os::fd::AsFd,
+};
+
+use crate::Result;
+
+/// There is none.
+#[derive(Clone, Debug)]
+pub(super) enum TlsAcceptor {}
+
+/// There is none.
+pub(super) enum Session {}
+
+/// None are needed.
+#[derive(Default)]
+pub(super) struct Buffers {}
+
+/// What a read of the socket came to.
+pub(super) struct Read {
+    pub(super) count: usize,
+    pub(super) is_end: bool,
+}
+
+impl TlsAcceptor {
+    pub(super) fn session(&self) -> Result<Session> {
+        match *self {}
+    }
+}
+
+impl Buffers {
+    pub(super) fn bound(space: usize) -> usize {
+        space
+    }
+
+    #[expect(clippy::unused_self, reason = "where there is TLS there are some")]
+    pub(super) fn plain(&self) -> &[u8] {
+        &[]
+    }
+}
+
+impl Session {
+    pub(super) fn is_handshaking(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn read_socket(
+        &mut self,
+        _socket: impl AsFd,
+        _space: usize,
+        _buffers: &mut Buffers,
+    ) -> io::Result<Read> {
+        match *self {}
+    }
+
+    pub(super) fn write(&mut self, _slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match *self {}
+    }
+
+    pub(super) fn send(&mut self, _socket: &mut impl Write) -> io::Result<()> {
+        match *self {}
+    }
+
+    pub(super) fn close(&mut self) {
+        match *self {}
+    }
+}

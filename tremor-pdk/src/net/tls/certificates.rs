@@ -1,0 +1,80 @@
+//! Certificates and keys, as files have them.
+
+use std::{fmt, fs, path::Path};
+
+use rustls::{
+    RootCertStore,
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+};
+
+use crate::{Error, Result};
+
+/// A certificate and those that lead up to its CA.
+pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let pem = read(path)?;
+    let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| unusable(path, &error))?;
+    if chain.is_empty() {
+        return Err(unusable(path, &"there is no `BEGIN CERTIFICATE` in it"));
+    }
+    Ok(chain)
+}
+
+/// A private key.
+pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    let pem = read(path)?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|error| match error {
+        pem::Error::NoItemsFound if contains(&pem, b"BEGIN ENCRYPTED PRIVATE KEY") => unusable(
+            path,
+            &"the private key is encrypted: `openssl pkey` writes it without a password",
+        ),
+        pem::Error::NoItemsFound => unusable(path, &"there is no `BEGIN PRIVATE KEY` in it"),
+        error => unusable(path, &error),
+    })
+}
+
+/// The certificates of a file, as those of CAs.
+pub(super) fn authorities(path: &Path) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(path)? {
+        roots.add(certificate).map_err(|error| unusable(path, &error))?;
+    }
+    Ok(roots)
+}
+
+/// The CAs that the system trusts.
+pub(super) fn system_authorities() -> Result<RootCertStore> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Among a hundred and more there may be one that cannot be used.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+        return Err(Error::configuration(format!(
+            "the system has no certificates of CAs{why}: install them (`ca-certificates`), or name \
+             those to trust as `tls.ca_file`"
+        )));
+    }
+    Ok(roots)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(|error| {
+        Error::configuration(format!(
+            "cannot read `{}`, which `tls` names: {error}",
+            path.display()
+        ))
+    })
+}
+
+/// A file is not what it should be.
+pub(super) fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
+    Error::configuration(format!("cannot use `{}`, which `tls` names: {why}", path.display()))
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|it| it == part)
+}
