@@ -15,6 +15,7 @@ use tremor_pdk::{prelude::*, units::Interval};
 pub struct Config {
     /// The program: a name, which is looked for in `PATH`, or a path, which starts at the folder of the flow
     /// file. It is started as it is, by no shell.
+    #[schemars(extend("examples" = ["cat"]))]
     pub command: String,
     /// Its arguments.
     #[serde(default)]
