@@ -14,6 +14,7 @@ mod commands;
 mod components;
 mod connections;
 mod delivery;
+mod exec;
 mod faults;
 mod files;
 mod flow_tests;

@@ -27,6 +27,7 @@ fn plugins() -> &'static Path {
                 "connector-stdio",
                 "connector-metronome",
                 "connector-null",
+                "connector-exec",
                 "connector-exit",
                 "connector-bench",
                 "connector-tcp-server",

@@ -26,6 +26,7 @@ const OURS: [(flow::Kind, &[&str]); 2] = [
         flow::Kind::Connector,
         &[
             "bench",
+            "exec",
             "exit",
             "file",
             "metronome",

@@ -1,0 +1,47 @@
+//! What is left of processes, in a process that does nothing else: descriptors, threads, zombies.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{fs, time::Duration};
+
+use connector_exec::Exec;
+use tremor_pdk::{Error, Pull, Result, testing::TestHost};
+
+fn count(folder: &str) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// Descriptors, threads and children, zombies among them.
+fn open() -> (usize, usize, String) {
+    let children = fs::read_to_string("/proc/thread-self/children").unwrap();
+    (count("/proc/self/fd"), count("/proc/self/task"), children)
+}
+
+#[test]
+fn a_hundred_processes_leave_nothing() -> Result<()> {
+    let life = |script: &str| {
+        let config =
+            format!(r#"{{ "command": "sh", "args": ["-c", "{script}"], "restart": "always" }}"#);
+        let host = TestHost::new();
+        let mut connection = host.connect::<Exec>(&config)?;
+        while let Ok((Pull::Events, _)) = connection.pull() {}
+        connection.stop()?;
+        // Tasks that have ended are dropped when others run.
+        host.block_on(host.host().sleep(Duration::from_secs(1)));
+        Ok::<_, Error>(())
+    };
+    life("echo x")?;
+    let before = open();
+    for round in 0..100 {
+        life(
+            [
+                "echo x; exit 0",
+                "exit 3",
+                "sleep 1000 & kill -9 $$",
+                "exec >&-; trap '' TERM; echo x >&2",
+            ][round % 4],
+        )?;
+    }
+    assert_eq!(open(), before);
+    Ok(())
+}
