@@ -1,18 +1,24 @@
 //! The book as a site: mdBook builds it, and every link in it leads somewhere.
 
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::project::{cargo, root, run as run_command};
+use crate::project::{root, run as run_command};
+use crate::tools::Tool;
 
 /// Where `docs/book.toml` has the site built.
 const SITE: &str = "target/book";
-const VERSION: &str = "0.5.4";
+/// Without a server and a search, which CI has no use for.
+const MDBOOK: Tool = Tool {
+    name: "mdbook",
+    version: "0.5.4",
+    says: "mdbook v0.5.",
+    features: &["--no-default-features"],
+};
 /// What mdBook makes of no page: these have the links of others, relative to other folders.
 const MADE: [&str; 3] = ["404.html", "print.html", "toc.html"];
 
@@ -24,31 +30,13 @@ pub(crate) fn run() -> Result<()> {
 
 /// Builds the site and follows its links; `false` where there is no mdBook to be had.
 pub(crate) fn check() -> Result<bool> {
-    let Some(mdbook) = mdbook() else { return Ok(false) };
+    let Some(mdbook) = MDBOOK.find() else { return Ok(false) };
     let mut build = Command::new(mdbook);
     build.args(["build", "docs"]).current_dir(root());
     run_command(build)?;
     let broken = broken_links(&root().join(SITE))?;
     ensure!(broken.is_empty(), "links of the book lead nowhere:\n{}", broken.join("\n"));
     Ok(true)
-}
-
-/// The one on the path, or one that cargo puts into the target folder: without a server and a search,
-/// and not optimised, it is built in a minute or two.
-fn mdbook() -> Option<OsString> {
-    let tools = root().join("target/tools");
-    let ours = tools.join("bin/mdbook").into_os_string();
-    let is_good = |program: &OsString| {
-        let output = Command::new(program).arg("--version").output();
-        output.is_ok_and(|output| output.stdout.starts_with(b"mdbook v0.5."))
-    };
-    if let Some(found) = [OsString::from("mdbook"), ours.clone()].into_iter().find(is_good) {
-        return Some(found);
-    }
-    let mut install = cargo(["install", "mdbook", "--version", VERSION, "--locked", "--debug"]);
-    install.args(["--no-default-features", "--root"]).arg(&tools);
-    install.arg("--target-dir").arg(tools.join("build"));
-    (run_command(install).is_ok() && is_good(&ours)).then_some(ours)
 }
 
 /// Each link to a file or an anchor of the site that is not there.

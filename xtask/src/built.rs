@@ -33,18 +33,24 @@ pub(crate) fn profile(release: bool) -> &'static [&'static str] {
     if release { &["--release"] } else { &[] }
 }
 
+/// Builds the program.
+pub(crate) fn program(release: bool) -> Result<()> {
+    let runtime = ["build", "--package=tremor-runtime", "--bins"];
+    run(cargo([&runtime, profile(release)].concat()))
+}
+
+/// Builds a plugin by itself, as the tests do: cargo joins the features of what it builds together, and
+/// another selection would have most dependencies built anew.
+pub(crate) fn plugin(package: &str, release: bool) -> Result<()> {
+    let target = if is_fixture(package) { vec!["--example", package] } else { vec!["--lib"] };
+    let package = ["build", "--package", package];
+    run(cargo([&package, &target[..], profile(release)].concat()))
+}
+
 /// Builds the program and these packages, which are plugins, and copies them to this folder.
 pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Built> {
-    let runtime = ["build", "--package=tremor-runtime", "--bins"];
-    run(cargo([&runtime, profile(release)].concat()))?;
-    let mut command = cargo([&["build", "--lib"], profile(release)].concat());
-    for package in packages {
-        command.arg(format!("--package={package}"));
-        if is_fixture(package) {
-            command.arg(format!("--example={package}"));
-        }
-    }
-    run(command)?;
+    program(release)?;
+    packages.iter().try_for_each(|package| plugin(package, release))?;
     let from = folder(release);
     fs::create_dir_all(own).with_context(|| format!("cannot make {}", own.display()))?;
     copy(&from.join("tremor"), own)?;

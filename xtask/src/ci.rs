@@ -5,12 +5,12 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
-use crate::project::{cargo, run as run_command};
+use crate::project::{cargo, root, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, models, new_plugin, nightly, perf_gate, pictures,
-    restarts, scripts, tidy,
+    restarts, scripts, tidy, tools::Tool,
 };
 
 /// A check with the name it is reported by.
@@ -103,16 +103,19 @@ fn tidy() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+const DENY: Tool =
+    Tool { name: "cargo-deny", version: "0.20.2", says: "cargo-deny 0.20.", features: &[] };
+
 /// The advisory database is a repository of its own, which CI has no access to.
 fn deny() -> Result<Outcome> {
-    let installed = cargo(["deny", "--version"]).output().is_ok_and(|out| out.status.success());
-    if !installed {
-        run_command(cargo(["install", "--locked", "cargo-deny"]))?;
+    let program = DENY.find().context("there is no cargo-deny, and cargo cannot install it")?;
+    let workspaces: [&[&str]; 2] = [&[], &[VRL, "--config=operators-plugins/vrl/deny.toml"]];
+    for workspace in workspaces {
+        let mut command = Command::new(&program);
+        command.args(workspace).args(["--workspace", "check", "bans", "licenses", "sources"]);
+        command.current_dir(root());
+        run_command(command)?;
     }
-    let checked = ["--workspace", "check", "bans", "licenses", "sources"];
-    run_command(cargo([&["deny"][..], &checked].concat()))?;
-    let vrl = ["deny", VRL, "--config=operators-plugins/vrl/deny.toml"];
-    run_command(cargo([&vrl[..], &checked].concat()))?;
     Ok(Outcome::Partly {
         skipped: "advisories (no access to their database; run `cargo deny check advisories`)",
     })

@@ -86,7 +86,7 @@ fn output() -> Result<Output> {
 }
 
 /// Builds into `target/`, wherever else the caller builds: the flow names that folder.
-fn build() -> Result<()> {
+pub(crate) fn build() -> Result<()> {
     run_command(cargo([
         "build",
         "--release",

@@ -24,8 +24,10 @@ mod restarts;
 mod running;
 mod scripts;
 mod soak;
+mod syslog;
 mod terminal;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -76,6 +78,10 @@ enum Command {
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
     ManyFlows(many_flows::Arguments),
+    /// Compares lines of syslog over TCP into a file with rsyslog, syslog-ng and a bare loop
+    Syslog(syslog::Arguments),
+    #[command(hide = true)]
+    BareLoop(syslog::BareLoop),
     /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
     Restarts(restarts::Arguments),
 }
@@ -101,6 +107,8 @@ fn main() -> ExitCode {
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
+        Command::Syslog(arguments) => syslog::run(&arguments),
+        Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

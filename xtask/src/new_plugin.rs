@@ -13,6 +13,7 @@ use std::process::{self, Command};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::built;
 use crate::project::{cargo, root, run as run_command, shown};
 
 /// The crates of the kit.
@@ -38,14 +39,10 @@ const KINDS: [Expected; 7] = [
 
 pub(crate) fn check() -> Result<()> {
     let kit = package()?;
-    run_command(cargo([
-        "build",
-        "--target-dir=target",
-        "--package=tremor-runtime",
-        "--package=connector-file",
-        "--package=connector-metronome",
-        "--package=connector-stdio",
-    ]))?;
+    built::program(false)?;
+    for package in ["connector-file", "connector-metronome", "connector-stdio"] {
+        built::plugin(package, false)?;
+    }
     let scene = env::temp_dir().join(format!("tremor-new-plugin-{}", process::id()));
     fs::create_dir_all(scene.join(".cargo")).context("cannot make a folder for temporary files")?;
     fs::write(scene.join(".cargo/config.toml"), settings(&kit))?;
@@ -107,7 +104,7 @@ fn settings(kit: &[(&str, PathBuf)]) -> String {
 /// Makes a plugin of a kind, and follows the instructions.
 fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
     let name = format!("ci-{kind}");
-    let mut command = Command::new(root().join("target/debug/tremor"));
+    let mut command = Command::new(built::folder(false).join("tremor"));
     command.args(["plugin", "new", &name, "--kind", kind]);
     let instructions = output(command, scene)?;
     let folder = scene.join(&name);

@@ -20,6 +20,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    demo,
     generate_logs::{self, Format},
     project::{cargo, root, run as run_command, shown},
 };
@@ -213,16 +214,21 @@ fn total(profile: &str) -> Option<u64> {
     line("summary:").or_else(|| line("totals:"))?.trim().parse().ok()
 }
 
-/// Builds into `target/`, wherever else the caller builds: the flows name that folder.
+/// Builds into `target/`, wherever else the caller builds: the flows name that folder. The program is that
+/// of the demo, since to optimise it takes minutes.
 fn build() -> Result<()> {
-    run_command(cargo([
-        "build",
-        "--release",
-        "--target-dir=target",
-        "--package=tremor-runtime",
-        "--package=connector-bench",
-        "--package=operator-logging",
-    ]))
+    demo::build()?;
+    for package in ["connector-bench", "operator-logging"] {
+        run_command(cargo([
+            "build",
+            "--release",
+            "--target-dir=target",
+            "--lib",
+            "--package",
+            package,
+        ]))?;
+    }
+    Ok(())
 }
 
 /// The compiler, as far as it decides over instructions.

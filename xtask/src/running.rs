@@ -127,13 +127,7 @@ impl Running {
 
     /// The processor time that it has taken.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
-        let text = fs::read_to_string(self.proc("stat")).context("no /proc")?;
-        // The name, in parentheses, may have anything in it. The fields are the 14th and the 15th, in
-        // hundredths of a second.
-        let fields = text.rsplit_once(')').context("no name in stat")?.1;
-        let ticks = fields.split_whitespace().skip(11).take(2);
-        let ticks: u64 = ticks.filter_map(|it| it.parse::<u64>().ok()).sum();
-        Ok(Duration::from_millis(ticks * 10))
+        processor_time(self.id())
     }
 
     /// How many entries a folder of `/proc` about it has: descriptors in `fd`, threads in `task`.
@@ -177,6 +171,17 @@ impl Api {
         ensure!(status < 300, "{method} {path}: {status}: {body}");
         serde_json::from_str(&body).with_context(|| format!("{path}: no JSON: {body}"))
     }
+}
+
+/// The processor time that a process has taken.
+pub(crate) fn processor_time(process: u32) -> Result<Duration> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).context("no /proc")?;
+    // The name, in parentheses, may have anything in it. The fields are the 14th and the 15th, in
+    // hundredths of a second.
+    let fields = text.rsplit_once(')').context("no name in stat")?.1;
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    let ticks: u64 = ticks.filter_map(|it| it.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 10))
 }
 
 /// How many processes wanted a processor, in the last minutes.

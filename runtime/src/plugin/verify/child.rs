@@ -12,7 +12,7 @@ use tremor_pdk::{
     abi::module::ArtefactKind,
     testing::{
         TestHost,
-        conformance::{self, FILE, Instance, Make, Subject},
+        conformance::{self, FILE, Instance, Make, Patience, Subject},
     },
 };
 
@@ -41,6 +41,7 @@ pub fn verify_main() -> ExitCode {
         config: question.config.clone(),
         folder: question.folder.clone(),
         is_alone: true,
+        patience: Patience::default(),
         make,
     };
     let mut report = question.before;

@@ -1,8 +1,10 @@
 //! Calls of a component, watched: whether they panic, hold the thread, or wait for what never comes.
 
 use std::{
+    cell::Cell,
     future::Future,
     pin::{Pin, pin},
+    rc::Rc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
@@ -20,7 +22,28 @@ use crate::{ErrorKind, Result};
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long something outside of the test host may take: a peer, a thread of the plugin's own.
-const PATIENCE: Duration = Duration::from_secs(1);
+///
+/// A source whose peer says nothing is pulled in most checks. So where nothing came once, further waits are
+/// a tenth as long.
+#[derive(Clone, Debug)]
+pub struct Patience(Rc<Cell<Duration>>);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(Rc::new(Cell::new(Duration::from_secs(1))))
+    }
+}
+
+impl Patience {
+    /// Whether this is too long. It is not asked again in that case.
+    fn ends_after(&self, time: Duration) -> bool {
+        let ends = time > self.0.get();
+        if ends {
+            self.0.set(Duration::from_millis(100));
+        }
+        ends
+    }
+}
 
 /// How long a call may go on by itself, and how often it may be polled. What takes longer has no end.
 const LIMIT: (Duration, usize) = (Duration::from_secs(10), 100_000);
@@ -72,6 +95,7 @@ pub(super) fn direct<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Verdict
 /// A call under way on a test host. It is polled when it has been woken, and not otherwise.
 pub(super) struct Calls<'h> {
     pub(super) host: &'h TestHost,
+    pub(super) patience: &'h Patience,
 }
 
 impl Calls<'_> {
@@ -129,7 +153,7 @@ impl Calls<'_> {
                 match self.host.0.step(&wakeup, Some(SLICE)) {
                     Step::Woken => break,
                     Step::Worked => idle = Instant::now(),
-                    Step::Waited if idle.elapsed() > PATIENCE => return Ok(None),
+                    Step::Waited if self.patience.ends_after(idle.elapsed()) => return Ok(None),
                     Step::Waited => {}
                 }
                 if !wakeup.is_expected() {

@@ -67,7 +67,7 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
         1 => return poll_once(&mut connector.connect(1)),
         _ => {}
     }
-    let mut connected = Connected::new(connector, host.clone());
+    let mut connected = Connected::new(connector, host.clone(), subject.patience.clone());
     connected.connect()?;
     match last {
         2 => {}

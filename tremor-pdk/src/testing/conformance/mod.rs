@@ -55,12 +55,13 @@ use std::{
 
 use serde_json::Value as Json;
 
-use self::{checks::Check, report::Finding};
 pub use self::{
+    call::Patience,
     config::{FILE, working},
     report::{Checked, Fault, Outcome, Report},
     subject::{Instance, Make, Subject},
 };
+use self::{checks::Check, report::Finding};
 use super::TestHost;
 use crate::{
     Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Sink, Source,
@@ -173,6 +174,7 @@ impl Subject {
             config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
             folder: PathBuf::new(),
             is_alone: false,
+            patience: Patience::default(),
             make: Box::new(make),
         }
     }

@@ -5,7 +5,7 @@ use std::{future::poll_fn, path::PathBuf};
 use serde_json::Value as Json;
 
 use super::{
-    call::{Calls, OF_CALLS, answer, direct, timed},
+    call::{Calls, OF_CALLS, Patience, answer, direct, timed},
     report::{Finding, Verdict, fault},
 };
 use tremor_abi::batch::HostBatch;
@@ -49,6 +49,8 @@ pub struct Subject {
     /// Whether nothing else runs in this process, so that its descriptors and threads are those of the
     /// component.
     pub is_alone: bool,
+    /// How long a peer may take.
+    pub patience: Patience,
     /// Makes an instance.
     pub make: Make,
 }
@@ -90,7 +92,7 @@ impl Subject {
     pub(super) fn connected(&self) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
-        let mut connected = Connected::new(connector, host);
+        let mut connected = Connected::new(connector, host, self.patience.clone());
         connected.connect()?;
         connected.call("on_start", |connector| connector.on_start())?;
         Ok(connected)
@@ -127,18 +129,23 @@ pub(super) struct Connected {
     pub(super) host: TestHost,
     /// How many pulls of this connection have brought something.
     pub(super) pulls: u64,
+    patience: Patience,
 }
 
 impl Connected {
     /// A connector without a connection.
-    pub(super) fn new(connector: Box<dyn DynConnector>, host: TestHost) -> Self {
-        Self { source: None, acks: None, sink: None, connector, host, pulls: 0 }
+    pub(super) fn new(
+        connector: Box<dyn DynConnector>,
+        host: TestHost,
+        patience: Patience,
+    ) -> Self {
+        Self { source: None, acks: None, sink: None, connector, host, pulls: 0, patience }
     }
 
     /// From `connect` to the two sides.
     pub(super) fn connect(&mut self) -> Verdict {
-        let host = self.host.clone();
-        let calls = Calls { host: &host };
+        let (host, patience) = (self.host.clone(), self.patience.clone());
+        let calls = Calls { host: &host, patience: &patience };
         let mut attempt = 1;
         loop {
             match calls.finish("connect", self.connector.connect(attempt))? {
@@ -175,7 +182,8 @@ impl Connected {
         call: impl FnOnce(&mut dyn DynConnector) -> crate::dynamic::BoxFuture<'_, Result<()>>,
     ) -> Verdict {
         let host = self.host.clone();
-        let answered = Calls { host: &host }.finish(what, call(&mut *self.connector))?;
+        let calls = Calls { host: &host, patience: &self.patience };
+        let answered = calls.finish(what, call(&mut *self.connector))?;
         match answered {
             Ok(()) => Ok(()),
             Err(error) if is_of_peer(&error) => {
@@ -198,7 +206,7 @@ impl Connected {
         let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
         // One that brings nothing leaves its number to the next.
         batch.set_pull(self.pulls + 1);
-        let calls = Calls { host: &self.host };
+        let calls = Calls { host: &self.host, patience: &self.patience };
         let pulled = calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
         if pulled.is_none() {
             source.give_up(batch);
@@ -226,7 +234,7 @@ impl Connected {
         polls: usize,
     ) -> Verdict<Option<Result<Exceptions>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        let calls = Calls { host: &self.host };
+        let calls = Calls { host: &self.host, patience: &self.patience };
         calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
 
@@ -240,14 +248,14 @@ impl Connected {
     pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         let mut batch = batch.clone();
-        let calls = Calls { host: &self.host };
+        let calls = Calls { host: &self.host, patience: &self.patience };
         calls.run("deliver", poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))
     }
 
     /// Tells the sink something.
     pub(super) fn signal(&mut self, signal: Signal) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        let calls = Calls { host: &self.host };
+        let calls = Calls { host: &self.host, patience: &self.patience };
         calls.finish("on_signal", sink.on_signal(signal)).map_err(|finding| finding.of(OF_CALLS))
     }
 
