@@ -8,7 +8,8 @@ use crate::tidy::repository::Repository;
 
 const KIT: &str = "tremor-pdk";
 const RUNTIME: &str = "tremor-runtime";
-const PLUGINS: [&str; 3] = ["connectors-plugins/", "operators-plugins/", "examples/"];
+const PLUGINS: [&str; 4] =
+    ["codecs-plugins/", "connectors-plugins/", "operators-plugins/", "examples/"];
 
 pub(super) fn plugin_depends_on_the_pdk_alone(repository: &Repository) -> Vec<Violation> {
     let plugins = repository

@@ -5,8 +5,8 @@ use crate::tidy::repository::{File, Repository};
 use crate::tidy::tokens::Token;
 
 /// Where libraries lie.
-const LIBRARIES: [&str; 4] =
-    ["connectors-plugins/", "operators-plugins/", "runtime/src/", "tremor-pdk/"];
+const LIBRARIES: [&str; 5] =
+    ["codecs-plugins/", "connectors-plugins/", "operators-plugins/", "runtime/src/", "tremor-pdk/"];
 
 /// Files that cannot do without, and why.
 const EXCEPTIONS: [(&str, &str); 1] =

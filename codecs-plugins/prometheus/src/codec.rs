@@ -1,0 +1,32 @@
+//! The codec.
+
+use tremor_pdk::prelude::*;
+
+use crate::{config::Config, decode::Decoder, encode};
+
+/// The codec `prometheus`.
+pub struct Prometheus {
+    config: Config,
+    decoder: Decoder,
+}
+
+impl Component for Prometheus {
+    const NAME: &str = "prometheus";
+    const DESCRIPTION: &str = "Samples in Prometheus' text format, or in OpenMetrics'.";
+    type Config = Config;
+
+    fn new(config: Config, _context: Context) -> Result<Self> {
+        Ok(Self { config, decoder: Decoder::default() })
+    }
+}
+
+impl Codec for Prometheus {
+    fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
+        self.decoder.decode(self.config, message, value)
+    }
+
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+        message.extend_from_copy_slice(encode::encode(self.config, value)?.as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Numbers and times as the format writes them.
+
+use crate::config::Format;
+
+/// A value: a float, `NaN`, `+Inf` or `-Inf`.
+pub(crate) fn value(text: &str) -> Option<f64> {
+    // Rust reads what Go's `ParseFloat` reads, but for hexadecimal floats, which nobody writes.
+    text.parse().ok()
+}
+
+/// A value as text.
+pub(crate) fn value_text(value: f64) -> String {
+    if value.is_nan() {
+        "NaN".to_owned()
+    } else if value.is_infinite() {
+        if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned()
+    } else if value == 0.0 || (1e-5..1e17).contains(&value.abs()) {
+        value.to_string()
+    } else {
+        format!("{value:e}")
+    }
+}
+
+/// A time in ns since the Unix epoch, out of ms (text), or seconds with a fraction (`OpenMetrics`).
+pub(crate) fn timestamp(text: &str, format: Format) -> Option<i64> {
+    match format {
+        Format::Text => text.parse::<i64>().ok()?.checked_mul(1_000_000),
+        Format::OpenMetrics => seconds(text),
+    }
+}
+
+/// Seconds, exactly where they are written without an exponent. Digits after the ninth are cut off.
+fn seconds(text: &str) -> Option<i64> {
+    let (negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    if !are_digits(whole) || !are_digits(fraction) {
+        return with_exponent(text);
+    }
+    let mut ns = if whole.is_empty() { 0 } else { whole.parse::<i128>().ok()? };
+    for place in 0..9 {
+        let digit = fraction.as_bytes().get(place).map_or(0, |digit| digit - b'0');
+        ns = ns.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    i64::try_from(if negative { -ns } else { ns }).ok()
+}
+
+#[allow(clippy::cast_possible_truncation)] // it is compared with the limits
+fn with_exponent(text: &str) -> Option<i64> {
+    let ns = (text.parse::<f64>().ok()? * 1e9).round();
+    // 2^63 is a float; the largest i64 is not.
+    (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&ns).then_some(ns as i64)
+}
+
+/// A time as text. The text format has ms: what is less is cut off.
+pub(crate) fn timestamp_text(ns: i64, format: Format) -> String {
+    match format {
+        Format::Text => ns.div_euclid(1_000_000).to_string(),
+        Format::OpenMetrics => {
+            let sign = if ns < 0 { "-" } else { "" };
+            let ns = ns.unsigned_abs();
+            let text = format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{timestamp, timestamp_text, value, value_text};
+    use crate::config::Format::{OpenMetrics, Text};
+
+    #[test]
+    fn values_are_read_as_written() {
+        for (text, expected) in [
+            ("0", 0.0),
+            ("-0", -0.0),
+            ("1.5e3", 1500.0),
+            ("1E-6", 1e-6),
+            ("+Inf", f64::INFINITY),
+            ("-Inf", f64::NEG_INFINITY),
+            ("inf", f64::INFINITY),
+            (".5", 0.5),
+        ] {
+            assert_eq!(value(text).map(f64::to_bits), Some(expected.to_bits()), "{text}");
+        }
+        assert!(value("NaN").is_some_and(f64::is_nan));
+        for text in ["", "1,5", "0x1p3", "one", "1 2", "--1"] {
+            assert_eq!(value(text), None, "{text}");
+        }
+        for number in [0.0, -1.5, 1e300, 1e-300, 1_458_255_915.0, f64::MIN_POSITIVE, 0.1 + 0.2] {
+            assert_eq!(value(&value_text(number)), Some(number));
+        }
+        assert_eq!(value_text(1_458_255_915.0), "1458255915");
+        assert_eq!(value_text(f64::NEG_INFINITY), "-Inf");
+    }
+
+    #[test]
+    fn times_are_exact_and_those_that_do_not_fit_are_refused() {
+        assert_eq!(timestamp("1395066363000", Text), Some(1_395_066_363_000_000_000));
+        assert_eq!(timestamp("-3982045", Text), Some(-3_982_045_000_000));
+        assert_eq!(timestamp("1520879607.789", OpenMetrics), Some(1_520_879_607_789_000_000));
+        assert_eq!(timestamp("-0.000000001", OpenMetrics), Some(-1));
+        assert_eq!(timestamp("1.5e3", OpenMetrics), Some(1_500_000_000_000));
+        for text in ["", ".", "1.5", "99999999999999", "NaN", "1e3"] {
+            assert_eq!(timestamp(text, Text), None, "{text}");
+        }
+        for text in ["", ".", "-", "1e300", "NaN", "99999999999", "1.x"] {
+            assert_eq!(timestamp(text, OpenMetrics), None, "{text}");
+        }
+        for ns in [0, -1, 1, 1_520_879_607_789_000_000, i64::MAX, i64::MIN] {
+            assert_eq!(timestamp(&timestamp_text(ns, OpenMetrics), OpenMetrics), Some(ns));
+        }
+        assert_eq!(timestamp_text(-1, Text), "-1");
+        assert_eq!(timestamp_text(1_999_999, Text), "1");
+    }
+}

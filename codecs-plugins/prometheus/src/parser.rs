@@ -1,0 +1,372 @@
+//! The lines of an exposition, from text.
+
+use std::borrow::Cow;
+
+use tremor_pdk::Error;
+
+use crate::{config::Format, family::Kind, numbers};
+
+/// What is wrong with a text, and where: the offset of the byte.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    pub(crate) at: usize,
+    pub(crate) what: String,
+}
+
+impl Wrong {
+    #[cold]
+    pub(crate) fn new(at: usize, what: impl Into<String>) -> Self {
+        Self { at, what: what.into() }
+    }
+
+    /// The error, with the line and the column, both counted from 1; a column is a byte.
+    #[cold]
+    pub(crate) fn in_text(&self, text: &[u8]) -> Error {
+        let before = &text[..self.at.min(text.len())];
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let column = before.len() - start + 1;
+        Error::bad_data(format_args!("line {line}, column {column}: {}", self.what))
+    }
+}
+
+pub(crate) type Parsed<T> = Result<T, Wrong>;
+
+/// A line that says something. After a sample's name the parser stands behind the name.
+#[derive(Debug)]
+pub(crate) enum Line<'t> {
+    Help { name: &'t str, help: Cow<'t, str> },
+    Type { name: &'t str, kind: Kind },
+    Unit { name: &'t str, unit: &'t str },
+    Sample { name: &'t str },
+    Eof,
+}
+
+/// A text as far as it has been read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parser<'t> {
+    text: &'t str,
+    pub(crate) at: usize,
+    format: Format,
+}
+
+impl<'t> Parser<'t> {
+    pub(crate) fn new(text: &'t str, format: Format) -> Self {
+        Self { text, at: 0, format }
+    }
+
+    /// The next line that says something, and where it begins.
+    pub(crate) fn line(&mut self) -> Parsed<Option<(usize, Line<'t>)>> {
+        loop {
+            self.blanks();
+            let start = self.at;
+            match self.peek() {
+                None => return Ok(None),
+                Some(b'\n') if self.format == Format::Text => self.at += 1,
+                Some(b'#') => {
+                    if let Some(line) = self.comment()? {
+                        return Ok(Some((start, line)));
+                    }
+                }
+                Some(_) => return Ok(Some((start, Line::Sample { name: self.metric_name()? }))),
+            }
+        }
+    }
+
+    /// A line that starts with `#`; none where it is for people.
+    fn comment(&mut self) -> Parsed<Option<Line<'t>>> {
+        self.at += 1;
+        let is_open_metrics = self.format == Format::OpenMetrics;
+        if is_open_metrics {
+            self.gap()?;
+        }
+        self.blanks();
+        let start = self.at;
+        let line = match self.word() {
+            "HELP" => {
+                self.gap()?;
+                let name = self.metric_name()?;
+                if !self.is_line_end() {
+                    self.gap()?;
+                }
+                Line::Help { name, help: self.help()? }
+            }
+            "TYPE" => {
+                self.gap()?;
+                let name = self.metric_name()?;
+                self.gap()?;
+                let at = self.at;
+                let word = self.word();
+                let kind = Kind::of_line(word, self.format)
+                    .ok_or_else(|| unknown_type(at, self.format))?;
+                Line::Type { name, kind }
+            }
+            "UNIT" if is_open_metrics => {
+                self.gap()?;
+                let name = self.metric_name()?;
+                self.gap()?;
+                Line::Unit { name, unit: self.word() }
+            }
+            "EOF" if is_open_metrics => Line::Eof,
+            _ if is_open_metrics => {
+                return Err(Wrong::new(start, "expected `HELP`, `TYPE`, `UNIT` or `EOF`"));
+            }
+            _ => {
+                self.rest_of_line();
+                self.end_line()?;
+                return Ok(None);
+            }
+        };
+        self.end_line()?;
+        Ok(Some(line))
+    }
+
+    fn help(&mut self) -> Parsed<Cow<'t, str>> {
+        let start = self.at;
+        let raw = self.rest_of_line();
+        if !raw.contains('\\') {
+            return Ok(Cow::Borrowed(raw));
+        }
+        let mut help = String::with_capacity(raw.len());
+        unescape(raw, start, self.format, self.format == Format::OpenMetrics, &mut help)?;
+        Ok(Cow::Owned(help))
+    }
+
+    /// The name of a metric.
+    fn metric_name(&mut self) -> Parsed<&'t str> {
+        self.name(
+            b":",
+            "expected the name of a metric: letters, digits, `_` and `:`, and no digit first",
+        )
+    }
+
+    fn name(&mut self, more: &[u8], expected: &str) -> Parsed<&'t str> {
+        let rest = &self.text[self.at..];
+        let is_letter =
+            |byte: u8| byte.is_ascii_alphabetic() || byte == b'_' || more.contains(&byte);
+        let length =
+            rest.bytes().take_while(|byte| is_letter(*byte) || byte.is_ascii_digit()).count();
+        if length == 0 || rest.as_bytes()[0].is_ascii_digit() {
+            return Err(Wrong::new(self.at, expected));
+        }
+        self.at += length;
+        Ok(&rest[..length])
+    }
+
+    /// The labels of a sample or an exemplar, if there are some: gives each to `label`, its name, the place
+    /// of that, and its value.
+    pub(crate) fn labels(
+        &mut self,
+        unescaped: &mut String,
+        mut label: impl FnMut(&'t str, usize, &str) -> Parsed<()>,
+    ) -> Parsed<()> {
+        let mut ahead = *self;
+        ahead.blanks();
+        if !ahead.take(b'{') {
+            return Ok(());
+        }
+        *self = ahead;
+        let mut is_first = true;
+        loop {
+            self.blanks();
+            if (is_first || self.format == Format::Text) && self.take(b'}') {
+                return Ok(());
+            }
+            is_first = false;
+            let place = self.at;
+            let name = self.name(
+                b"",
+                "expected the name of a label: letters, digits and `_`, and no digit first",
+            )?;
+            self.blanks();
+            self.expect(b'=', "expected `=` after the name of a label")?;
+            self.blanks();
+            let start = self.at + 1;
+            let raw = self.quoted()?;
+            if raw.contains('\\') {
+                unescaped.clear();
+                unescape(raw, start, self.format, true, unescaped)?;
+                label(name, place, unescaped)?;
+            } else {
+                label(name, place, raw)?;
+            }
+            self.blanks();
+            if self.take(b'}') {
+                return Ok(());
+            }
+            self.expect(b',', "expected `,` or `}` after a label")?;
+        }
+    }
+
+    /// What stands between quotes, with its escapes.
+    fn quoted(&mut self) -> Parsed<&'t str> {
+        let start = self.at;
+        self.expect(b'"', "expected the value of a label in quotes")?;
+        let rest = &self.text[self.at..];
+        let mut length = 0;
+        loop {
+            match rest.as_bytes().get(length) {
+                Some(b'"') => break,
+                Some(b'\\')
+                    if rest.as_bytes().get(length + 1).is_some_and(|next| *next != b'\n') =>
+                {
+                    length += 2;
+                }
+                Some(b'\n') | None => {
+                    return Err(Wrong::new(start, "expected a closing quote in this line"));
+                }
+                Some(_) => length += 1,
+            }
+        }
+        self.at += length + 1;
+        Ok(&rest[..length])
+    }
+
+    /// The value of a sample or an exemplar, which a blank separates from what is before it.
+    pub(crate) fn value(&mut self) -> Parsed<f64> {
+        let has_labels = self.text[..self.at].ends_with('}');
+        if self.format == Format::Text && has_labels {
+            self.blanks();
+        } else {
+            self.gap()?;
+        }
+        let start = self.at;
+        numbers::value(self.word())
+            .ok_or_else(|| Wrong::new(start, "expected a number, `NaN`, `+Inf` or `-Inf`"))
+    }
+
+    /// The time of a sample or an exemplar, in ns, if there is one.
+    pub(crate) fn timestamp(&mut self) -> Parsed<Option<i64>> {
+        if self.is_line_end() || self.rest().starts_with(" #") {
+            return Ok(None);
+        }
+        self.gap()?;
+        if self.is_line_end() {
+            return Ok(None);
+        }
+        let start = self.at;
+        let expected = match self.format {
+            Format::Text => "expected a time in ms since the Unix epoch, or the end of the line",
+            Format::OpenMetrics => "expected a time in seconds since the Unix epoch",
+        };
+        let time = numbers::timestamp(self.word(), self.format);
+        time.map(Some).ok_or_else(|| Wrong::new(start, expected))
+    }
+
+    /// Whether an exemplar follows, which only `OpenMetrics` has.
+    pub(crate) fn takes_exemplar(&mut self) -> bool {
+        let found = self.format == Format::OpenMetrics && self.rest().starts_with(" # {");
+        self.at += if found { 3 } else { 0 };
+        found
+    }
+
+    /// The end of a line, or of the text.
+    pub(crate) fn end_line(&mut self) -> Parsed<()> {
+        self.blanks();
+        match self.peek() {
+            None => Ok(()),
+            Some(b'\n') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(_) => Err(Wrong::new(self.at, "expected the end of the line")),
+        }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn is_line_end(&self) -> bool {
+        matches!(self.peek(), None | Some(b'\n'))
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn expect(&mut self, byte: u8, expected: &str) -> Parsed<()> {
+        if self.take(byte) { Ok(()) } else { Err(Wrong::new(self.at, expected)) }
+    }
+
+    /// Blanks that mean nothing: `OpenMetrics` has none.
+    fn blanks(&mut self) {
+        if self.format == Format::Text {
+            self.at += self.rest().bytes().take_while(|byte| b" \t".contains(byte)).count();
+        }
+    }
+
+    /// What separates two words: blanks, in `OpenMetrics` one space.
+    fn gap(&mut self) -> Parsed<()> {
+        let start = self.at;
+        match self.format {
+            Format::Text => self.blanks(),
+            Format::OpenMetrics => self.at += usize::from(self.peek() == Some(b' ')),
+        }
+        let is_there = self.at > start;
+        if is_there { Ok(()) } else { Err(Wrong::new(start, "expected a space")) }
+    }
+
+    fn word(&mut self) -> &'t str {
+        let rest = self.rest();
+        let length = rest.bytes().take_while(|byte| !b" \t\n".contains(byte)).count();
+        self.at += length;
+        &rest[..length]
+    }
+
+    fn rest_of_line(&mut self) -> &'t str {
+        let rest = self.rest();
+        let line = rest.split('\n').next().unwrap_or_default();
+        self.at += line.len();
+        line
+    }
+}
+
+#[cold]
+fn unknown_type(at: usize, format: Format) -> Wrong {
+    Wrong::new(
+        at,
+        match format {
+            Format::Text => "expected `counter`, `gauge`, `histogram`, `summary` or `untyped`",
+            Format::OpenMetrics => {
+                "expected `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `stateset`, \
+                 `info` or `unknown`"
+            }
+        },
+    )
+}
+
+/// Replaces the escapes of a text that begins at `start`. `OpenMetrics` leaves a backslash before any
+/// other character as it is.
+fn unescape(
+    raw: &str,
+    start: usize,
+    format: Format,
+    has_quotes: bool,
+    out: &mut String,
+) -> Parsed<()> {
+    let mut characters = raw.char_indices();
+    while let Some((at, character)) = characters.next() {
+        if character != '\\' {
+            out.push(character);
+            continue;
+        }
+        match characters.next().map(|(_, next)| next) {
+            Some('n') => out.push('\n'),
+            Some('\\') => out.push('\\'),
+            Some('"') if has_quotes => out.push('"'),
+            Some(other) if format == Format::OpenMetrics => out.extend(['\\', other]),
+            _ => {
+                let escapes = if has_quotes { r#"`\\`, `\"` or `\n`"# } else { r"`\\` or `\n`" };
+                return Err(Wrong::new(start + at, format!("expected {escapes} as an escape")));
+            }
+        }
+    }
+    Ok(())
+}

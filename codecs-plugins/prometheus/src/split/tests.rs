@@ -1,0 +1,166 @@
+use tremor_pdk::{
+    Batch, EventRef, Output, Preprocessor,
+    testing::{TestHost, decode},
+};
+
+use super::{HELD, Split};
+use crate::Prometheus;
+
+const TEXT: &str = "# HELP h A histogram.
+# TYPE h histogram
+h_bucket{le=\"1\"} 1
+
+# For people.
+h_bucket{le=\"+Inf\"} 2
+h_sum 3
+h_count 2
+alone 5
+  # TYPE up gauge
+  up{a=\"b # c\"} 1 2
+other 6";
+
+fn split(config: &str) -> Split {
+    TestHost::new().component(config).unwrap()
+}
+
+/// What came of a batch: its messages, and why something was rejected.
+fn process(split: &mut Split, mut batch: Batch) -> (Vec<String>, Vec<String>) {
+    let (mut messages, mut rejected) = (Vec::new(), Vec::new());
+    loop {
+        let mut output = Output::new();
+        split.process(&mut batch, &mut output).unwrap();
+        let bytes: usize = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
+        assert!(bytes < 4 << 20, "one call puts out what one batch holds, not {bytes} bytes");
+        let texts = batch.iter().filter(|event| !event.is_stream_end()).filter_map(EventRef::raw);
+        messages.extend(texts.map(|text| String::from_utf8_lossy(text).into_owned()));
+        rejected.extend(output.take_rejected().iter().map(|it| it.error.to_string()));
+        if !split.has_more() {
+            return (messages, rejected);
+        }
+        batch = Batch::new();
+    }
+}
+
+fn stream(text: &str, size: usize) -> (Vec<String>, Vec<String>) {
+    let mut split = split("{}");
+    let (mut messages, mut rejected) = (Vec::new(), Vec::new());
+    let mut add = |batch| {
+        let (more, why) = process(&mut split, batch);
+        messages.extend(more);
+        rejected.extend(why);
+    };
+    for piece in text.as_bytes().chunks(size) {
+        let mut batch = Batch::new();
+        batch.stream(7).push_fragment(piece);
+        add(batch);
+    }
+    let mut batch = Batch::new();
+    batch.stream(7).end();
+    add(batch);
+    assert!(split.streams().is_empty() && split.held == 0);
+    (messages, rejected)
+}
+
+#[test]
+fn each_sample_is_a_message_with_the_lines_of_its_family_wherever_the_stream_is_cut() {
+    let about = "# HELP h A histogram.\n# TYPE h histogram\n";
+    let expected = [
+        format!("{about}h_bucket{{le=\"1\"}} 1"),
+        format!("{about}h_bucket{{le=\"+Inf\"}} 2"),
+        format!("{about}h_sum 3"),
+        format!("{about}h_count 2"),
+        "alone 5".to_owned(),
+        "  # TYPE up gauge\n  up{a=\"b # c\"} 1 2".to_owned(),
+        "other 6".to_owned(),
+    ];
+    for size in 1..=TEXT.len() {
+        let (messages, rejected) = stream(TEXT, size);
+        assert_eq!(messages, expected, "cut every {size} bytes");
+        assert!(rejected.is_empty(), "{rejected:?}");
+    }
+    let mut codec: Prometheus = TestHost::new().component("{}").unwrap();
+    for message in &expected {
+        decode(&mut codec, message.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn whole_messages_know_nothing_of_each_other() {
+    let mut batch = Batch::new();
+    batch.push_message(b"# TYPE a gauge\na 1");
+    batch.push_message(b"a 2\n");
+    let mut split = split("{}");
+    let (messages, rejected) = process(&mut split, batch);
+    assert_eq!(messages, ["# TYPE a gauge\na 1", "a 2"]);
+    assert!(rejected.is_empty() && split.streams().is_empty());
+}
+
+#[test]
+fn a_scrape_of_any_size_comes_in_batches_that_are_not_heavy() {
+    let samples = (0..20_000).map(|n| format!("a{{n=\"{n}\"}} 1\n")).collect::<Vec<_>>().concat();
+    let text = format!("# HELP a {}\n{samples}", "x".repeat(1_000));
+    let mut batch = Batch::new();
+    batch.push_message(text.as_bytes());
+    let (messages, rejected) = process(&mut split("{}"), batch);
+    assert!(rejected.is_empty());
+    assert_eq!(messages.len(), 20_000);
+    assert!(messages.iter().all(|message| message.starts_with("# HELP a xxx")));
+}
+
+#[test]
+fn what_comes_after_the_end_or_is_cut_off_is_no_sample() {
+    let (messages, rejected) = stream("a 1\n# EOF\n\nb 2\n", 3);
+    assert_eq!(messages, ["a 1"]);
+    assert!(rejected[0].contains("expected nothing after `# EOF`"), "{rejected:?}");
+    let mut batch = Batch::new();
+    batch.stream(1).push_fragment(b"a 1\nb 23");
+    batch.stream(1).abort();
+    let (messages, rejected) = process(&mut split("{}"), batch);
+    assert_eq!(messages, ["a 1"]);
+    assert!(rejected[0].contains("the stream was cut off within a line"), "{rejected:?}");
+}
+
+#[test]
+fn a_line_that_is_too_long_costs_no_other_sample() {
+    let text = format!("a 1\nb{{c=\"{}\"}} 1\nd 1\n", "x".repeat(100));
+    for size in [7, 1_000] {
+        let mut split = split(r#"{ "max_length": 50 }"#);
+        let (mut messages, mut rejected) = (Vec::new(), Vec::new());
+        for piece in text.as_bytes().chunks(size) {
+            let mut batch = Batch::new();
+            batch.stream(0).push_fragment(piece);
+            let (more, why) = process(&mut split, batch);
+            messages.extend(more);
+            rejected.extend(why);
+        }
+        assert_eq!(messages, ["a 1", "d 1"]);
+        let [error] = &rejected[..] else { panic!("{rejected:?}") };
+        assert!(
+            error.contains("a line of 109 bytes is longer than `max_length`, 50 bytes"),
+            "{error}"
+        );
+    }
+    let about = format!("# HELP a {}\na 1\n", "x".repeat(9_000));
+    let (messages, rejected) = stream(&about, 4_000);
+    assert_eq!(messages, ["a 1"]);
+    assert!(rejected[0].contains("its samples go without this one"), "{rejected:?}");
+}
+
+#[test]
+fn lines_that_have_begun_in_many_streams_are_bounded() {
+    let mut split = split("{}");
+    let piece = vec![b'x'; (1 << 20) - 8];
+    for stream in 0..100 {
+        let mut batch = Batch::new();
+        batch.stream(stream).push_fragment(&piece);
+        process(&mut split, batch);
+        assert!(split.held <= HELD + 100 * 4_096);
+    }
+    let mut batch = Batch::new();
+    (0..100).for_each(|stream| batch.stream(stream).push_fragment(b" 1\n"));
+    let (messages, rejected) = process(&mut split, batch);
+    assert!(messages.len() < 33 && messages.len() + rejected.len() == 100);
+    assert!(
+        rejected[0].contains("came while the lines that had begun in all streams took the most")
+    );
+}
