@@ -167,7 +167,11 @@ fn a_name_of_a_component_of_tremors_own_is_refused_for_its_kind() {
 fn a_name_of_a_plugin_that_comes_with_tremor_is_refused_for_its_kind() {
     let scene = scene();
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for (plugins, kind) in [("connectors-plugins", "sink"), ("operators-plugins", "operator")] {
+    for (plugins, kind) in [
+        ("codecs-plugins", "codec"),
+        ("connectors-plugins", "sink"),
+        ("operators-plugins", "operator"),
+    ] {
         let folders = fs::read_dir(workspace.join(plugins)).unwrap();
         for name in folders.map(|folder| folder.unwrap().file_name().into_string().unwrap()) {
             refused(&scene, &[&name, "--kind", kind], &["tremor comes with the", &name]);

@@ -175,10 +175,15 @@ fn codecs_make_the_values_that_the_book_shows_beside_their_messages() {
     });
     let mut codecs = Vec::new();
     for pair in shown {
-        let codec = if pair[0].text.starts_with('<') { "syslog" } else { "influx" };
+        let text = &pair[0].text;
+        let (codec, preprocessor) = match text {
+            _ if text.starts_with('<') => ("syslog", "lines"),
+            _ if text.starts_with('#') => ("prometheus", "prometheus"),
+            _ => ("influx", "lines"),
+        };
         let scene = Scene::new(&format!(
             "connectors:
-  input: {{ type: stdio, preprocessors: [lines], codec: {codec} }}
+  input: {{ type: stdio, preprocessors: [{preprocessor}], codec: {codec} }}
   output: {{ type: file, codec: json, config: {{ path: out, mode: write }} }}
 links: [input -> output]"
         ));
@@ -191,5 +196,5 @@ links: [input -> output]"
         assert_eq!(made, shown, "{}", pair[1].place);
         codecs.push(codec);
     }
-    assert_eq!(codecs, ["influx", "syslog"]);
+    assert_eq!(codecs, ["influx", "syslog", "prometheus"]);
 }

@@ -26,6 +26,7 @@ mod logging;
 mod many;
 mod network;
 mod operators;
+mod plugin_codecs;
 mod plugin_files;
 mod references;
 mod running;

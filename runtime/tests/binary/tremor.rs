@@ -36,6 +36,8 @@ fn plugins() -> &'static Path {
                 "connector-udp-client",
                 "connector-unix-server",
                 "connector-unix-client",
+                "codec-otlp",
+                "codec-prometheus",
                 "operator-logging",
                 "fixture-hostile",
                 "fixture-mischief",

@@ -21,7 +21,7 @@ const OTHER: &str = "choose another name, such as one with a prefix";
 const MAX_LENGTH: usize = 64;
 
 /// Components of the plugins that come with tremor, by kind.
-const OURS: [(flow::Kind, &[&str]); 2] = [
+const OURS: [(flow::Kind, &[&str]); 4] = [
     (
         flow::Kind::Connector,
         &[
@@ -40,7 +40,9 @@ const OURS: [(flow::Kind, &[&str]); 2] = [
             "unix_server",
         ],
     ),
+    (flow::Kind::Codec, &["otlp", "prometheus"]),
     (flow::Kind::Operator, &["logging", "vrl"]),
+    (flow::Kind::Preprocessor, &["prometheus"]),
 ];
 
 impl Name {
