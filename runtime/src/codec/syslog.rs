@@ -30,7 +30,7 @@
 //!
 //! What does not come back as it was: times are written in UTC, in RFC 5424 with µs, in RFC 3164
 //! with seconds and without the year; the mark before UTF-8 (a byte order mark) is taken off
-//! and not written; a `msg` of RFC 3164 without `appname` whose first words look like a program is
+//! and not written; a line feed at the end of a message is taken off; a `msg` of RFC 3164 without `appname` whose first words look like a program is
 //! read as one.
 
 mod civil;
@@ -52,6 +52,8 @@ pub(super) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Erro
 
 /// As [`decode`], at a time in ns since the Unix epoch.
 fn decode_at(message: &[u8], now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
+    // rsyslog and syslog-ng send one that ends no line: in datagrams, and after a length.
+    let message = message.strip_suffix(b"\n").unwrap_or(message);
     let mut reader = Reader { message, at: 0 };
     let priority = reader.priority()?;
     let is_5424 = reader.rest().starts_with(b"1 ");

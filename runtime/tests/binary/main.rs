@@ -33,5 +33,6 @@ mod running;
 mod schema;
 mod signals;
 mod supervision;
+mod syslog_peers;
 mod tremor;
 mod verify;

@@ -154,6 +154,22 @@ fn a_text_loses_its_mark_and_what_is_no_text_stays_as_it_is() {
 }
 
 #[test]
+fn a_line_feed_at_the_end_is_no_part_of_the_text() {
+    // rsyslog and syslog-ng leave one there, in datagrams and in messages with their length before them.
+    for (message, expected) in [
+        ("<13>1 - - - - - - text\n", json!("text")),
+        ("<13>1 - - - - - - two\nlines\n", json!("two\nlines")),
+        ("<13>1 - - - - - - text\n\n", json!("text\n")),
+        ("<13>1 - - - - - -\n", json!(null)),
+        ("<13>Feb  5 17:32:18 host a: text\n", json!("text")),
+        ("<13>Feb  5 17:32:18 host a:\n", json!(null)),
+        ("<13>text\n", json!("text")),
+    ] {
+        assert_eq!(decoded(message).unwrap()["msg"], expected, "{message:?}");
+    }
+}
+
+#[test]
 fn what_is_no_message_is_an_error_that_says_where() {
     for (message, expected) in [
         ("", "expected a priority from `<0>` to `<191>` at byte 0"),
@@ -251,7 +267,7 @@ proptest! {
             prop::collection::btree_map("[a-z]{1,3}", any::<String>(), 0..3),
             1..3,
         ),
-        msg in "[^\u{feff}].*",
+        msg in "[^\u{feff}\n].*",
     ) {
         let value = json!({
             "protocol": "RFC5424",

@@ -1,0 +1,451 @@
+//! Syslog with the programs that people have at the other end: `logger`, rsyslog and syslog-ng, over UDP and
+//! over TCP in both framings.
+//!
+//! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
+//! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Read},
+    net::{TcpListener, TcpStream, UdpSocket},
+    os::unix::net::UnixDatagram,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{running::Running, tremor::Scene};
+
+/// No test waits for anything for longer than this.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// A flow with a server for each way in which syslog comes. What comes in one of them has its name.
+const SERVERS: &str = "connectors:
+  lines:
+    type: tcp_server
+    preprocessors: [lines]
+    codec: syslog
+    config: { listen: '127.0.0.1:0' }
+  counted:
+    type: tcp_server
+    preprocessors: [{ length-prefixed: { prefix: decimal } }]
+    codec: syslog
+    config: { listen: '127.0.0.1:0' }
+  datagrams: { type: udp_server, codec: syslog, config: { listen: '127.0.0.1:0' } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [lines -> output, counted -> output, datagrams -> output, lines/err -> output,
+  counted/err -> output, datagrams/err -> output]";
+
+/// Our side where others send.
+struct Servers {
+    run: Running,
+    lines: String,
+    counted: String,
+    datagrams: String,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let mut run = Running::of(Scene::new(SERVERS), &["flow.yaml"], |command| command);
+        let [mut lines, mut counted, mut datagrams] = [const { String::new() }; 3];
+        for _ in 0..3 {
+            let line = run.until("listens on ");
+            let (_, rest) = line.split_once("listens on ").unwrap();
+            let (address, component) = rest.split_once(' ').unwrap();
+            let port = address.rsplit_once(':').unwrap().1.to_owned();
+            match component {
+                _ if component.contains("lines") => lines = port,
+                _ if component.contains("counted") => counted = port,
+                _ => datagrams = port,
+            }
+        }
+        Self { run, lines, counted, datagrams }
+    }
+
+    /// The next events, in the order of their texts: those of several connections come in any.
+    fn events(&self, count: usize) -> Vec<Value> {
+        let event = || serde_json::from_str(&self.run.event()).unwrap();
+        let mut events: Vec<Value> = std::iter::repeat_with(event).take(count).collect();
+        events.sort_by_key(|event| event["msg"].as_str().unwrap_or_default().trim().to_owned());
+        events
+    }
+
+    fn end(self) {
+        self.run.signal(&["TERM"]);
+        let run = self.run.end();
+        run.expect(0, &[" 0 dead-lettered"]);
+        assert_eq!(run.stdout, "", "nothing comes beyond what was waited for");
+    }
+}
+
+/// A program that is not ours. It is killed when this is dropped.
+struct Peer {
+    child: Child,
+    folder: TempDir,
+    output: Receiver<String>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Peer {
+    /// Starts it in a folder of its own, in which `@DIR@` of its configuration lies.
+    fn start(mut command: Command, config: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config.replace("@DIR@", folder.path().to_str().unwrap());
+        fs::write(folder.path().join("peer.conf"), config).unwrap();
+        command.current_dir(folder.path());
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+        let Ok(mut child) = child else {
+            let program = command.get_program().to_string_lossy().into_owned();
+            eprintln!("SKIPPED: {program} is not here: install it, or name it with a variable");
+            return None;
+        };
+        let (sender, output) = mpsc::channel();
+        let pipe: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
+        thread::spawn(move || {
+            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Some(Self { child, folder, output })
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The next lines that it has written, in their order as text.
+    fn lines(&self, count: usize) -> Vec<String> {
+        let mut lines: Vec<_> = (0..count)
+            .map(|_| {
+                let line = self.output.recv_timeout(LIMIT);
+                line.expect("the peer writes what it has received").trim().to_owned()
+            })
+            .collect();
+        lines.sort_unstable();
+        lines
+    }
+
+    /// Gives it a message as programs of its machine do, once it listens.
+    fn log(&self, message: &str) {
+        let socket = UnixDatagram::unbound().unwrap();
+        wait_until(|| socket.connect(self.path("log.sock")).is_ok());
+        socket.send(message.as_bytes()).unwrap();
+    }
+}
+
+/// Whether a process listens at these ports of the loopback address, over TCP and over UDP.
+fn listens(tcp: &[u16], udp: u16) -> bool {
+    let sockets = fs::read_to_string("/proc/net/udp").unwrap();
+    tcp.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
+        && sockets.contains(&format!(" 0100007F:{udp:04X} "))
+}
+
+/// Another program's start is no event that could be waited for.
+fn wait_until(mut is: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < LIMIT, "the peer does not start");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn named(variable: &str, program: &str) -> Command {
+    let found = env::var_os(variable).unwrap_or_else(|| program.into());
+    let at_usual_place = Path::new("/usr/sbin").join(program);
+    let has_path = Path::new(&found).components().count() > 1;
+    Command::new(if !has_path && at_usual_place.exists() { at_usual_place.into() } else { found })
+}
+
+fn rsyslog(config: &str) -> Option<Peer> {
+    let mut command = named("TREMOR_RSYSLOGD", "rsyslogd");
+    command.args(["-n", "-f", "peer.conf", "-i", "NONE"]);
+    if let Some(folder) = env::var_os("TREMOR_RSYSLOG_MODULES") {
+        command.arg("-M").arg(folder);
+    }
+    Peer::start(command, &format!("global(workDirectory=\"@DIR@\")\n{config}"))
+}
+
+fn syslog_ng(config: &str) -> Option<Peer> {
+    let mut command = named("TREMOR_SYSLOG_NG", "syslog-ng");
+    command.args(["-F", "--no-caps", "-f", "peer.conf", "-R", "peer.persist", "-p", "peer.pid"]);
+    command.args(["-c", "peer.ctl"]);
+    Peer::start(
+        command,
+        &format!("@version: 3.35\noptions {{ stats-freq(0); keep-hostname(yes); }};\n{config}"),
+    )
+}
+
+/// An address that is free, for a peer that cannot say which one it has.
+fn free_port() -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Sends with `logger`; whether it is there.
+fn logger(port: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new("logger");
+    command.args(["--server", "127.0.0.1", "--port", port, "--tag", "prog"]).args(arguments);
+    match command.stdin(Stdio::null()).status() {
+        Ok(status) => {
+            assert!(status.success(), "{arguments:?}");
+            true
+        }
+        Err(_) => {
+            eprintln!("SKIPPED: logger is not here (Debian's package bsdutils)");
+            false
+        }
+    }
+}
+
+/// The parts of an event that do not depend on when and where it was made.
+fn stable(event: &Value) -> Value {
+    let mut event = event.clone();
+    let object = event.as_object_mut().unwrap();
+    assert!(object.remove("hostname").is_some_and(|host| host.is_string()), "{object:?}");
+    assert!(object.remove("timestamp").is_some_and(|time| time.is_i64()), "{object:?}");
+    event
+}
+
+#[test]
+fn logger_is_understood_over_udp_and_tcp_in_both_framings_and_both_formats() {
+    let servers = Servers::start();
+    let sends: [(&str, &[&str]); 7] = [
+        (&servers.lines, &["--tcp", "--id=42", "1 über TCP"]),
+        (&servers.lines, &["--tcp", "--rfc3164", "--id=42", "--priority", "local3.debug", "2"]),
+        (&servers.counted, &["--tcp", "--octet-count", "--msgid", "M1", "3 two\nlines"]),
+        (&servers.counted, &["--tcp", "--octet-count", "--rfc3164", "--id=42", "4"]),
+        (
+            &servers.counted,
+            &[
+                &["--tcp", "--octet-count", "--rfc5424=notq", "--sd-id", "a@1"][..],
+                &["--sd-param", r#"k="v\]\"x\\""#, "--sd-param", r#"k="2""#, "5"],
+            ]
+            .concat(),
+        ),
+        (&servers.datagrams, &["--udp", "--id=42", "6"]),
+        (&servers.datagrams, &["--udp", "--rfc3164", "7"]),
+    ];
+    for (port, arguments) in sends {
+        if !logger(port, arguments) {
+            return;
+        }
+    }
+    let quality = json!({ "timeQuality": { "tzKnown": "1", "isSynced": "0" } });
+    let found: Vec<_> = servers
+        .events(7)
+        .iter()
+        .map(|event| {
+            let mut event = stable(event);
+            // It depends on the machine's clock.
+            if let Some(data) = event.pointer_mut("/structured_data/timeQuality") {
+                *data = quality["timeQuality"].clone();
+            }
+            event
+        })
+        .collect();
+    let common = |protocol: &str, more: &[(&str, Value)]| {
+        let mut event = json!({
+            "protocol": protocol, "facility": "user", "severity": "notice", "appname": "prog",
+        });
+        for (key, value) in more {
+            event[key] = value.clone();
+        }
+        event
+    };
+    let id = || ("procid", json!("42"));
+    let data = || ("structured_data", quality.clone());
+    let msg = |text: &str| ("msg", json!(text));
+    let expected = [
+        common("RFC5424", &[id(), data(), msg("1 über TCP")]),
+        common(
+            "RFC3164",
+            &[id(), msg("2"), ("facility", json!("local3")), ("severity", json!("debug"))],
+        ),
+        common("RFC5424", &[("msgid", json!("M1")), data(), msg("3 two\nlines")]),
+        common("RFC3164", &[id(), msg("4")]),
+        common(
+            "RFC5424",
+            &[("structured_data", json!({ "a@1": { "k": ["v]\"x\\", "2"] } })), msg("5")],
+        ),
+        common("RFC5424", &[id(), data(), msg("6")]),
+        common("RFC3164", &[msg("7")]),
+    ];
+    assert_eq!(found, expected);
+    servers.end();
+}
+
+/// A message as a program of the machine writes it to the local socket, and as it comes through a relay.
+const LOCAL: &str = "<30>Feb  5 17:32:18 relayed[7]: via é\n";
+
+fn relayed(protocol: &str, msg: &str) -> Value {
+    json!({
+        "protocol": protocol, "facility": "daemon", "severity": "info",
+        "appname": "relayed", "procid": "7", "msg": msg,
+    })
+}
+
+#[test]
+fn rsyslog_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+    let servers = Servers::start();
+    let [lines, counted, datagrams] = [&servers.lines, &servers.counted, &servers.datagrams];
+    let mut config = "module(load=\"imuxsock\" SysSock.Use=\"off\")
+input(type=\"imuxsock\" Socket=\"@DIR@/log.sock\" CreatePath=\"off\")\n"
+        .to_owned();
+    let ways = [
+        (lines, "tcp", "TCP_Framing=\"traditional\""),
+        (counted, "tcp", "TCP_Framing=\"octet-counted\""),
+        (datagrams, "udp", ""),
+    ];
+    let templates = [
+        "RSYSLOG_SyslogProtocol23Format",
+        "RSYSLOG_ForwardFormat",
+        "RSYSLOG_TraditionalForwardFormat",
+    ];
+    for (port, protocol, more) in ways {
+        for template in templates {
+            config += &format!(
+                "action(type=\"omfwd\" target=\"127.0.0.1\" port=\"{port}\" protocol=\"{protocol}\" \
+                 template=\"{template}\" {more})\n"
+            );
+        }
+    }
+    let Some(peer) = rsyslog(&config) else { return };
+    peer.log(LOCAL);
+    let found: Vec<_> = servers.events(9).iter().map(stable).collect();
+    // Its template for RFC 5424 has the space that RFC 3164 puts before a text, and a line feed.
+    for (protocol, msg, count) in [("RFC5424", " via é", 3), ("RFC3164", "via é", 6)] {
+        let expected = relayed(protocol, msg);
+        assert_eq!(found.iter().filter(|event| **event == expected).count(), count, "{found:?}");
+    }
+    drop(peer);
+    servers.end();
+}
+
+#[test]
+fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+    let servers = Servers::start();
+    let [lines, counted, datagrams] = [&servers.lines, &servers.counted, &servers.datagrams];
+    let mut config = "source s { unix-dgram(\"@DIR@/log.sock\"); };\n".to_owned();
+    let ways = [
+        ("network", lines, "transport(tcp)"),
+        ("network", lines, "transport(tcp) flags(syslog-protocol)"),
+        ("syslog", counted, "transport(tcp)"),
+        ("network", datagrams, "transport(udp)"),
+        ("syslog", datagrams, "transport(udp)"),
+    ];
+    for (number, (driver, port, more)) in ways.into_iter().enumerate() {
+        config += &format!(
+            "destination d{number} {{ {driver}(\"127.0.0.1\" port({port}) persist-name(\"{number}\") \
+             {more}); }};\nlog {{ source(s); destination(d{number}); }};\n"
+        );
+    }
+    let Some(peer) = syslog_ng(&config) else { return };
+    peer.log(LOCAL);
+    let mut found: Vec<_> = servers.events(5).iter().map(stable).collect();
+    for event in &mut found {
+        // A number that it counts itself.
+        event.as_object_mut().unwrap().remove("structured_data");
+    }
+    for (protocol, count) in [("RFC5424", 3), ("RFC3164", 2)] {
+        let expected = relayed(protocol, "via é");
+        assert_eq!(found.iter().filter(|event| **event == expected).count(), count, "{found:?}");
+    }
+    drop(peer);
+    servers.end();
+}
+
+/// A flow that sends events over TCP in both framings, and over UDP.
+fn clients(lines: u16, counted: u16, datagrams: u16) -> Scene {
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: json, config: {{ path: in, mode: read }} }}
+  lines:
+    type: tcp_client
+    codec: syslog
+    postprocessors: [lines]
+    config: {{ address: '127.0.0.1:{lines}' }}
+  counted:
+    type: tcp_client
+    codec: syslog
+    postprocessors: [{{ length-prefixed: {{ prefix: decimal }} }}]
+    config: {{ address: '127.0.0.1:{counted}' }}
+  datagrams: {{ type: udp_client, codec: syslog, config: {{ address: '127.0.0.1:{datagrams}' }} }}
+links: [input -> lines, input -> counted, input -> datagrams]"
+    );
+    let events = [
+        json!({
+            "facility": "local4", "severity": "err", "timestamp": 1_065_910_455_003_000_000_i64,
+            "hostname": "host", "appname": "prog", "procid": "42", "msgid": "ID47",
+            "structured_data": { "a@1": { "k": "v]\"\\é" } }, "msg": "new é",
+        }),
+        json!({
+            "protocol": "RFC3164", "facility": "local4", "severity": "err",
+            "timestamp": 1_065_910_455_000_000_000_i64,
+            "hostname": "host", "appname": "prog", "procid": "42", "msg": "old é",
+        }),
+    ];
+    let events = events.map(|event| format!("{event}\n")).concat();
+    Scene::new(&flow).write("in", events.as_bytes())
+}
+
+/// What a peer makes of these events: its fields, with `|` between them.
+fn received(lines: &[String]) {
+    let [new, old]: [&str; 2] = [
+        "new é|local4|err|host|prog|42|ID47|[a@1 k=\"v\\]\\\"\\\\é\"]",
+        "old é|local4|err|host|prog|42|-|-",
+    ];
+    assert_eq!(lines, [new, new, new, old, old, old]);
+}
+
+#[test]
+fn rsyslog_receives_from_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+    let port = free_port();
+    let config = format!(
+        "module(load=\"imtcp\")
+module(load=\"imudp\")
+input(type=\"imudp\" port=\"{port}\" address=\"127.0.0.1\")
+input(type=\"imtcp\" port=\"{port}\" address=\"127.0.0.1\")
+template(name=\"fields\" type=\"string\" string=\"%msg%|\
+%syslogfacility-text%|%syslogseverity-text%|%hostname%|%app-name%|%procid%|%msgid%|%structured-data%\\n\")
+action(type=\"omfile\" file=\"/dev/stdout\" template=\"fields\")\n"
+    );
+    let Some(peer) = rsyslog(&config) else { return };
+    wait_until(|| listens(&[port], port));
+    clients(port, port, port).run().expect(0, &["2 events in, 6 out"]);
+    received(&peer.lines(6));
+}
+
+#[test]
+fn syslog_ng_receives_from_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
+    let [lines, counted, datagrams] = [(); 3].map(|()| free_port());
+    let config = format!(
+        "source s {{
+  network(ip(127.0.0.1) port({lines}) transport(tcp) flags(syslog-protocol));
+  syslog(ip(127.0.0.1) port({counted}) transport(tcp));
+  syslog(ip(127.0.0.1) port({datagrams}) transport(udp));
+}};
+destination d {{
+  pipe(\"/dev/stdout\" template(\"$MSG|$FACILITY|$LEVEL|$HOST|$PROGRAM|$PID|${{MSGID:--}}|${{SDATA:--}}\\n\"));
+}};
+log {{ source(s); destination(d); }};\n"
+    );
+    let Some(peer) = syslog_ng(&config) else { return };
+    wait_until(|| listens(&[lines, counted], datagrams));
+    clients(lines, counted, datagrams).run().expect(0, &["2 events in, 6 out"]);
+    received(&peer.lines(6));
+}
