@@ -34,5 +34,6 @@ mod schema;
 mod signals;
 mod supervision;
 mod syslog_peers;
+mod tls;
 mod tremor;
 mod verify;

@@ -9,16 +9,16 @@ use std::{
 
 use crate::{running::Running, support::workspace, tremor::Scene};
 
+/// A flow of the folder `examples`, with plugins from where the test has them.
+pub(crate) fn example_flow(name: &str) -> String {
+    let text = fs::read_to_string(workspace().join("examples").join(name)).unwrap();
+    text.lines().filter(|line| !line.starts_with("plugins:")).flat_map(|it| [it, "\n"]).collect()
+}
+
 /// A flow of the folder `examples`, with an address that is free, run to its end.
 fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
     let folder = workspace().join("examples");
-    let text = fs::read_to_string(folder.join(name)).unwrap();
-    let flow: String = text
-        .lines()
-        .filter(|line| !line.starts_with("plugins:"))
-        .flat_map(|it| [it, "\n"])
-        .collect();
-    let mut scene = Scene::new(&flow);
+    let mut scene = Scene::new(&example_flow(name));
     for file in files {
         scene = scene.write(file, &fs::read(folder.join(file)).unwrap());
     }

@@ -178,6 +178,8 @@ fn incompatible(why: &PeerIncompatible, role: Role) -> String {
         P::Tls12NotOffered
         | P::Tls12NotOfferedOrEnabled
         | P::SupportedVersionsExtensionRequired
+        // Every client from 1.2 on names the signatures that it knows.
+        | P::SignatureAlgorithmsExtensionRequired
         | P::ServerDoesNotSupportTls12Or13
         | P::ServerTlsVersionIsDisabledByOurConfig => format!(
             "it speaks an older version of TLS than `min_version` allows{}",

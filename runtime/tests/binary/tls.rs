@@ -1,0 +1,245 @@
+//! Connectors of the network with TLS, at both ends and against OpenSSL.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::{Child, ChildStdin, Command, Stdio},
+};
+
+use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
+
+/// A certificate for this machine that only its owner has signed, and its key.
+fn certificate() -> (String, String) {
+    let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// A scene with a certificate in it, `cert.pem` and `key.pem`.
+fn scene(flow: &str) -> Scene {
+    let (certificate, key) = certificate();
+    Scene::new(flow).write("cert.pem", certificate.as_bytes()).write("key.pem", key.as_bytes())
+}
+
+/// Whether the program is there: the test says so where it is not, and CI has it.
+fn has(program: &str) -> bool {
+    let has = Command::new(program).arg("--version").output().is_ok();
+    if !has {
+        eprintln!("skipped: there is no `{program}` here");
+    }
+    has
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+#[test]
+fn the_example_of_tls_brings_every_event_once_and_in_order() {
+    let logs = std::fs::read(workspace().join("examples/logs.json")).unwrap();
+    let scene = scene(&example_flow("tls.yaml"))
+        .write("sender.yaml", example_flow("tls-sender.yaml").as_bytes())
+        .write("logs.json", &logs);
+    let run = Running::of(scene, &["flow.yaml", "sender.yaml"], |command| {
+        let files = [("CERTIFICATE", "cert.pem"), ("KEY", "key.pem")];
+        command.env("ADDRESS", free_address()).envs(files)
+    });
+    let run = run.end();
+    run.expect(0, &[]);
+    let sent = String::from_utf8(logs).unwrap();
+    let guid = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["guid"].clone()
+    };
+    assert!(run.stdout.lines().map(guid).eq(sent.lines().map(guid)));
+}
+
+/// A server of TLS that runs, and its address.
+fn server(preprocessor: &str, codec: &str, min_version: &str) -> (Running, String) {
+    let flow = format!(
+        "connectors:
+  input:
+    type: tcp_server
+    preprocessors: [{preprocessor}]
+    codec: {codec}
+    config:
+      listen: '127.0.0.1:0'
+      tls: {{ cert_file: cert.pem, key_file: key.pem, min_version: '{min_version}' }}
+  output: {{ type: stdio, codec: {}, postprocessors: [lines] }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead]",
+        if codec == "syslog" { "json" } else { codec }
+    );
+    let mut server = Running::of(scene(&flow), &["flow.yaml"], |command| command);
+    let line = server.until("listens on ");
+    let (_, address) = line.split_once("listens on ").unwrap();
+    let address = address.split_whitespace().next().unwrap().to_owned();
+    (server, address)
+}
+
+/// A client that is OpenSSL's, and what it sends.
+fn openssl_client(server: &Running, address: &str, more: &[&str]) -> (Child, ChildStdin) {
+    let mut client = Command::new("openssl")
+        .args([
+            "s_client",
+            "-quiet",
+            "-no_ign_eof",
+            "-verify_return_error",
+            "-verify_hostname",
+            "localhost",
+        ])
+        .args(["-connect", address, "-CAfile", "cert.pem"])
+        .args(more)
+        .current_dir(server.scene.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdin = client.stdin.take().unwrap();
+    (client, stdin)
+}
+
+#[test]
+fn clients_of_openssl_are_served_with_either_version_and_those_without_tls_are_refused() {
+    if !has("openssl") {
+        return;
+    }
+    let (mut server, address) = server("lines", "string", "1.2");
+    for version in ["-tls1_2", "-tls1_3"] {
+        let (mut client, mut stdin) = openssl_client(&server, &address, &[version]);
+        writeln!(stdin, "with {version}").unwrap();
+        assert_eq!(server.event(), format!("with {version}"));
+        drop(stdin);
+        assert!(client.wait().unwrap().success());
+    }
+    let mut plain = TcpStream::connect(&address).unwrap();
+    plain.write_all(b"no TLS at all\n").unwrap();
+    server.until("does not speak TLS");
+    let mut bytes = Vec::new();
+    // What it says, or a reset, for it has not read everything.
+    let _ = plain.read_to_end(&mut bytes);
+    assert!(bytes.len() < 100 && !bytes.starts_with(b"no"));
+    server.signal(&["TERM"]);
+    let run = server.end();
+    run.expect(0, &[]);
+    assert_eq!(run.stdout, "");
+}
+
+#[test]
+fn a_client_of_openssl_with_an_old_version_is_refused() {
+    if !has("openssl") {
+        return;
+    }
+    let (mut server, address) = server("lines", "string", "1.3");
+    for version in ["-tls1_2", "-tls1_1"] {
+        let arguments = [version, "-cipher", "DEFAULT:@SECLEVEL=0"];
+        let (mut old, _stdin) = openssl_client(&server, &address, &arguments);
+        assert!(!old.wait().unwrap().success());
+        server.until("older version of TLS than `min_version` allows");
+    }
+    server.signal(&["TERM"]);
+    server.end().expect(0, &[]);
+}
+
+#[test]
+fn a_server_of_openssl_is_written_to() {
+    if !has("openssl") {
+        return;
+    }
+    let address = free_address();
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: string, config: {{ path: lines, mode: read }} }}
+  output:
+    type: tcp_client
+    codec: string
+    postprocessors: [lines]
+    config:
+      address: '{address}'
+      tls: {{ ca_file: cert.pem, server_name: localhost }}
+links: [input -> output]"
+    );
+    let lines: String =
+        (0..20_000).flat_map(|it| [format!("line {it}"), "\n".to_owned()]).collect();
+    let scene = scene(&flow).write("lines", lines.as_bytes());
+    let mut peer = Command::new("openssl")
+        .args(["s_server", "-quiet", "-naccept", "1", "-accept", &address])
+        .args(["-cert", "cert.pem", "-key", "key.pem"])
+        .current_dir(scene.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let stdout = peer.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        BufReader::new(stdout).lines().map_while(Result::ok).collect::<Vec<_>>()
+    });
+    // It connects again until the peer listens.
+    Running::of(scene, &["flow.yaml"], |command| command).end().expect(0, &[]);
+    drop(peer.stdin.take());
+    let received = reader.join().unwrap();
+    peer.wait().unwrap();
+    assert!(received.iter().map(String::as_str).eq(lines.lines()), "{} lines", received.len());
+}
+
+#[test]
+fn what_logger_writes_comes_over_tls_as_rfc_5425_has_it() {
+    if !has("openssl") || !has("logger") {
+        return;
+    }
+    let (server, address) = server("{ length-prefixed: { prefix: decimal } }", "syslog", "1.3");
+    let (mut client, mut stdin) = openssl_client(&server, &address, &[]);
+    for number in 0..3 {
+        // It knows no TLS, so that its bytes go through here.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let mut logger = Command::new("logger")
+            .args(["--server", "127.0.0.1", "--port", &port, "--tcp", "--octet-count"])
+            .args(["--rfc5424", "--tag", "test", &format!("message {number} of\ntwo lines")])
+            .spawn()
+            .unwrap();
+        let mut bytes = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut bytes).unwrap();
+        assert!(logger.wait().unwrap().success());
+        stdin.write_all(&bytes).unwrap();
+        let event: serde_json::Value = serde_json::from_str(&server.event()).unwrap();
+        let text = event.to_string();
+        assert!(text.contains(&format!("message {number} of")), "{text}");
+    }
+    drop(stdin);
+    assert!(client.wait().unwrap().success());
+    server.signal(&["TERM"]);
+    server.end().expect(0, &[]);
+}
+
+#[test]
+fn a_renewed_certificate_is_used_without_a_restart() {
+    if !has("openssl") {
+        return;
+    }
+    let (mut server, address) = server("lines", "string", "1.2");
+    let shown = |server: &Running| {
+        let script = format!(
+            "openssl s_client -connect {address} </dev/null 2>/dev/null | openssl x509 -fingerprint -noout"
+        );
+        let folder: PathBuf = server.scene.path().to_owned();
+        let output = Command::new("sh").args(["-c", &script]).current_dir(folder).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let first = shown(&server);
+    assert!(first.contains("Fingerprint"), "{first}");
+    let (certificate, key) = certificate();
+    std::fs::write(server.scene.path().join("cert.pem"), certificate).unwrap();
+    std::fs::write(server.scene.path().join("key.pem"), key).unwrap();
+    // They are looked at once a second at most.
+    let begun = std::time::Instant::now();
+    while shown(&server) == first {
+        assert!(begun.elapsed().as_secs() < 30);
+    }
+    server.until("cert.pem");
+    server.signal(&["TERM"]);
+    server.end().expect(0, &[]);
+}
