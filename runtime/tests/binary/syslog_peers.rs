@@ -5,7 +5,9 @@
 //! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
 
 use std::{
-    env, fs,
+    env,
+    fmt::Write,
+    fs,
     io::{BufRead, BufReader, Read},
     net::{TcpListener, TcpStream, UdpSocket},
     os::unix::net::UnixDatagram,
@@ -200,16 +202,12 @@ fn free_port() -> u16 {
 fn logger(port: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new("logger");
     command.args(["--server", "127.0.0.1", "--port", port, "--tag", "prog"]).args(arguments);
-    match command.stdin(Stdio::null()).status() {
-        Ok(status) => {
-            assert!(status.success(), "{arguments:?}");
-            true
-        }
-        Err(_) => {
-            eprintln!("SKIPPED: logger is not here (Debian's package bsdutils)");
-            false
-        }
-    }
+    let Ok(status) = command.stdin(Stdio::null()).status() else {
+        eprintln!("SKIPPED: logger is not here (Debian's package bsdutils)");
+        return false;
+    };
+    assert!(status.success(), "{arguments:?}");
+    true
 }
 
 /// The parts of an event that do not depend on when and where it was made.
@@ -318,10 +316,12 @@ input(type=\"imuxsock\" Socket=\"@DIR@/log.sock\" CreatePath=\"off\")\n"
     ];
     for (port, protocol, more) in ways {
         for template in templates {
-            config += &format!(
+            writeln!(
+                config,
                 "action(type=\"omfwd\" target=\"127.0.0.1\" port=\"{port}\" protocol=\"{protocol}\" \
-                 template=\"{template}\" {more})\n"
-            );
+                 template=\"{template}\" {more})"
+            )
+            .unwrap();
         }
     }
     let Some(peer) = rsyslog(&config) else { return };
@@ -349,10 +349,12 @@ fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
         ("syslog", datagrams, "transport(udp)"),
     ];
     for (number, (driver, port, more)) in ways.into_iter().enumerate() {
-        config += &format!(
+        write!(
+            config,
             "destination d{number} {{ {driver}(\"127.0.0.1\" port({port}) persist-name(\"{number}\") \
              {more}); }};\nlog {{ source(s); destination(d{number}); }};\n"
-        );
+        )
+        .unwrap();
     }
     let Some(peer) = syslog_ng(&config) else { return };
     peer.log(LOCAL);
