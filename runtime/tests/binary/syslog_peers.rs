@@ -1,30 +1,21 @@
 //! Syslog with the programs that people have at the other end: `logger`, rsyslog and syslog-ng, over UDP and
-//! over TCP in both framings.
+//! over TCP in both framings; and over TLS with syslog-ng, the only one of them that Debian gives TLS without
+//! another package.
 //!
 //! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
 //! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
 
+mod peer;
+
 use std::{
-    env,
     fmt::Write,
-    fs,
-    io::{BufRead, BufReader, Read},
-    net::{TcpListener, TcpStream, UdpSocket},
-    os::unix::net::UnixDatagram,
-    path::Path,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::{Duration, Instant},
+    process::{Command, Stdio},
 };
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::{running::Running, tremor::Scene};
-
-/// No test waits for anything for longer than this.
-const LIMIT: Duration = Duration::from_mins(2);
+use self::peer::{free_port, listens, rsyslog, syslog_ng, wait_until};
+use crate::{running::Running, tls::certificate, tremor::Scene};
 
 /// A flow with a server for each way in which syslog comes. What comes in one of them has its name.
 const SERVERS: &str = "connectors:
@@ -82,119 +73,6 @@ impl Servers {
         let run = self.run.end();
         run.expect(0, &[" 0 dead-lettered"]);
         assert_eq!(run.stdout, "", "nothing comes beyond what was waited for");
-    }
-}
-
-/// A program that is not ours. It is killed when this is dropped.
-struct Peer {
-    child: Child,
-    folder: TempDir,
-    output: Receiver<String>,
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Peer {
-    /// Starts it in a folder of its own, in which `@DIR@` of its configuration lies.
-    fn start(mut command: Command, config: &str) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let config = config.replace("@DIR@", folder.path().to_str().unwrap());
-        fs::write(folder.path().join("peer.conf"), config).unwrap();
-        command.current_dir(folder.path());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
-        let Ok(mut child) = child else {
-            let program = command.get_program().to_string_lossy().into_owned();
-            eprintln!("SKIPPED: {program} is not here: install it, or name it with a variable");
-            return None;
-        };
-        let (sender, output) = mpsc::channel();
-        let pipe: Box<dyn Read + Send> = Box::new(child.stdout.take().unwrap());
-        thread::spawn(move || {
-            for line in BufReader::new(pipe).lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        Some(Self { child, folder, output })
-    }
-
-    fn path(&self, name: &str) -> std::path::PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// The next lines that it has written, in their order as text.
-    fn lines(&self, count: usize) -> Vec<String> {
-        let mut lines: Vec<_> = (0..count)
-            .map(|_| {
-                let line = self.output.recv_timeout(LIMIT);
-                line.expect("the peer writes what it has received").trim().to_owned()
-            })
-            .collect();
-        lines.sort_unstable();
-        lines
-    }
-
-    /// Gives it a message as programs of its machine do, once it listens.
-    fn log(&self, message: &str) {
-        let socket = UnixDatagram::unbound().unwrap();
-        wait_until(|| socket.connect(self.path("log.sock")).is_ok());
-        socket.send(message.as_bytes()).unwrap();
-    }
-}
-
-/// Whether a process listens at these ports of the loopback address, over TCP and over UDP.
-fn listens(tcp: &[u16], udp: u16) -> bool {
-    let sockets = fs::read_to_string("/proc/net/udp").unwrap();
-    tcp.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
-        && sockets.contains(&format!(" 0100007F:{udp:04X} "))
-}
-
-/// Another program's start is no event that could be waited for.
-fn wait_until(mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < LIMIT, "the peer does not start");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn named(variable: &str, program: &str) -> Command {
-    let found = env::var_os(variable).unwrap_or_else(|| program.into());
-    let at_usual_place = Path::new("/usr/sbin").join(program);
-    let has_path = Path::new(&found).components().count() > 1;
-    Command::new(if !has_path && at_usual_place.exists() { at_usual_place.into() } else { found })
-}
-
-fn rsyslog(config: &str) -> Option<Peer> {
-    let mut command = named("TREMOR_RSYSLOGD", "rsyslogd");
-    command.args(["-n", "-f", "peer.conf", "-i", "NONE"]);
-    if let Some(folder) = env::var_os("TREMOR_RSYSLOG_MODULES") {
-        command.arg("-M").arg(folder);
-    }
-    Peer::start(command, &format!("global(workDirectory=\"@DIR@\")\n{config}"))
-}
-
-fn syslog_ng(config: &str) -> Option<Peer> {
-    let mut command = named("TREMOR_SYSLOG_NG", "syslog-ng");
-    command.args(["-F", "--no-caps", "-f", "peer.conf", "-R", "peer.persist", "-p", "peer.pid"]);
-    command.args(["-c", "peer.ctl"]);
-    Peer::start(
-        command,
-        &format!("@version: 3.35\noptions {{ stats-freq(0); keep-hostname(yes); }};\n{config}"),
-    )
-}
-
-/// An address that is free, for a peer that cannot say which one it has.
-fn free_port() -> u16 {
-    loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 
@@ -356,7 +234,7 @@ fn syslog_ng_sends_to_us_over_udp_and_tcp_in_both_framings_and_both_formats() {
         )
         .unwrap();
     }
-    let Some(peer) = syslog_ng(&config) else { return };
+    let Some(peer) = syslog_ng(&config, &[]) else { return };
     peer.log(LOCAL);
     let mut found: Vec<_> = servers.events(5).iter().map(stable).collect();
     for event in &mut found {
@@ -446,8 +324,76 @@ destination d {{
 }};
 log {{ source(s); destination(d); }};\n"
     );
-    let Some(peer) = syslog_ng(&config) else { return };
+    let Some(peer) = syslog_ng(&config, &[]) else { return };
     wait_until(|| listens(&[lines, counted], datagrams));
     clients(lines, counted, datagrams).run().expect(0, &["2 events in, 6 out"]);
     received(&peer.lines(6));
+}
+
+#[test]
+fn syslog_ng_sends_to_us_over_tls() {
+    let (certificate, key) = certificate();
+    let flow = "connectors:
+  input:
+    type: tcp_server
+    preprocessors: [{ length-prefixed: { prefix: decimal } }]
+    codec: syslog
+    config: { listen: '127.0.0.1:0', tls: { cert_file: cert.pem, key_file: key.pem } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [input -> output, input/err -> output]";
+    let scene =
+        Scene::new(flow).write("cert.pem", certificate.as_bytes()).write("key.pem", key.as_bytes());
+    let mut run = Running::of(scene, &["flow.yaml"], |command| command);
+    let line = run.until("listens on ");
+    let port = line.split_once("127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
+    let config = format!(
+        "source s {{ unix-dgram(\"@DIR@/log.sock\"); }};
+destination d {{
+  syslog(\"localhost\" ip-protocol(4) port({port}) transport(tls)
+    tls(ca-file(\"@DIR@/cert.pem\") peer-verify(required-trusted)));
+}};
+log {{ source(s); destination(d); }};\n"
+    );
+    let Some(peer) = syslog_ng(&config, &[("cert.pem", &certificate)]) else { return };
+    peer.log(LOCAL);
+    let event: Value = serde_json::from_str(&run.event()).unwrap();
+    assert_eq!((&event["msg"], &event["appname"]), (&json!("via é"), &json!("relayed")), "{event}");
+    drop(peer);
+    run.signal(&["TERM"]);
+    run.end().expect(0, &["1 events in, 1 out"]);
+}
+
+#[test]
+fn syslog_ng_receives_from_us_over_tls() {
+    let (certificate, key) = certificate();
+    let port = free_port();
+    let config = format!(
+        "source s {{
+  syslog(ip(127.0.0.1) port({port}) transport(tls)
+    tls(cert-file(\"@DIR@/cert.pem\") key-file(\"@DIR@/key.pem\") peer-verify(optional-untrusted)));
+}};
+destination d {{ pipe(\"/dev/stdout\" template(\"$MSG\\n\")); }};
+log {{ source(s); destination(d); }};\n"
+    );
+    let files = [("cert.pem", &*certificate), ("key.pem", &*key)];
+    let Some(peer) = syslog_ng(&config, &files) else { return };
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: json, config: {{ path: in, mode: read }} }}
+  output:
+    type: tcp_client
+    codec: syslog
+    postprocessors: [{{ length-prefixed: {{ prefix: decimal }} }}]
+    config:
+      address: '127.0.0.1:{port}'
+      tls: {{ ca_file: cert.pem, server_name: localhost }}
+links: [input -> output]"
+    );
+    let events =
+        (0..100).map(|it| format!("{{\"msg\":\"{it:03}\"}}\n")).collect::<Vec<_>>().concat();
+    let scene =
+        Scene::new(&flow).write("in", events.as_bytes()).write("cert.pem", certificate.as_bytes());
+    // It connects again until the peer listens.
+    scene.run().expect(0, &["100 events in, 100 out"]);
+    assert!(peer.lines(100).iter().eq(&(0..100).map(|it| format!("{it:03}")).collect::<Vec<_>>()));
 }

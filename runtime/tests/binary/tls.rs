@@ -10,7 +10,7 @@ use std::{
 use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
 
 /// A certificate for this machine that only its owner has signed, and its key.
-fn certificate() -> (String, String) {
+pub(crate) fn certificate() -> (String, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
