@@ -34,6 +34,10 @@ const LISTENER: u64 = 0;
 /// How often a refused handshake is logged as a warning at most, in ns.
 const LOGGED_EVERY_NS: u64 = 60_000_000_000;
 
+/// How many steps of handshakes are made before others have their turn: each may take a millisecond and more of the
+/// processor, and a thousand clients may connect again at the same time.
+const HANDSHAKES_AT_MOST: usize = 16;
+
 /// How many connections are accepted before those that there are have their turn.
 const ACCEPTED_AT_MOST: usize = 256;
 
@@ -174,14 +178,17 @@ impl Connections {
         Ok(true)
     }
 
-    /// Reads what is ready, in turn, until the batch is full.
-    fn serve(&mut self, batch: &mut Batch, now_ns: u64) {
+    /// Reads what is ready, in turn, until the batch is full, or until there were so many steps of handshakes
+    /// that others have to have their turn. Whether the latter.
+    fn serve(&mut self, batch: &mut Batch, now_ns: u64) -> bool {
+        let mut handshakes = 0;
         while !batch.is_full()
             && let Some(stream) = self.ready.pop_front()
         {
             let Some(peer) = self.open.get_mut(&stream) else { continue };
             let before = batch.len();
             let is_alone = self.ready.is_empty();
+            handshakes += usize::from(peer.is_handshaking());
             let turn = peer.read(stream, batch, is_alone, &mut self.buffers);
             batch.set_origin_from(before, &peer.name);
             match turn {
@@ -202,7 +209,11 @@ impl Connections {
                 }
                 Turn::Refused(why) => self.refuse(stream, &why),
             }
+            if handshakes >= HANDSHAKES_AT_MOST {
+                return true;
+            }
         }
+        false
     }
 
     /// Ends connections that have said nothing for too long.
@@ -281,14 +292,14 @@ impl Source for Connections {
             let now_ns = self.idle.now_ns(&self.host);
             let has_accepted = self.accept(now_ns)?;
             self.end_idle(batch, now_ns);
-            self.serve(batch, now_ns);
+            let is_busy = self.serve(batch, now_ns);
             // What is in the batch is never held up: there is no wait with it.
             if !batch.is_empty() {
                 return Ok(Pull::Events);
             }
             // New connections usually have something to say at once. Others may go first: peers that connect
             // and close again must not keep the thread.
-            if has_accepted {
+            if has_accepted || is_busy {
                 yield_once().await;
             } else {
                 self.wait().await?;

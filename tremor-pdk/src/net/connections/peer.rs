@@ -117,7 +117,6 @@ impl Peer {
     ) -> Turn {
         let Some(tls) = &mut self.tls else { return Turn::Ended };
         let mut stream = batch.stream(stream);
-        let was_handshaking = tls.is_handshaking();
         let space = Buffers::bound(space);
         let read = tls.read_socket(&self.socket, space, buffers);
         if !buffers.plain().is_empty() {
@@ -149,7 +148,8 @@ impl Peer {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
                 Turn::Read { has_more: true }
             }
-            Err(error) if was_handshaking => Turn::Refused(error),
+            // What has come before the end of a handshake is trusted by nobody.
+            Err(error) if tls.is_handshaking() => Turn::Refused(error),
             Err(error) => {
                 if self.has_brought {
                     stream.abort();

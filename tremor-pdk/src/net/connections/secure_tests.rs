@@ -388,6 +388,46 @@ impl Scene {
 }
 
 #[test]
+fn clients_that_all_connect_at_once_hold_the_thread_for_some_handshakes_at_a_time() {
+    let mut scene = Scene::new(Limits::default());
+    let mut clients: Vec<_> = (0..100).map(|_| scene.client()).collect();
+    for client in &mut clients {
+        client.write(b"hello");
+        client.pump();
+    }
+    let mut batch = Batch::new();
+    // They are accepted, and then there are handshakes.
+    for _ in 0..2 {
+        assert!(scene.test.poll_once(std::pin::pin!(scene.server.pull(&mut batch))).is_pending());
+    }
+    let answered =
+        |clients: &[Client]| clients.iter().filter(|it| it.socket.peek(&mut [0]).is_ok()).count();
+    assert!((1..=16).contains(&answered(&clients)));
+    let mut all: Vec<_> = clients.iter_mut().collect();
+    scene.until(&mut all, |scene, _| (1..=100).all(|stream| scene.bytes(stream) == b"hello"));
+}
+
+#[test]
+fn what_comes_with_the_end_of_a_handshake_is_cut_off_where_what_follows_is_bad() {
+    let mut scene = Scene::new(Limits::default());
+    let mut client = scene.client();
+    while client.tls.is_handshaking() {
+        client.pump_in(&mut scene);
+    }
+    client.write(b"half a li");
+    let mut flight = Vec::new();
+    while client.tls.wants_write() {
+        client.tls.write_tls(&mut flight).unwrap();
+    }
+    flight.extend_from_slice(&[23, 3, 3, 0, 32]);
+    flight.extend_from_slice(&[0; 32]);
+    client.socket.write_all(&flight).unwrap();
+    scene.until(&mut [], |scene, _| scene.end(1).is_some());
+    assert_eq!((scene.bytes(1), scene.end(1)), (&b"half a li"[..], Some(End::Aborted)));
+    assert_eq!(scene.metric("connections_aborted"), Some(1.0));
+}
+
+#[test]
 fn a_client_without_a_certificate_hears_that_it_needs_one() {
     let mut scene = Scene::with(Limits::default(), true);
     let mut client = scene.client();
