@@ -11,6 +11,7 @@ use hyper::{
     },
 };
 use tremor_pdk::{
+    net::tls::{Tls, TlsConnector},
     prelude::*,
     units::{Interval, Size},
 };
@@ -33,6 +34,8 @@ pub struct Config {
     pub headers: BTreeMap<String, String>,
     /// What requests come with.
     pub auth: Option<Auth>,
+    /// How the peer of a URL with `https` is known, and we to it. Unless set, by the roots of the system.
+    pub tls: Option<Tls>,
     /// How events become bodies.
     #[serde(default)]
     pub format: Format,
@@ -146,6 +149,8 @@ const fn max_response_bytes() -> Size {
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) url: Url,
+    /// None for a URL without TLS.
+    pub(crate) tls: Option<TlsConnector>,
     /// Of requests that send.
     pub(crate) method: Method,
     /// Of requests that ask.
@@ -160,8 +165,21 @@ pub(crate) struct Settings {
 impl Settings {
     /// # Errors
     /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
-    pub(crate) fn new(config: Config) -> Result<Self> {
+    pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
         let url = config.url.parse::<Url>()?;
+        let tls = match (&config.tls, url.is_tls) {
+            (Some(_), false) => {
+                return Err(Error::configuration(
+                    "`tls`: a `url` with `http` has no TLS; write `https`",
+                ));
+            }
+            (None, false) => None,
+            (tls, true) => {
+                let tls = tls.clone().unwrap_or_default();
+                let tls = TlsConnector::new(&tls, host, &url.address()?)?;
+                Some(tls.with_protocols(&["http/1.1"]))
+            }
+        };
         let method = config.method.as_deref().map(method).transpose()?;
         let mut headers = HeaderMap::new();
         let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
@@ -203,6 +221,7 @@ impl Settings {
         })?;
         Ok(Self {
             url,
+            tls,
             method: method.clone().unwrap_or(Method::POST),
             poll_method: method.unwrap_or(Method::GET),
             headers,

@@ -56,7 +56,7 @@ impl Component for HttpClient {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { settings: Arc::new(Settings::new(config)?), context, pool: None })
+        Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context, pool: None })
     }
 }
 

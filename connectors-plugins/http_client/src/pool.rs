@@ -183,13 +183,11 @@ impl Pool {
         if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
             tunnel(&mut stream, proxy, &url.authority()).await?;
         }
-        let stream = self.secure(stream).await?;
+        let stream: Box<dyn Stream> = match &self.settings.tls {
+            Some(tls) => Box::new(tls.connect(stream).await?),
+            None => Box::new(stream),
+        };
         Line::new(stream).await.map_err(Error::connection_lost)
-    }
-
-    #[expect(clippy::unused_async, reason = "a handshake of TLS waits")]
-    async fn secure(&self, stream: TcpStream) -> Result<Box<dyn Stream>> {
-        Ok(Box::new(stream))
     }
 }
 

@@ -191,11 +191,10 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
     assert!(!later.error.to_string().contains("secret"), "{}", later.error);
     assert_eq!(peer.requests.join().unwrap().len(), 4);
     // The peer wants nothing before that: it is not asked.
-    let error =
-        error(client.deliver(&batch(&["4", "5"])).map_err(|undelivered| match undelivered {
-            Undelivered::Some(some) => Undelivered::All(some.exceptions()[0].error.clone()),
-            all => all,
-        }));
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch(&["4", "5"])) else {
+        panic!("it was asked");
+    };
+    let error = &exceptions.exceptions()[0].error;
     assert!(error.delay().as_millis() > 6_900 && error.policy() == ErrorPolicy::RETRY, "{error}");
 }
 
@@ -314,6 +313,7 @@ fn what_it_cannot_be_configured_with_is_said_and_shows_no_secret() {
         (r#"{ "url": "http://a", "headers": { "x": "secret\n" } }"#, "`headers.x`"),
         (r#"{ "url": "http://a", "auth": { "bearer": "secret\n" } }"#, "`auth.bearer`"),
         (r#"{ "url": "http://a", "max_response_bytes": "2GiB" }"#, "at most"),
+        (r#"{ "url": "http://a", "tls": {} }"#, "write `https`"),
     ] {
         let error = TestHost::new().component::<HttpClient>(config).err().unwrap().to_string();
         assert!(error.contains(part) && !error.contains("secret"), "{error}");

@@ -4,7 +4,10 @@ use std::num::NonZeroUsize;
 
 use hyper::{Method, header::HeaderName};
 use tremor_pdk::{
-    net::Address,
+    net::{
+        Address,
+        tls::{Tls, TlsAcceptor},
+    },
     prelude::*,
     units::{Interval, Size},
 };
@@ -32,6 +35,8 @@ pub struct Config {
     /// When a request is answered.
     #[serde(default)]
     pub respond: Respond,
+    /// TLS, with a certificate of this server. Unless set, connections are as they are.
+    pub tls: Option<Tls>,
     /// What requests have to come with; others get the status 401.
     pub auth: Option<Auth>,
     /// Headers of requests that become metadata of their events: `[user-agent]`. Where there are any, the
@@ -143,6 +148,7 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) methods: Vec<Method>,
     pub(crate) access: Access,
+    pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) headers: Vec<HeaderName>,
     pub(crate) max_body_bytes: usize,
     pub(crate) max_waiting_bytes: usize,
@@ -152,7 +158,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// # Errors
     /// Kind configuration: the key, what was found and what was expected.
-    pub(crate) fn new(config: Config) -> Result<Self> {
+    pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
         let max_body_bytes = size("max_body_bytes", config.max_body_bytes, 1)?;
         let max_waiting_bytes = size("max_waiting_bytes", config.max_waiting_bytes, 1)?;
         if max_waiting_bytes < max_body_bytes {
@@ -174,6 +180,11 @@ impl Settings {
         }
         Ok(Self {
             methods: config.methods.iter().map(|it| method(it)).collect::<Result<_>>()?,
+            tls: config
+                .tls
+                .as_ref()
+                .map(|tls| TlsAcceptor::new(tls, host).map(|it| it.with_protocols(&["http/1.1"])))
+                .transpose()?,
             access: Access::new(config.auth.as_ref())?,
             headers: config.headers.iter().map(|it| header(it)).collect::<Result<_>>()?,
             max_body_bytes,

@@ -11,7 +11,10 @@ use std::{
 use hyper::{StatusCode, server::conn::http1, service::service_fn};
 use tremor_pdk::{
     debug,
-    net::futures_io::{AsyncRead, AsyncWrite},
+    net::{
+        TcpStream,
+        futures_io::{AsyncRead, AsyncWrite},
+    },
 };
 
 use crate::{
@@ -41,15 +44,32 @@ enum End {
 }
 
 /// Serves a connection.
-pub(crate) async fn serve<S>(server: Arc<Server>, peer: Arc<Peer>, stream: S)
+pub(crate) async fn serve(server: Arc<Server>, peer: Arc<Peer>, stream: TcpStream) {
+    // Also where the task is dropped.
+    let _open = IsOpen { server: &server, peer: &peer };
+    let Some(tls) = &server.settings.tls else { return serve_on(&server, &peer, stream).await };
+    // It has a limit of its own.
+    peer.begin(Phase::Flow, &server.clock);
+    match tls.accept(stream, &peer.name).await {
+        Ok(stream) => {
+            peer.begin(Phase::Idle, &server.clock);
+            serve_on(&server, &peer, stream).await;
+        }
+        Err(error) => {
+            debug!(server.host, "{error}");
+            server.counts.broken.add(1);
+        }
+    }
+}
+
+/// Serves a connection of TCP, or of what is on top of it.
+async fn serve_on<S>(server: &Arc<Server>, peer: &Arc<Peer>, stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    // Also where the task is dropped.
-    let _open = IsOpen { server: &server, peer: &peer };
-    let mut stream = answer(&server, &peer, stream).await;
+    let mut stream = answer(server, peer, stream).await;
     // The peer may have given up: whatever comes of it, the connection is over.
-    let _ = end(&server, &peer, &mut stream).await;
+    let _ = end(server, peer, &mut stream).await;
 }
 
 /// Answers requests for as long as there are any, and gives the stream back.

@@ -65,7 +65,7 @@ impl Component for HttpServer {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        let settings = Arc::new(Settings::new(config)?);
+        let settings = Arc::new(Settings::new(config, &context)?);
         Ok(Self { settings, context, listener: None, server: Weak::new(), is_paused: false })
     }
 }
@@ -86,6 +86,9 @@ impl Connector for HttpServer {
     type Sink = NoSink;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        if let Some(tls) = &self.settings.tls {
+            tls.load().await?;
+        }
         if self.listener.is_none() {
             let config = &self.settings.config;
             let addresses = config.listen.resolve(&self.context).await?;

@@ -6,6 +6,8 @@ use std::{
     future::poll_fn,
     io::{Read, Write},
     net::{Shutdown, TcpStream},
+    pin::Pin,
+    sync::{Arc, Mutex},
     task::Poll,
     thread::{self, JoinHandle},
     time::Duration,
@@ -13,8 +15,13 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use tremor_pdk::{
-    Batch, EventRef, Result,
-    testing::{Connection, TestHost, conformance},
+    Batch, Descriptors, EventRef, Result,
+    net::{
+        Address, connect,
+        futures_io::{AsyncRead, AsyncWrite},
+        tls::{Tls, TlsConnector},
+    },
+    testing::{Connection, TestHost, certificates::Authority, conformance},
 };
 
 use super::HttpServer;
@@ -370,6 +377,46 @@ fn a_connection_more_than_there_may_be_waits() -> Result<()> {
         expect(&scene.rest(client), 202, &[]);
     }
     scene.server.stop()
+}
+
+#[test]
+fn over_tls_it_is_the_same_and_plain_text_is_refused() {
+    let authority = Authority::new();
+    let files = authority.issue(&["localhost"]).files();
+    let (certificate, key) = (files.certificate(), files.key());
+    let keys = format!(
+        r#", "tls": {{ "cert_file": "{}", "key_file": "{}" }}"#,
+        certificate.display(),
+        key.display()
+    );
+    let mut scene = Scene::new(&keys);
+    let plain = scene.client(&post("plain"));
+    let answer = scene.rest(plain);
+    assert!(!answer.contains("HTTP/"), "{answer}");
+    let (host, address) = (scene.host.host(), scene.address.parse::<Address>().unwrap());
+    let tls = Tls {
+        ca_file: Some(files.add("ca.pem", authority.pem())),
+        server_name: Some("localhost".to_owned()),
+        ..Tls::default()
+    };
+    let answer = Arc::new(Mutex::new(String::new()));
+    let (answered, client_host) = (answer.clone(), host.clone());
+    let _client = host.spawn("a client", async move {
+        let connector = TlsConnector::new(&tls, &client_host, &address).unwrap();
+        let descriptors = Descriptors::new(&client_host).unwrap();
+        let stream = connect(&client_host, &descriptors, &address).await.unwrap();
+        let mut stream = connector.connect(stream).await.unwrap();
+        let request = request("POST / HTTP/1.1", "Connection: close\r\n", b"secret");
+        let count = poll_fn(|context| Pin::new(&mut stream).poll_write(context, &request)).await;
+        assert_eq!(count.unwrap(), request.len());
+        poll_fn(|context| Pin::new(&mut stream).poll_flush(context)).await.unwrap();
+        let mut bytes = [0; 1_000];
+        let count = poll_fn(|context| Pin::new(&mut stream).poll_read(context, &mut bytes)).await;
+        *answered.lock().unwrap() = String::from_utf8_lossy(&bytes[..count.unwrap()]).into_owned();
+    });
+    assert_eq!(bodies(&scene.pull()), [b"secret"]);
+    scene.run_until(|| !answer.lock().unwrap().is_empty());
+    expect(&answer.lock().unwrap(), 202, &["connection: close"]);
 }
 
 #[test]
