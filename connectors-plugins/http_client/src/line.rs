@@ -17,6 +17,8 @@ use hyper::{
     client::conn::http1::{self, SendRequest},
 };
 
+use tremor_pdk::{Error, Result};
+
 use crate::io::{Io, Stream};
 
 /// The body of a request.
@@ -62,7 +64,7 @@ pub(crate) struct Line {
     sender: SendRequest<Payload>,
     connection: http1::Connection<Io, Payload>,
     /// How it has ended, once it has.
-    over: Option<Result<(), String>>,
+    over: Option<Result<()>>,
     /// Whether a byte of the last response has come.
     has_read: Arc<AtomicBool>,
 }
@@ -81,7 +83,7 @@ impl Line {
         if self.over.is_none()
             && let Poll::Ready(over) = Pin::new(&mut self.connection).poll(context)
         {
-            self.over = Some(over.map_err(|error| text(&error)));
+            self.over = Some(over.map_err(|error| broken(&error)));
         }
     }
 
@@ -103,11 +105,7 @@ impl Line {
     ///
     /// # Errors
     /// What has become of the connection, which is of no more use.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Payload>,
-        most: usize,
-    ) -> Result<Answer, String> {
+    pub(crate) async fn send(&mut self, request: Request<Payload>, most: usize) -> Result<Answer> {
         self.has_read.store(false, Ordering::Relaxed);
         let mut response = pin!(self.sender.send_request(request));
         let (connection, over) = (&mut self.connection, &mut self.over);
@@ -120,7 +118,7 @@ impl Line {
                 if over.is_none()
                     && let Poll::Ready(ended) = Pin::new(&mut *connection).poll(context)
                 {
-                    *over = Some(ended.map_err(|error| text(&error)));
+                    *over = Some(ended.map_err(|error| broken(&error)));
                 }
             }
             Poll::Pending
@@ -165,22 +163,19 @@ impl Line {
     }
 
     /// Why a request has no answer: what ended the connection says more than what became of the request.
-    fn failed(&mut self, error: &hyper::Error) -> String {
+    fn failed(&mut self, error: &hyper::Error) -> Error {
         match self.over.replace(Ok(())) {
             Some(Err(error)) => error,
-            _ => text(error),
+            _ => broken(error),
         }
     }
 }
 
-/// An error with what caused it.
-fn text(error: &hyper::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
+/// What has become of a connection, with what caused it.
+fn broken(error: &hyper::Error) -> Error {
+    let lost = Error::connection_lost(error);
+    match std::error::Error::source(error) {
+        Some(cause) => lost.caused_by(cause),
+        None => lost,
     }
-    text
 }

@@ -8,7 +8,26 @@ use hyper::{
 use subtle::ConstantTimeEq;
 use tremor_pdk::{Error, Result};
 
-use crate::config::Auth;
+/// What requests have to come with.
+#[tremor_pdk::config]
+#[derive(Clone)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// A name and a password.
+    Basic(Basic),
+    /// A token.
+    Bearer(String),
+}
+
+/// A name and a password.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Basic {
+    /// The name, without a colon.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
 
 /// What requests have to come with.
 pub(crate) struct Access(Option<Credentials>);
@@ -75,8 +94,7 @@ impl Access {
 mod tests {
     use hyper::{HeaderMap, header::AUTHORIZATION};
 
-    use super::Access;
-    use crate::config::{Auth, Basic};
+    use super::{Access, Auth, Basic};
 
     fn may(access: &Access, values: &[&str]) -> bool {
         let mut headers = HeaderMap::new();

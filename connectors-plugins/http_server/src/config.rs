@@ -12,7 +12,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::access::Access;
+use crate::access::{Access, Auth};
 
 /// The least that a request may have without its body, in bytes: what hyper reads at once.
 const LEAST_HEADER_BYTES: u64 = 8 << 10;
@@ -84,27 +84,6 @@ pub enum Respond {
     Accepted,
     /// Once its events are delivered, with the status 200.
     Delivered,
-}
-
-/// What requests have to come with.
-#[tremor_pdk::config]
-#[derive(Clone)]
-#[serde(rename_all = "snake_case")]
-pub enum Auth {
-    /// A name and a password.
-    Basic(Basic),
-    /// A token.
-    Bearer(String),
-}
-
-/// A name and a password.
-#[tremor_pdk::config]
-#[derive(Clone)]
-pub struct Basic {
-    /// The name, without a colon.
-    pub user: String,
-    /// The password.
-    pub password: String,
 }
 
 fn methods() -> Vec<String> {

@@ -55,10 +55,7 @@ pub(crate) async fn serve(server: Arc<Server>, peer: Arc<Peer>, stream: TcpStrea
             peer.begin(Phase::Idle, &server.clock);
             serve_on(&server, &peer, stream).await;
         }
-        Err(error) => {
-            debug!(server.host, "{error}");
-            server.counts.broken.add(1);
-        }
+        Err(error) => server.refused(&error),
     }
 }
 

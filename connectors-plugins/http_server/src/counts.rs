@@ -26,6 +26,7 @@ pub(crate) struct Counts {
     pub(crate) idle: Counter,
     pub(crate) broken: Counter,
     pub(crate) accept_errors: Counter,
+    pub(crate) handshakes_failed: Counter,
     requests: [Counter; STATUSES.len()],
 }
 
@@ -42,6 +43,10 @@ impl Counts {
             broken: host.counter("connections_aborted", "Connections that broke, or were no HTTP."),
             accept_errors: host
                 .counter("accept_errors", "Attempts to accept a connection that failed."),
+            handshakes_failed: host.counter(
+                "handshakes_failed",
+                "Connections that did not get through the handshake of TLS.",
+            ),
             requests: STATUSES.map(requests),
         }
     }

@@ -9,7 +9,7 @@ use hyper::{
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue},
 };
 
-use crate::{answer::Answer, request::Room, server::yield_once};
+use crate::{answer::Answer, place::Place, server::yield_once};
 
 /// How much is decompressed at once, in bytes.
 const STEP: usize = 64 << 10;
@@ -66,7 +66,7 @@ impl Encoding {
         self,
         body: Bytes,
         most: usize,
-        room: &mut Room<'_>,
+        room: &mut Place<'_>,
     ) -> Result<Bytes, Answer> {
         match self {
             Self::Identity => Ok(body),
@@ -88,7 +88,7 @@ async fn read(
     mut decoder: impl Read + Send,
     name: &str,
     most: usize,
-    room: &mut Room<'_>,
+    room: &mut Place<'_>,
 ) -> Result<Bytes, Answer> {
     let mut decoded = Vec::new();
     let mut has_room = 0;

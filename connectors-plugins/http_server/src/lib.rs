@@ -16,6 +16,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("the http_server connector waits for sockets as Linux does, with epoll");
 
+mod accept;
 mod access;
 mod answer;
 mod config;
@@ -24,6 +25,7 @@ mod counts;
 mod encoding;
 mod io;
 mod peer;
+mod place;
 mod request;
 mod room;
 mod server;
@@ -42,11 +44,12 @@ use tremor_pdk::{
     prelude::*,
 };
 
-use crate::{config::Settings, room::Closed, server::Server};
 pub use crate::{
-    config::{Auth, Basic, Config, Respond},
+    access::{Auth, Basic},
+    config::{Config, Respond},
     source::Requests,
 };
+use crate::{config::Settings, room::Closed, server::Server};
 
 /// The connector.
 pub struct HttpServer {
@@ -106,7 +109,8 @@ impl Connector for HttpServer {
         let server = Arc::new(Server::new(&self.context, self.settings.clone()));
         self.server = Arc::downgrade(&server);
         self.set_paused(self.is_paused);
-        let accepts = self.context.spawn("accepts connections", server.clone().accept(listener));
+        let accepts =
+            self.context.spawn("accepts connections", accept::accept(server.clone(), listener));
         let keeps_time = self.context.spawn("keeps time", server.clone().keep_time());
         Ok(Some(Requests::new(server, accepts, keeps_time)))
     }

@@ -252,6 +252,11 @@ impl Entry {
 pub(crate) struct Ends(pub(crate) Arc<Room>);
 
 impl Acks for Ends {
+    /// The peer does, if it wants to.
+    fn brings_again(&self) -> bool {
+        false
+    }
+
     fn ack(&mut self, pull: u64) -> Result<()> {
         self.0.ended(pull, &[]);
         Ok(())

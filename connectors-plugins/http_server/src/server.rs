@@ -3,36 +3,26 @@
 use std::{
     collections::HashMap,
     future::poll_fn,
-    io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use rustix::{io::Errno, net::sockopt::set_tcp_nodelay};
-use tremor_pdk::{
-    Host, Task, debug,
-    net::{TcpListener, TcpStream},
-    warn,
-};
+use tremor_pdk::{Error, Host, Task, debug, warn};
 
 use crate::{
     config::Settings,
-    connection,
     counts::Counts,
     peer::{Clock, Limits, Peer},
     room::{Closed, Room},
 };
 
-/// How many connections are accepted before others have their turn.
-const ACCEPTED_AT_MOST: usize = 64;
-
-/// How long to wait where no descriptor is left.
-const RETRY: Duration = Duration::from_millis(250);
-
-/// How often that is logged at most, in ns.
-const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+/// How often the same is logged at most, in ns.
+pub(crate) const LOGGED_EVERY_NS: u64 = 60_000_000_000;
 
 /// How long answers may take that are under way when the source ends.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
@@ -45,6 +35,8 @@ pub(crate) struct Server {
     pub(crate) clock: Arc<Clock>,
     pub(crate) counts: Counts,
     peers: Mutex<Peers>,
+    /// When it was last logged that a peer was refused, in ns since the epoch; zero: never.
+    refused_ns: AtomicU64,
 }
 
 #[derive(Default)]
@@ -72,6 +64,7 @@ impl Server {
             clock: Arc::new(Clock::new(Limits::new(&settings.config))),
             counts: Counts::new(host),
             peers: Mutex::default(),
+            refused_ns: AtomicU64::new(0),
             settings,
         }
     }
@@ -80,50 +73,18 @@ impl Server {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections, until it is dropped.
-    pub(crate) async fn accept(self: Arc<Self>, listener: TcpListener) {
-        let mut logged_ns = None;
+    /// Waits until there may be another connection.
+    pub(crate) async fn has_room(&self) {
         let most = self.settings.config.max_connections.get();
-        loop {
-            for _ in 0..ACCEPTED_AT_MOST {
-                self.wait(|peers| peers.open.len() < most).await;
-                match poll_fn(|context| listener.poll_accept(context)).await {
-                    Ok((stream, address)) => self.serve(stream, address),
-                    Err(error) => self.cannot_accept(&error, &mut logged_ns).await,
-                }
-            }
-            yield_once().await;
-        }
+        self.wait(|peers| peers.open.len() < most).await;
     }
 
-    /// Waits after an error of all connections, and not after one of a connection that was accepted.
-    async fn cannot_accept(&self, error: &io::Error, logged_ns: &mut Option<u64>) {
-        self.counts.accept_errors.add(1);
-        let of_all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
-        if !Errno::from_io_error(error).is_some_and(|error| of_all.contains(&error)) {
-            debug!(self.host, "a connection broke before it was accepted: {error}");
-            return yield_once().await;
-        }
-        let now_ns = self.host.now_ns();
-        if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
-            *logged_ns = Some(now_ns);
-            warn!(
-                self.host,
-                "cannot accept connections, which wait: {error}. Where no descriptor is left, allow the \
-                 process more open files (`ulimit -n`), or lower `max_connections`"
-            );
-        }
-        self.host.sleep(RETRY).await;
-    }
-
-    /// Serves a connection in a task of its own.
-    fn serve(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
-        // An answer is written at once, and does not wait for more.
-        let _ = set_tcp_nodelay(stream.get_ref(), true);
+    /// A connection begins; none where it is the end.
+    pub(crate) fn begin(&self, address: SocketAddr) -> Option<Arc<Peer>> {
         let (peer, waiting) = {
             let peers = &mut *self.peers();
             if peers.is_over {
-                return;
+                return None;
             }
             peers.last += 1;
             let peer = Arc::new(Peer::new(peers.last, address.to_string().into(), &self.clock));
@@ -133,12 +94,25 @@ impl Server {
         };
         self.counts.accepted.add(1);
         waiting.into_iter().for_each(Waker::wake);
-        let number = peer.stream;
-        let serves = connection::serve(self.clone(), peer, stream);
-        let task = self.host.spawn("serves a connection", serves);
-        // It may have ended meanwhile, or all of them.
+        Some(peer)
+    }
+
+    /// Keeps the task of a connection, unless that has ended meanwhile, or all of them.
+    pub(crate) fn keep(&self, number: u64, task: Task) {
         if let Some(open) = self.peers().open.get_mut(&number) {
             open.task = Some(task);
+        }
+    }
+
+    /// There is no TLS with a peer.
+    pub(crate) fn refused(&self, error: &Error) {
+        self.counts.handshakes_failed.add(1);
+        let (now_ns, logged_ns) = (self.host.now_ns(), self.refused_ns.load(Ordering::Relaxed));
+        if logged_ns == 0 || now_ns.abs_diff(logged_ns) >= LOGGED_EVERY_NS {
+            self.refused_ns.store(now_ns, Ordering::Relaxed);
+            warn!(self.host, "{error}");
+        } else {
+            debug!(self.host, "{error}");
         }
     }
 

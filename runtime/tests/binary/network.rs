@@ -10,7 +10,7 @@ use std::{
 use crate::{running::Running, support::workspace, tremor::Scene};
 
 /// A flow of the folder `examples`, with an address that is free, run to its end.
-fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
+pub(crate) fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
     let folder = workspace().join("examples");
     let text = fs::read_to_string(folder.join(name)).unwrap();
     let flow: String = text
