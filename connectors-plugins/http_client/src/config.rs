@@ -26,6 +26,7 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Clone)]
 pub struct Config {
     /// Where requests go: `http://logs.example.com:8080/ingest?tenant=7`.
+    #[schemars(example = "http://127.0.0.1:9/")]
     pub url: String,
     /// The method: `POST` for what is sent, and `GET` for what is asked for, unless set.
     pub method: Option<String>,
