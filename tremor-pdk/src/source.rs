@@ -79,6 +79,13 @@ pub trait Acks: Send + 'static {
         usize::MAX
     }
 
+    /// Whether the source brings again what has failed, as one that reads a file does. An event that fails and
+    /// that nothing handles then fails its flow: it would come again and again. A source that only tells its
+    /// peer answers `false`. Asked once.
+    fn brings_again(&self) -> bool {
+        true
+    }
+
     /// Every event of the pull of this number ([`Batch::pull`]) is done with: delivered, dead-lettered or
     /// discarded on purpose. Pulls end in any order.
     ///

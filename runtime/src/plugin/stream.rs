@@ -68,6 +68,10 @@ impl DynSource for LoadedSource {
 struct LoadedAcks(RawAcksBox);
 
 impl Acks for LoadedAcks {
+    fn brings_again(&self) -> bool {
+        self.0.brings_again()
+    }
+
     fn most_in_flight(&self) -> usize {
         usize::try_from(self.0.most_in_flight()).unwrap_or(usize::MAX)
     }

@@ -22,6 +22,7 @@ mod flows;
 mod formats;
 mod hanging;
 mod hostile;
+mod http;
 mod logging;
 mod many;
 mod network;

@@ -16,7 +16,7 @@ pub(crate) fn example_flow(name: &str) -> String {
 }
 
 /// A flow of the folder `examples`, with an address that is free, run to its end.
-fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
+pub(crate) fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> {
     let folder = workspace().join("examples");
     let mut scene = Scene::new(&example_flow(name));
     for file in files {

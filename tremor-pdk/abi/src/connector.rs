@@ -205,6 +205,11 @@ pub trait RawAcks: Send + 'static {
     /// and do not overlap.
     #[sabi(last_prefix_field)]
     fn fail(&mut self, pull: u64, events: RSlice<'_, EventRange>) -> CallResult<()>;
+
+    /// Whether the source brings again what has failed. Asked once; without it, the source does.
+    fn brings_again(&self) -> bool {
+        true
+    }
 }
 
 /// A sink: takes batches, each in a slot of its own.

@@ -162,6 +162,11 @@ impl RawAcks for FfiAcks {
         };
         self.0.call("fail", fail).and_then(|result| result).into()
     }
+
+    fn brings_again(&self) -> bool {
+        let again = || self.0.get().is_none_or(|acks| acks.brings_again());
+        guard("brings_again", again).unwrap_or(true)
+    }
 }
 
 struct FfiSink(Fused<Box<dyn DynSink>>);

@@ -159,6 +159,13 @@ impl TestHost {
         self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
     }
 
+    /// From now on time passes only by [`TestHost::advance`], as long as something waits for a file
+    /// descriptor: a peer that is a thread of the test has all the time that it needs to answer, whatever
+    /// timer is set beside that.
+    pub fn hold_time(&self) {
+        self.0.lock().holds_time = true;
+    }
+
     /// Sets the clock, as a correction of the system's does: no timer is due by that.
     pub fn set_now_ns(&self, now_ns: u64) {
         self.0.lock().now_ns = now_ns;
@@ -262,6 +269,36 @@ mod tests {
         drop(task);
         test.block_on(host.sleep(2 * HOUR));
         assert_eq!(test.metric("ticks"), Some(2.0), "a task ends with its handle");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn where_time_is_held_no_timer_ends_before_a_peer_answers() {
+        use std::{future::poll_fn, io::Write, os::unix::net::UnixStream};
+
+        let test = TestHost::new();
+        test.hold_time();
+        let host = test.host();
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let (waits, counter) = (host.clone(), host.counter("late", ""));
+        let _task = host.spawn("waits", async move {
+            waits.sleep(HOUR).await;
+            counter.add(1);
+        });
+        let mut readable = pin!(host.readable(&one));
+        let mut polls = 0;
+        let answers = poll_fn(|context| {
+            polls += 1;
+            if polls == 3 {
+                other.write_all(b"x").unwrap();
+            }
+            readable.as_mut().poll(context)
+        });
+        test.block_on(answers).unwrap();
+        assert_eq!(test.metric("late"), Some(0.0));
+        test.advance(HOUR);
+        test.block_on(host.readable(&one)).unwrap();
+        assert_eq!(test.metric("late"), Some(1.0));
     }
 
     #[test]

@@ -86,6 +86,15 @@ impl Token {
         self.pull.is_some()
     }
 
+    /// Whether the source brings again what fails of this.
+    pub(crate) fn comes_again(&self) -> bool {
+        match self.pull.as_ref().map(|pull| &pull.end) {
+            Some(End::Source { ledger, .. }) => !ledger.is_final,
+            Some(End::Joined(tokens)) => tokens.iter().any(Self::comes_again),
+            None => false,
+        }
+    }
+
     /// The token of a pull whose end `ledger` hears of.
     pub(crate) fn of(pull: u64, ledger: &Arc<Ledger>) -> Self {
         Self::ending(End::Source { pull, ledger: ledger.clone() })
@@ -200,9 +209,16 @@ pub(crate) struct Ledger {
     ended: Single<Vec<Ended>>,
     /// Whether there are any, to look at without a lock once a pull.
     has_ended: AtomicBool,
+    /// Whether what fails does not come again.
+    is_final: bool,
 }
 
 impl Ledger {
+    /// That of a source that brings again what has failed, or does not.
+    pub(crate) fn of(brings_again: bool) -> Self {
+        Self { is_final: !brings_again, ..Self::default() }
+    }
+
     fn ended(&self, ended: Ended) {
         self.ended.update(|all| all.push(ended));
         self.has_ended.store(true, Ordering::Release);
@@ -297,6 +313,16 @@ mod tests {
         assert_eq!(ended(&ledger), both(None));
         drop(Token::join(two()));
         assert_eq!(ended(&ledger), both(Some(Vec::new())));
+    }
+
+    #[test]
+    fn what_was_joined_comes_again_if_a_part_of_it_does() {
+        let (again, is_final) = (Arc::new(Ledger::default()), Arc::new(Ledger::of(false)));
+        let of = |ledger: &Arc<Ledger>| Token::of(1, ledger);
+        assert!(of(&again).comes_again() && !of(&is_final).comes_again());
+        assert!(!Token::untracked().comes_again());
+        assert!(!of(&is_final).merged().comes_again());
+        assert!(Token::join(vec![of(&is_final), of(&again)]).comes_again());
     }
 
     #[test]

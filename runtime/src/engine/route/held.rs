@@ -39,6 +39,11 @@ impl Held {
         self.batches.is_empty()
     }
 
+    /// Whether something is held that its source brings again where it fails.
+    pub(crate) fn comes_again(&self) -> bool {
+        self.batches.values().any(|batch| batch.token.comes_again())
+    }
+
     /// After a call with the batch that came in last, or with none: the token of what goes out. It
     /// stands for the batch in hand, and for every batch of which something was let go.
     pub(crate) fn account(&mut self, came: Option<Token>, output: &mut Output) -> Token {

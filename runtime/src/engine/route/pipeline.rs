@@ -243,7 +243,7 @@ impl Pipeline {
             step.restart(name, error);
         }
         let balance = step.balance(count, &item.batch, stats);
-        let is_tracked = came.is_tracked() || !step.held.is_empty();
+        let comes_again = came.comes_again() || step.held.comes_again();
         let lost = balance.had.saturating_sub(balance.out + balance.kept);
         let failure = match error {
             // What a call that failed has left neither in its batch nor anywhere else is lost with it.
@@ -273,7 +273,7 @@ impl Pipeline {
             drop(item.token.clone());
             // One that has panicked is made anew as often as may be, and gets these events again.
             if !has_panicked || step.make.is_none() {
-                fail(name, failed, || error, is_tracked, env.control);
+                fail(name, failed, || error, comes_again, env.control);
             }
         }
         step.post(name, ports, item, stats, env)
@@ -365,16 +365,16 @@ fn hand_on(targets: &[Target], item: InFlight, work: &mut Vec<(Target, InFlight)
     work.insert(bottom, (*last, item));
 }
 
-/// Says that so many events have failed for good. A source that wants to know would bring them again and
-/// again: its flow has failed.
+/// Says that so many events have failed for good. Where their source would bring them again and again, its
+/// flow has failed.
 fn fail(
     name: &str,
     events: usize,
     error: impl FnOnce() -> Error,
-    is_tracked: bool,
+    comes_again: bool,
     control: &Control,
 ) {
-    if is_tracked {
+    if comes_again {
         control.fail(name, error());
     } else {
         control.losses().add(name, events, error);
@@ -405,7 +405,7 @@ impl Letters<'_> {
                     "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"
                 ))
             };
-            fail(name, count, error, self.token.is_tracked(), env.control);
+            fail(name, count, error, self.token.comes_again(), env.control);
             return self.token.fail(self.rejected.iter().map(|rejected| &rejected.event));
         }
         let copies = count * (ports.err.len() - 1);

@@ -99,7 +99,7 @@ impl Intake {
         Self {
             inlet,
             source,
-            ledger: acks.is_some().then(Arc::default),
+            ledger: acks.as_ref().map(|acks| Arc::new(Ledger::of(acks.brings_again()))),
             most_in_flight: acks.as_ref().map_or(usize::MAX, |acks| acks.most_in_flight().max(1)),
             acks,
             pulls: 0,

@@ -129,6 +129,10 @@ struct Acks {
 }
 
 impl pdk::Acks for Acks {
+    fn brings_again(&self) -> bool {
+        self.record.call(Call::Acks, || self.inner.inner.brings_again())
+    }
+
     fn most_in_flight(&self) -> usize {
         self.record.call(Call::Acks, || self.inner.inner.most_in_flight())
     }

@@ -29,6 +29,8 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "exec",
             "exit",
             "file",
+            "http_client",
+            "http_server",
             "metronome",
             "null",
             "stdio",

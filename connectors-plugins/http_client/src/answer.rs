@@ -1,0 +1,150 @@
+//! What responses mean for events.
+
+use std::{
+    fmt::Write,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
+use tremor_pdk::{Error, ErrorPolicy, Host};
+
+use crate::{line::Answer, url::Url};
+
+/// How much of a response an error shows, in bytes.
+const SHOWN: usize = 200;
+
+/// The longest that a peer may put us off.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What a response says of a request: nothing where all is well.
+///
+/// # Errors
+/// Kind bad data where the same would be refused again, and otherwise one that is to be tried again.
+pub(crate) fn check(host: &Host, url: &Url, answer: &Answer) -> Result<(), Error> {
+    let status = answer.status;
+    if status.is_success() {
+        return Ok(());
+    }
+    let message = || {
+        let mut text = format!("`{url}` answers with {}", status.as_u16());
+        text.extend(status.canonical_reason().into_iter().flat_map(|reason| [" ", reason]));
+        if let Some(location) = answer.headers.get(LOCATION).filter(|_| status.is_redirection()) {
+            // Without the query, which may have a secret.
+            let location =
+                location.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
+            let location = printable(location);
+            let _ = write!(text, " to `{location}`: no redirection is followed, name it in `url`");
+        } else if !answer.body.is_empty() {
+            let _ = write!(text, ": {}", printable(&answer.body));
+        }
+        text
+    };
+    let error = match status {
+        StatusCode::REQUEST_TIMEOUT | StatusCode::GATEWAY_TIMEOUT => Error::timeout(message()),
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::TOO_EARLY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::INSUFFICIENT_STORAGE => Error::full(message()),
+        _ if status.is_server_error() => Error::full(message()),
+        _ => return Err(Error::bad_data(message()).with_policy(ErrorPolicy::DEAD_LETTER)),
+    };
+    Err(match retry_after(&answer.headers, host.now_ns()) {
+        Some(time) => error.retry_after(time),
+        None => error,
+    })
+}
+
+/// How long the peer wants us to wait, by its header: a number of seconds, or a date.
+fn retry_after(headers: &HeaderMap, now_ns: u64) -> Option<Duration> {
+    let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let time = if is_number {
+        value.parse().map_or(LONGEST, Duration::from_secs)
+    } else {
+        let now: SystemTime = UNIX_EPOCH + Duration::from_nanos(now_ns);
+        httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()
+    };
+    Some(time.min(LONGEST))
+}
+
+/// The first bytes of a text from outside, on one line.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let mut text = String::new();
+    for chunk in shown.utf8_chunks() {
+        let is_control = |it: char| if it.is_control() { ' ' } else { it };
+        text.extend(chunk.valid().chars().map(is_control));
+        // One that was cut in its middle is left out.
+        if !chunk.invalid().is_empty() && text.len() + 4 < SHOWN {
+            text.push(char::REPLACEMENT_CHARACTER);
+        }
+    }
+    let text = text.trim();
+    if bytes.len() > SHOWN { format!("{text}…") } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use hyper::{HeaderMap, StatusCode, header::RETRY_AFTER};
+    use tremor_pdk::{Error, ErrorPolicy, testing::TestHost};
+
+    use super::{check, printable, retry_after};
+    use crate::line::Answer;
+
+    fn policy(status: u16, body: &[u8]) -> (Option<ErrorPolicy>, String) {
+        let status = StatusCode::from_u16(status).unwrap();
+        let answer =
+            Answer { status, headers: HeaderMap::new(), body: body.to_vec(), is_cut: false };
+        let url = "http://a/x?key=secret".parse().unwrap();
+        let error = check(&TestHost::new().host(), &url, &answer).err();
+        (error.as_ref().map(Error::policy), error.map_or_else(String::new, |it| it.to_string()))
+    }
+
+    #[test]
+    fn what_the_peer_refuses_is_a_dead_letter_and_what_it_cannot_do_now_is_tried_again() {
+        for status in [200, 201, 202, 204] {
+            assert_eq!(policy(status, b"").0, None);
+        }
+        for status in [301, 400, 401, 403, 404, 413, 422] {
+            assert_eq!(policy(status, b"").0, Some(ErrorPolicy::DEAD_LETTER), "{status}");
+        }
+        for status in [408, 425, 429, 500, 502, 503, 504, 507] {
+            assert_eq!(policy(status, b"").0, Some(ErrorPolicy::RETRY), "{status}");
+        }
+        let (_, text) = policy(400, b"{\"error\":\n\"no `id`\"}\x00\xff");
+        assert_eq!(
+            text,
+            "`http://a:80/x` answers with 400 Bad Request: {\"error\": \"no `id`\"} \u{fffd}"
+        );
+    }
+
+    #[test]
+    fn the_peer_says_when_to_try_again_in_seconds_or_by_a_date() {
+        let after = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, value.parse().unwrap());
+            // 1994-11-06 08:49:07 UTC.
+            retry_after(&headers, 784_111_747_000_000_000)
+        };
+        assert_eq!(after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::from_secs(30)));
+        assert_eq!(after("Sun, 06 Nov 1994 08:00:00 GMT"), Some(Duration::ZERO));
+        assert_eq!(after("99999999999999999999"), Some(Duration::from_hours(24)));
+        for wrong in ["", "-1", "soon", "1.5"] {
+            assert_eq!(after(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_a_response_is_bounded_and_on_one_line() {
+        assert_eq!(printable(b"a\r\nb\x1b[31m"), "a  b [31m");
+        let long = printable(&[b'x'; 1_000]);
+        assert_eq!(long, "x".repeat(200) + "…");
+        assert_eq!(printable("é".repeat(200).as_bytes()).chars().count(), 101);
+    }
+}

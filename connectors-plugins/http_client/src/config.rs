@@ -1,0 +1,291 @@
+//! The `config` of a flow file.
+
+use std::{collections::BTreeMap, num::NonZeroUsize};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use hyper::{
+    Method,
+    header::{
+        AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap,
+        HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
+    },
+};
+use tremor_pdk::{
+    net::tls::{Tls, TlsConnector},
+    prelude::*,
+    units::{Interval, Size},
+};
+
+use crate::url::Url;
+
+/// The longest response, in bytes.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Whom to send requests to, and how.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Config {
+    /// Where requests go: `http://logs.example.com:8080/ingest?tenant=7`.
+    #[schemars(example = "http://127.0.0.1:9/")]
+    pub url: String,
+    /// The method: `POST` for what is sent, and `GET` for what is asked for, unless set.
+    pub method: Option<String>,
+    /// Headers of each request: `{ x-tenant: seven }`.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// What requests come with.
+    pub auth: Option<Auth>,
+    /// How the peer of a URL with `https` is known, and we to it. Unless set, by the roots of the system.
+    pub tls: Option<Tls>,
+    /// How events become bodies.
+    #[serde(default)]
+    pub format: Format,
+    /// The `Content-Type` of bodies. Unless set, it follows from `format`.
+    pub content_type: Option<String>,
+    /// How bodies are compressed.
+    #[serde(default)]
+    pub compression: Compression,
+    /// How long a request may take, from its first byte to the last of the response.
+    #[serde(default = "timeout")]
+    pub timeout: Interval,
+    /// How long it may take to connect.
+    #[serde(default = "connect_timeout")]
+    pub connect_timeout: Interval,
+    /// How many connections there may be at a time. A flow has as many as deliveries under way
+    /// (`in_flight`).
+    #[serde(default = "max_connections")]
+    pub max_connections: NonZeroUsize,
+    /// After how much time without a request a connection is closed.
+    #[serde(default = "idle_timeout")]
+    pub idle_timeout: Interval,
+    /// How often a source asks: `30s`. Without it there is no source.
+    pub interval: Option<Interval>,
+    /// The longest response that a source takes, in bytes.
+    #[serde(default = "max_response_bytes")]
+    pub max_response_bytes: Size,
+}
+
+/// How events become bodies.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// Each event is the body of a request.
+    #[default]
+    Raw,
+    /// The events of a delivery are a body, each followed by a line feed.
+    Ndjson,
+    /// The events of a delivery are a body: a JSON array. Each has to be JSON.
+    Array,
+}
+
+/// How bodies are compressed.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// With gzip.
+    Gzip,
+    /// With zstd.
+    Zstd,
+}
+
+/// What requests come with.
+#[tremor_pdk::config]
+#[derive(Clone)]
+#[serde(rename_all = "snake_case")]
+pub enum Auth {
+    /// A name and a password.
+    Basic(Basic),
+    /// A token.
+    Bearer(String),
+    /// A header of another name, with a secret for its value.
+    Header(Secret),
+}
+
+/// A name and a password.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Basic {
+    /// The name, without a colon.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// A header with a secret.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Secret {
+    /// The name of the header: `x-api-key`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+const fn timeout() -> Interval {
+    Interval::of_ms(30_000)
+}
+
+const fn connect_timeout() -> Interval {
+    Interval::of_ms(10_000)
+}
+
+fn max_connections() -> NonZeroUsize {
+    NonZeroUsize::new(64).unwrap_or(NonZeroUsize::MIN)
+}
+
+const fn idle_timeout() -> Interval {
+    Interval::of_ms(60_000)
+}
+
+const fn max_response_bytes() -> Size {
+    Size::of_bytes(8 << 20)
+}
+
+/// A configuration that was checked.
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    pub(crate) url: Url,
+    /// None for a URL without TLS.
+    pub(crate) tls: Option<TlsConnector>,
+    /// Of requests that send.
+    pub(crate) method: Method,
+    /// Of requests that ask.
+    pub(crate) poll_method: Method,
+    /// Of each request.
+    pub(crate) headers: HeaderMap,
+    /// Of requests that send, besides those.
+    pub(crate) body_headers: HeaderMap,
+    pub(crate) max_response_bytes: usize,
+}
+
+impl Settings {
+    /// # Errors
+    /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
+    pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
+        let url = config.url.parse::<Url>()?;
+        let tls = match (&config.tls, url.is_tls) {
+            (Some(_), false) => {
+                return Err(Error::configuration(
+                    "`tls`: a `url` with `http` has no TLS; write `https`",
+                ));
+            }
+            (None, false) => None,
+            (tls, true) => {
+                let tls = tls.clone().unwrap_or_default();
+                let tls = TlsConnector::new(&tls, host, &url.address()?)?;
+                Some(tls.with_protocols(&["http/1.1"]))
+            }
+        };
+        let method = config.method.as_deref().map(method).transpose()?;
+        let mut headers = HeaderMap::new();
+        let agent = concat!("tremor/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        headers.insert(HOST, url.host_header());
+        for (name, text) in &config.headers {
+            let name = header_name("headers", name)?;
+            headers.insert(name.clone(), value(&format!("headers.{name}"), text)?);
+        }
+        if let Some(auth) = &config.auth {
+            let (name, value) = credentials(auth)?;
+            headers.insert(name, value);
+        }
+        let mut body_headers = HeaderMap::new();
+        let content_type = match (&config.content_type, config.format) {
+            (Some(text), _) => value("content_type", text)?,
+            (None, Format::Raw) => HeaderValue::from_static("application/octet-stream"),
+            (None, Format::Ndjson) => HeaderValue::from_static("application/x-ndjson"),
+            (None, Format::Array) => HeaderValue::from_static("application/json"),
+        };
+        if !headers.contains_key(CONTENT_TYPE) || config.content_type.is_some() {
+            body_headers.insert(CONTENT_TYPE, content_type);
+        }
+        match config.compression {
+            Compression::None => {}
+            Compression::Gzip => {
+                body_headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            }
+            Compression::Zstd => {
+                body_headers.insert(CONTENT_ENCODING, HeaderValue::from_static("zstd"));
+            }
+        }
+        let found = config.max_response_bytes.get();
+        let most = usize::try_from(found).ok().filter(|_| found <= MOST_BYTES);
+        let max_response_bytes = most.ok_or_else(|| {
+            Error::configuration(format_args!(
+                "`max_response_bytes`: expected {MOST_BYTES} bytes at most, found {found}"
+            ))
+        })?;
+        Ok(Self {
+            url,
+            tls,
+            method: method.clone().unwrap_or(Method::POST),
+            poll_method: method.unwrap_or(Method::GET),
+            headers,
+            body_headers,
+            max_response_bytes,
+            config,
+        })
+    }
+}
+
+fn method(name: &str) -> Result<Method> {
+    let method = Method::from_bytes(name.as_bytes()).ok();
+    let is_good = |it: &Method| {
+        ![Method::CONNECT, Method::HEAD].contains(it)
+            && !name.bytes().any(|it| it.is_ascii_lowercase())
+    };
+    method.filter(is_good).ok_or_else(|| {
+        Error::configuration(format_args!(
+            "`method`: expected a method in capitals, such as `POST`, and neither `CONNECT` nor `HEAD`, \
+             found `{name}`"
+        ))
+    })
+}
+
+fn header_name(key: &str, name: &str) -> Result<HeaderName> {
+    let ours = [CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, TRANSFER_ENCODING];
+    let parsed = name.parse::<HeaderName>().ok().filter(|name| !ours.contains(name));
+    parsed.ok_or_else(|| {
+        Error::configuration(format_args!(
+            "`{key}`: expected the name of a header that the connector does not set itself, found `{name}`"
+        ))
+    })
+}
+
+fn value(key: &str, text: &str) -> Result<HeaderValue> {
+    // It may be a secret: it is not shown.
+    HeaderValue::from_str(text).map_err(|_| {
+        Error::configuration(format_args!(
+            "`{key}`: a header has no line feed or other control character"
+        ))
+    })
+}
+
+fn credentials(auth: &Auth) -> Result<(HeaderName, HeaderValue)> {
+    let (name, mut value) = match auth {
+        Auth::Basic(Basic { user, password }) => {
+            if user.contains(':') {
+                return Err(Error::configuration(
+                    "`auth.basic.user`: expected a name without a colon",
+                ));
+            }
+            (AUTHORIZATION, basic(user, password)?)
+        }
+        Auth::Bearer(token) => (AUTHORIZATION, value("auth.bearer", &format!("Bearer {token}"))?),
+        Auth::Header(Secret { name, value: text }) => {
+            (header_name("auth.header.name", name)?, value("auth.header.value", text)?)
+        }
+    };
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// The header of a name and a password.
+pub(crate) fn basic(user: &str, password: &str) -> Result<HeaderValue> {
+    value("auth.basic", &format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+}

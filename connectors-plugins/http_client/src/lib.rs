@@ -1,0 +1,105 @@
+//! The `http_client` connector: sends events in requests over HTTP, or asks for them.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: http_client
+//!     codec: json
+//!     in_flight: 8
+//!     batch: { max_events: 1000, linger: 50ms }
+//!     config:
+//!       url: 'http://logs.example.com:8080/ingest'
+//!       format: ndjson
+//!       compression: zstd
+//! ```
+//!
+//! Connections are kept and used again. Each is driven by the delivery that goes through it: none has a task.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the http_client connector waits for sockets as Linux does, with epoll");
+
+mod answer;
+mod body;
+mod config;
+mod io;
+mod line;
+mod pool;
+mod proxy;
+mod sink;
+mod source;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::sync::Arc;
+
+use tremor_pdk::{Descriptors, prelude::*};
+
+use crate::{config::Settings, pool::Pool, proxy::Proxy};
+pub use crate::{
+    config::{Auth, Basic, Compression, Config, Format, Secret},
+    sink::Posts,
+    source::Polls,
+};
+
+/// The connector.
+pub struct HttpClient {
+    settings: Arc<Settings>,
+    context: Context,
+    /// The connections that both sides share.
+    pool: Option<Arc<Pool>>,
+}
+
+impl Component for HttpClient {
+    const NAME: &str = "http_client";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { settings: Arc::new(Settings::new(config, &context)?), context, pool: None })
+    }
+}
+
+impl Connector for HttpClient {
+    type Source = Polls;
+    type Sink = Posts;
+
+    /// Connects to nobody yet: each request finds a connection, or makes one.
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        let proxy = Proxy::of(&self.settings.url, |name| std::env::var(name).ok())?;
+        if let Some(proxy) = &proxy {
+            tremor_pdk::info!(self.context, "sends through {proxy}");
+        }
+        let descriptors = Descriptors::new(&self.context)?;
+        let pool = Pool::new(&self.context, self.settings.clone(), descriptors, proxy);
+        self.pool = Some(pool.into());
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Polls>> {
+        let pool = self.pool.clone().zip(self.settings.config.interval);
+        Ok(pool.map(|(pool, interval)| Polls::new(&self.context, pool, interval)))
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Posts>> {
+        Ok(self.pool.clone().map(|pool| Posts::new(&self.context, pool)))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.pool = None;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.pool = None;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpClient({})", self.settings.url)
+    }
+}
+
+tremor_pdk::export! { connectors: [HttpClient] }

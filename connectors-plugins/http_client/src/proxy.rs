@@ -1,0 +1,180 @@
+//! Proxies, as the usual variables of the environment name them.
+
+use std::fmt;
+
+use hyper::{Uri, header::HeaderValue};
+use tremor_pdk::{Error, Result, net::Address};
+
+use crate::{config, url::Url};
+
+/// What stands between us and the peer.
+#[derive(Clone)]
+pub(crate) struct Proxy {
+    pub(crate) address: Address,
+    /// What it wants to know of us.
+    pub(crate) authorization: Option<HeaderValue>,
+}
+
+impl Proxy {
+    /// The one for this URL, by these variables: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, or
+    /// the same in small letters, which come first.
+    ///
+    /// # Errors
+    /// Kind configuration: a variable is no proxy. Its value, which may have a password, is not shown.
+    pub(crate) fn of(url: &Url, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+        let set = |name: &str| {
+            // Whoever asks a script of a web server for something sets a variable of that name.
+            let is_header = name == "HTTP_PROXY" && variable("REQUEST_METHOD").is_some();
+            let small =
+                variable(&name.to_ascii_lowercase()).map(|it| (name.to_ascii_lowercase(), it));
+            let large = || Some((name.to_owned(), variable(name)?));
+            small
+                .or_else(|| if is_header { None } else { large() })
+                .filter(|(_, it)| !it.is_empty())
+        };
+        if set("NO_PROXY").is_some_and(|(_, hosts)| is_excepted(url, &hosts)) {
+            return Ok(None);
+        }
+        let name = if url.is_tls { "HTTPS_PROXY" } else { "HTTP_PROXY" };
+        set(name)
+            .or_else(|| set("ALL_PROXY"))
+            .map(|(name, text)| Self::parse(&name, &text))
+            .transpose()
+    }
+
+    fn parse(variable: &str, text: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Error::configuration(format_args!(
+                "the variable `{variable}` is no proxy: {what}; expected `http://HOST:PORT`"
+            ))
+        };
+        let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        let uri = text.parse::<Uri>().map_err(|_| wrong("it is no URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong("it has another scheme"));
+        }
+        let authority = uri.authority().ok_or_else(|| wrong("it has no host"))?;
+        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let address = address.parse::<Address>().map_err(|_| wrong("its host is none"))?;
+        let userinfo = authority.as_str().rsplit_once('@').map(|(userinfo, _)| userinfo);
+        let authorization = userinfo.map(|userinfo| {
+            let (user, password) = userinfo.split_once(':').unwrap_or((userinfo, ""));
+            let parts = decoded(user).zip(decoded(password));
+            let (user, password) = parts.ok_or_else(|| wrong("its password is none"))?;
+            let mut value = config::basic(&user, &password)?;
+            value.set_sensitive(true);
+            Ok::<_, Error>(value)
+        });
+        Ok(Self { address, authorization: authorization.transpose()? })
+    }
+}
+
+/// Whether `NO_PROXY` names the host of a URL: itself, a domain that it is in, or `*`.
+fn is_excepted(url: &Url, hosts: &str) -> bool {
+    let host = url.host.to_ascii_lowercase();
+    hosts.split(',').map(str::trim).filter(|it| !it.is_empty()).any(|entry| {
+        let entry = entry.to_ascii_lowercase();
+        let (entry, port) = match entry.rsplit_once(':') {
+            Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
+                (name.to_owned(), Some(port.to_owned()))
+            }
+            _ => (entry, None),
+        };
+        if port.is_some_and(|port| port != url.port.to_string()) {
+            return false;
+        }
+        let entry = entry.trim_start_matches('[').trim_end_matches(']').trim_start_matches("*.");
+        let domain = entry.trim_start_matches('.');
+        entry == "*"
+            || host == domain
+            || host
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.ends_with('.') && !domain.is_empty())
+    })
+}
+
+/// A text with `%41` for `A`.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(high << 4 | low);
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl fmt::Display for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the proxy `{}`", self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Proxy;
+    use crate::url::Url;
+
+    fn proxy(url: &str, variables: &[(&str, &str)]) -> Option<String> {
+        let variable = |name: &str| {
+            variables.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned())
+        };
+        let proxy = Proxy::of(&url.parse::<Url>().unwrap(), variable).unwrap()?;
+        let secret = proxy.authorization.as_ref().map_or("", |it| it.to_str().unwrap());
+        Some(format!("{}{secret}", proxy.address))
+    }
+
+    #[test]
+    fn the_usual_variables_name_proxies() {
+        let both = [("http_proxy", "http://one:3128"), ("HTTPS_PROXY", "two:3128")];
+        assert_eq!(proxy("http://a", &both).as_deref(), Some("one:3128"));
+        assert_eq!(proxy("https://a", &both).as_deref(), Some("two:3128"));
+        assert_eq!(proxy("http://a", &[("ALL_PROXY", "http://p")]).as_deref(), Some("p:80"));
+        assert_eq!(proxy("http://a", &[("HTTP_PROXY", "")]), None);
+        let script = [("HTTP_PROXY", "http://evil"), ("REQUEST_METHOD", "GET")];
+        assert_eq!(proxy("http://a", &script), None, "a header `Proxy` would set it");
+        let secret = [("http_proxy", "http://us%65r:p%40ss@one:1")];
+        assert_eq!(proxy("http://a", &secret).as_deref(), Some("one:1Basic dXNlcjpwQHNz"));
+    }
+
+    #[test]
+    fn hosts_of_no_proxy_are_asked_themselves() {
+        let direct = |url: &str, hosts: &str| {
+            proxy(url, &[("http_proxy", "one:1"), ("no_proxy", hosts)]).is_none()
+        };
+        for (url, hosts) in [
+            ("http://a.example.com", "example.com"),
+            ("http://a.example.com", "x, .example.com"),
+            ("http://A.example.com", "*.EXAMPLE.com"),
+            ("http://a", "*"),
+            ("http://a:81", "a:81"),
+            ("http://[::1]:81", "[::1]"),
+            ("http://127.0.0.1", "127.0.0.1"),
+        ] {
+            assert!(direct(url, hosts), "{url} {hosts}");
+        }
+        for (url, hosts) in
+            [("http://notexample.com", "example.com"), ("http://a:81", "a:80"), ("http://a", " ,")]
+        {
+            assert!(!direct(url, hosts), "{url} {hosts}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_proxy_is_refused_without_showing_it() {
+        let url = "http://a".parse::<Url>().unwrap();
+        for text in
+            ["socks5://u:secret@a", "http://u:secret@", "http://u:secr%zzet@a", "http://a b"]
+        {
+            let variable = |name: &str| (name == "HTTP_PROXY").then(|| text.to_owned());
+            let error = Proxy::of(&url, variable).err().unwrap().to_string();
+            assert!(error.contains("`HTTP_PROXY`") && !error.contains("secr"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The sink: deliveries as requests.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::{Request, body::Bytes};
+use tremor_pdk::{Exceptions, prelude::*};
+
+use crate::{answer, body, config::Format, pool::Pool};
+
+/// How much is read of a response, in bytes. The connection of a longer one is not used again.
+const RESPONSE: usize = 64 << 10;
+
+/// The sink of one connection of the runtime's.
+pub struct Posts {
+    host: Host,
+    pool: Arc<Pool>,
+}
+
+impl Posts {
+    pub(crate) fn new(host: &Host, pool: Arc<Pool>) -> Self {
+        Self { host: host.clone(), pool }
+    }
+
+    /// Sends one body.
+    async fn post(&self, body: Vec<u8>) -> Result<()> {
+        let settings = &self.pool.settings;
+        if let Some(time) = self.pool.held() {
+            let full = format_args!(
+                "`{}` wants no request before the time that it has named",
+                settings.url
+            );
+            // What is left of a millisecond as well.
+            return Err(Error::full(full).retry_after(time + Duration::from_millis(1)));
+        }
+        let body: Bytes = body::compressed(&self.host, body, settings.config.compression).await?;
+        let head = || {
+            let mut head = Request::builder().method(settings.method.clone());
+            if let Some(headers) = head.headers_mut() {
+                headers.extend(settings.body_headers.clone());
+            }
+            head
+        };
+        let answer = self.pool.send(head, &body, RESPONSE).await?;
+        let checked = answer::check(&self.host, &settings.url, &answer);
+        if let Err(error) = &checked {
+            self.pool.hold(error.delay());
+        }
+        checked
+    }
+
+    /// Sends each event by itself, in order. After one that is to be tried again none is sent.
+    async fn post_each(&self, batch: &Batch) -> Delivery {
+        let mut exceptions = Exceptions::none();
+        for (position, event) in batch.iter().enumerate() {
+            let Some(message) = event.raw() else { continue };
+            match self.post(message.to_vec()).await {
+                Ok(()) => {}
+                Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
+                    exceptions.push(position..position + 1, error);
+                }
+                Err(error) => {
+                    exceptions.push(position..batch.len(), error);
+                    break;
+                }
+            }
+        }
+        exceptions.into()
+    }
+}
+
+impl ParallelSink for Posts {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    fn most_in_flight(&self) -> usize {
+        self.pool.settings.config.max_connections.get()
+    }
+
+    async fn deliver(&self, batch: &Batch) -> Delivery {
+        match self.pool.settings.config.format {
+            Format::Raw => self.post_each(batch).await,
+            format => match body::of_batch(batch, format) {
+                Some(body) => Ok(self.post(body).await?),
+                None => Ok(()),
+            },
+        }
+    }
+
+    async fn on_signal(&self, signal: Signal) -> Result<()> {
+        if signal == Signal::Tick {
+            self.pool.end_idle();
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Posts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Posts")
+    }
+}

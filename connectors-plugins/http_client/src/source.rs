@@ -1,0 +1,78 @@
+//! The source: responses as events.
+
+use std::{sync::Arc, time::Duration};
+
+use hyper::{
+    Request, StatusCode,
+    body::Bytes,
+    header::{ETAG, HeaderValue, IF_NONE_MATCH},
+};
+use tremor_pdk::{prelude::*, units::Interval};
+
+use crate::{answer, pool::Pool};
+
+/// The source of one connection of the runtime's.
+pub struct Polls {
+    host: Host,
+    pool: Arc<Pool>,
+    interval: Interval,
+    /// When it asks again.
+    next_ns: u64,
+    /// What the last response was, if the peer says so.
+    etag: Option<HeaderValue>,
+}
+
+impl Polls {
+    pub(crate) fn new(host: &Host, pool: Arc<Pool>, interval: Interval) -> Self {
+        Self { host: host.clone(), pool, interval, next_ns: 0, etag: None }
+    }
+
+    /// How long there is to wait.
+    fn wait(&self) -> Option<Duration> {
+        let wait = self.next_ns.saturating_sub(self.host.now_ns());
+        (wait > 0).then(|| Duration::from_nanos(wait).min(self.interval.get()))
+    }
+}
+
+impl Source for Polls {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        if let Some(wait) = self.wait() {
+            return Ok(Pull::Idle(wait));
+        }
+        let settings = &self.pool.settings;
+        let head = || {
+            let head = Request::builder().method(settings.poll_method.clone());
+            match &self.etag {
+                Some(etag) => head.header(IF_NONE_MATCH, etag),
+                None => head,
+            }
+        };
+        let began_ns = self.host.now_ns();
+        let most = settings.max_response_bytes;
+        let answer = self.pool.send(head, &Bytes::new(), most).await?;
+        // Whatever it says: it was asked.
+        self.next_ns = began_ns.saturating_add(self.interval.ns());
+        if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
+            return Ok(Pull::Idle(self.interval.get()));
+        }
+        answer::check(&self.host, &settings.url, &answer)?;
+        if answer.is_cut {
+            return Err(Error::bad_data(format_args!(
+                "the response of `{}` has more than {most} bytes (`max_response_bytes`)",
+                settings.url
+            )));
+        }
+        batch.push_message(&answer.body);
+        batch.set_origin(&settings.url.to_string());
+        self.etag = answer.headers.get(ETAG).cloned();
+        Ok(Pull::Events)
+    }
+}
+
+impl std::fmt::Debug for Polls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Polls").field("interval", &self.interval).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,124 @@
+//! Where requests go.
+
+use std::{fmt, str::FromStr};
+
+use hyper::{Uri, header::HeaderValue, http::uri::PathAndQuery};
+use tremor_pdk::{Error, Result, net::Address};
+
+/// A URL of HTTP. What is shown of it has no query, which may have a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) is_tls: bool,
+    /// The host without brackets.
+    pub(crate) host: Box<str>,
+    pub(crate) port: u16,
+    pub(crate) target: PathAndQuery,
+}
+
+impl FromStr for Url {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // The text may have a password: it is not shown.
+        let wrong = |what: &str| {
+            Error::configuration(format_args!(
+                "`url`: {what}; write `http://HOST:PORT/PATH` or `https://HOST/PATH`"
+            ))
+        };
+        let uri = text.parse::<Uri>().map_err(|error| wrong(&format!("it is none: {error}")))?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong("it has another scheme, or none")),
+        };
+        let authority = uri.authority().ok_or_else(|| wrong("it has no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("a name and a password belong to the key `auth`"));
+        }
+        let host = authority.host();
+        let host = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+        let has_port = authority.as_str().len() > authority.host().len();
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if has_port => return Err(wrong("a port is a number up to 65535")),
+            None if is_tls => 443,
+            None => 80,
+        };
+        if host.is_empty() {
+            return Err(wrong("it has no host"));
+        }
+        let target = uri.path_and_query().cloned();
+        let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let url = Self { is_tls, host: host.into(), port, target };
+        url.address().map(|_| url)
+    }
+}
+
+impl Url {
+    /// What is connected to.
+    pub(crate) fn address(&self) -> Result<Address> {
+        self.authority().parse::<Address>().map_err(|error| error.context("`url`"))
+    }
+
+    /// The host in the form of a URL.
+    fn host(&self) -> String {
+        if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.to_string() }
+    }
+
+    /// The host and the port.
+    pub(crate) fn authority(&self) -> String {
+        format!("{}:{}", self.host(), self.port)
+    }
+
+    /// The header `Host`, without the usual port.
+    pub(crate) fn host_header(&self) -> HeaderValue {
+        let is_usual = self.port == if self.is_tls { 443 } else { 80 };
+        let host = if is_usual { self.host() } else { self.authority() };
+        HeaderValue::try_from(host).unwrap_or_else(|_| HeaderValue::from_static(""))
+    }
+
+    /// What stands in the first line of a request: the whole of it for a proxy.
+    pub(crate) fn request_target(&self, is_for_proxy: bool) -> Uri {
+        let mut parts = hyper::http::uri::Parts::default();
+        parts.path_and_query = Some(self.target.clone());
+        if is_for_proxy && !self.is_tls {
+            parts.scheme = Some(hyper::http::uri::Scheme::HTTP);
+            parts.authority = self.authority().parse().ok();
+        }
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Url;
+
+    #[test]
+    fn a_url_has_a_scheme_a_host_and_the_usual_port_and_shows_no_query() {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        assert_eq!(url("http://a.example/x?key=secret").to_string(), "http://a.example:80/x");
+        assert_eq!(url("https://[::1]").to_string(), "https://[::1]:443/");
+        assert_eq!(url("http://a:81").host_header(), "a:81");
+        assert_eq!(url("https://a").host_header(), "a");
+        assert_eq!(url("http://a:81/x?y").request_target(true), "http://a:81/x?y");
+        assert_eq!(url("http://a:81/x?y").request_target(false), "/x?y");
+        assert_eq!(url("https://a/x").request_target(true), "/x");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_without_showing_it() {
+        for text in
+            ["", "a", "ftp://a/", "http://", "/x", "http://user:secret@a/", "http://a:99999/"]
+        {
+            let error = text.parse::<Url>().err().unwrap().to_string();
+            assert!(error.starts_with("`url`: ") && !error.contains("secret"), "{error}");
+        }
+    }
+}

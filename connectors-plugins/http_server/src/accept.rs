@@ -1,0 +1,66 @@
+//! Where connections come in.
+
+use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use rustix::{io::Errno, net::sockopt::set_tcp_nodelay};
+use tremor_pdk::{
+    debug,
+    net::{TcpListener, TcpStream},
+    warn,
+};
+
+use crate::{
+    connection,
+    server::{LOGGED_EVERY_NS, Server, yield_once},
+};
+
+/// How many connections are accepted before others have their turn.
+const ACCEPTED_AT_MOST: usize = 64;
+
+/// How long to wait where no descriptor is left.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// Accepts connections, until it is dropped.
+pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
+    let mut logged_ns = None;
+    loop {
+        for _ in 0..ACCEPTED_AT_MOST {
+            server.has_room().await;
+            match poll_fn(|context| listener.poll_accept(context)).await {
+                Ok((stream, address)) => serve(&server, stream, address),
+                Err(error) => cannot_accept(&server, &error, &mut logged_ns).await,
+            }
+        }
+        yield_once().await;
+    }
+}
+
+/// Serves a connection in a task of its own.
+fn serve(server: &Arc<Server>, stream: TcpStream, address: SocketAddr) {
+    let Some(peer) = server.begin(address) else { return };
+    // An answer is written at once, and does not wait for more.
+    let _ = set_tcp_nodelay(stream.get_ref(), true);
+    let number = peer.stream;
+    let serves = connection::serve(server.clone(), peer, stream);
+    server.keep(number, server.host.spawn("serves a connection", serves));
+}
+
+/// Waits after an error of all connections, and not after one of a connection that was accepted.
+async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Option<u64>) {
+    server.counts.accept_errors.add(1);
+    let of_all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
+    if !Errno::from_io_error(error).is_some_and(|error| of_all.contains(&error)) {
+        debug!(server.host, "a connection broke before it was accepted: {error}");
+        return yield_once().await;
+    }
+    let now_ns = server.host.now_ns();
+    if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
+        *logged_ns = Some(now_ns);
+        warn!(
+            server.host,
+            "cannot accept connections, which wait: {error}. Where no descriptor is left, allow the process \
+             more open files (`ulimit -n`), or lower `max_connections`"
+        );
+    }
+    server.host.sleep(RETRY).await;
+}

@@ -1,0 +1,179 @@
+//! One request, from its head to its answer.
+
+use std::{convert::Infallible, future::poll_fn, pin::Pin, sync::Arc, task::Poll};
+
+use hyper::{
+    Request, Response, StatusCode, Version,
+    body::{Body, Bytes, Incoming},
+    header::{ALLOW, HOST, HeaderValue, WWW_AUTHENTICATE},
+    http::request::Parts,
+};
+
+use crate::{
+    answer::{Answer, Text},
+    encoding::{Encoding, too_long},
+    peer::{Peer, Phase},
+    place::{Place, is_open},
+    room::{Closed, Entry, Facts, Outcome},
+    server::Server,
+};
+
+/// Answers a request.
+pub(crate) async fn answer(
+    server: Arc<Server>,
+    peer: Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Response<Text>, Infallible> {
+    let answer = handle(&server, &peer, request).await.unwrap_or_else(|answer| answer);
+    let answer =
+        if server.room.closed() == Some(Closed::Draining) { answer.last() } else { answer };
+    server.counts.answered(answer.status);
+    peer.begin(Phase::Idle, &server.clock);
+    Ok(answer.into_response())
+}
+
+/// # Errors
+/// The answer to a request that does not go into the flow.
+async fn handle(
+    server: &Server,
+    peer: &Arc<Peer>,
+    request: Request<Incoming>,
+) -> Result<Answer, Answer> {
+    peer.begin(Phase::Body, &server.clock);
+    let (head, body) = request.into_parts();
+    let has_body = !body.is_end_stream();
+    let reads = async {
+        server.check(&head)?;
+        let encoding = Encoding::of(&head.headers)?;
+        let mut room = Place::new(server, peer);
+        let body = read(&mut room, body).await?;
+        let body = encoding.decode(body, server.settings.max_body_bytes, &mut room).await?;
+        Ok((body, room))
+    };
+    let (body, room) = match reads.await {
+        Ok(read) => read,
+        Err(answer) => {
+            if has_body {
+                peer.set_cut_short();
+            }
+            return Err(answer);
+        }
+    };
+    let facts = server.facts(head);
+    let outcome = room.wait(Entry { peer: peer.clone(), body, facts }).await?;
+    Ok(match outcome {
+        Outcome::Accepted => Answer::good(StatusCode::ACCEPTED),
+        Outcome::Delivered => Answer::good(StatusCode::OK),
+        Outcome::Failed => Answer::bad(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "events of this request were not delivered; the log of the flow says why\n",
+        ),
+    })
+}
+
+impl Server {
+    /// # Errors
+    /// The answer to a request that is not answered as it should be.
+    fn check(&self, head: &Parts) -> Result<(), Answer> {
+        let settings = &self.settings;
+        if let Err(challenge) = settings.access.check(&head.headers) {
+            let text = "the request needs another `Authorization`\n";
+            let answer = Answer::bad(StatusCode::UNAUTHORIZED, text);
+            return Err(answer.with(WWW_AUTHENTICATE, challenge));
+        }
+        let hosts = head.headers.get_all(HOST).iter().count();
+        if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
+            let text = "a request of HTTP/1.1 has one header `Host`\n";
+            return Err(Answer::bad(StatusCode::BAD_REQUEST, text));
+        }
+        if settings.config.path.as_ref().is_some_and(|path| path != head.uri.path()) {
+            return Err(Answer::bad(StatusCode::NOT_FOUND, "there is nothing at this path\n"));
+        }
+        if !settings.methods.contains(&head.method) {
+            let allowed = HeaderValue::try_from(settings.config.methods.join(", "));
+            let answer =
+                Answer::bad(StatusCode::METHOD_NOT_ALLOWED, "another method is expected\n");
+            return Err(allowed.map_or(answer, |allowed| {
+                Answer::bad(StatusCode::METHOD_NOT_ALLOWED, "another method is expected\n")
+                    .with(ALLOW, allowed)
+            }));
+        }
+        is_open(self)
+    }
+
+    /// What the events of a request have for metadata.
+    fn facts(&self, head: Parts) -> Option<Facts> {
+        if self.settings.headers.is_empty() {
+            return None;
+        }
+        let names = self.settings.headers.clone();
+        Some(Box::new(move |writer| {
+            writer.begin_object();
+            writer.key("method");
+            writer.str(head.method.as_str());
+            writer.key("path");
+            writer.str(head.uri.path());
+            if let Some(query) = head.uri.query() {
+                writer.key("query");
+                writer.str(query);
+            }
+            writer.key("headers");
+            writer.begin_object();
+            for name in &names {
+                if let Some(value) = head.headers.get(name) {
+                    writer.key(name.as_str());
+                    writer.str(&String::from_utf8_lossy(value.as_bytes()));
+                }
+            }
+            writer.end_object();
+            writer.end_object();
+        }))
+    }
+}
+
+/// How much memory is taken for a body before it has come, in bytes.
+const EXPECTED: usize = 1 << 20;
+
+/// Reads a body.
+async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Bytes, Answer> {
+    let most = place.server.settings.max_body_bytes;
+    let length = body.size_hint().exact();
+    if let Some(length) = length {
+        let length = usize::try_from(length).ok().filter(|length| *length <= most);
+        place.grow(length.ok_or_else(|| too_long(most))?).await?;
+    }
+    let mut first = Bytes::new();
+    let mut all = Vec::new();
+    while !body.is_end_stream() {
+        let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Ok(frame)),
+            Poll::Pending => place.poll_late(),
+        });
+        let Some(frame) = frame.await? else { break };
+        let frame = frame.map_err(|error| {
+            let text = format!("the body is not what its head says: {error}\n");
+            Answer::bad(StatusCode::BAD_REQUEST, text).last()
+        })?;
+        // What comes after a body are no events.
+        let Ok(data) = frame.into_data() else { continue };
+        let so_far = first.len() + all.len();
+        if data.len() > most - so_far {
+            return Err(too_long(most));
+        }
+        if length.is_none() {
+            place.grow(data.len()).await?;
+        }
+        if so_far == 0 {
+            // Usually it is all.
+            first = data;
+            continue;
+        }
+        if all.is_empty() {
+            let whole = length.and_then(|length| usize::try_from(length).ok());
+            all.reserve_exact(whole.unwrap_or(0).min(EXPECTED));
+            all.extend_from_slice(&std::mem::take(&mut first));
+        }
+        all.extend_from_slice(&data);
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
+}

@@ -1,0 +1,210 @@
+//! The connections of one source, and the tasks that serve them.
+
+use std::{
+    collections::HashMap,
+    future::poll_fn,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use tremor_pdk::{Error, Host, Task, debug, warn};
+
+use crate::{
+    config::Settings,
+    counts::Counts,
+    peer::{Clock, Limits, Peer},
+    room::{Closed, Room},
+};
+
+/// How often the same is logged at most, in ns.
+pub(crate) const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+
+/// How long answers may take that are under way when the source ends.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// What all connections of a source share.
+pub(crate) struct Server {
+    pub(crate) host: Host,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) room: Arc<Room>,
+    pub(crate) clock: Arc<Clock>,
+    pub(crate) counts: Counts,
+    peers: Mutex<Peers>,
+    /// When it was last logged that a peer was refused, in ns since the epoch; zero: never.
+    refused_ns: AtomicU64,
+}
+
+#[derive(Default)]
+struct Peers {
+    open: HashMap<u64, Open>,
+    /// The number of the last one.
+    last: u64,
+    /// What waits for one to end, or to begin.
+    waiting: Vec<Waker>,
+    is_over: bool,
+}
+
+struct Open {
+    peer: Arc<Peer>,
+    /// It ends with this. None until it has begun.
+    task: Option<Task>,
+}
+
+impl Server {
+    pub(crate) fn new(host: &Host, settings: Arc<Settings>) -> Self {
+        let room = Room::new(settings.config.respond, settings.max_waiting_bytes);
+        Self {
+            host: host.clone(),
+            room: Arc::new(room),
+            clock: Arc::new(Clock::new(Limits::new(&settings.config))),
+            counts: Counts::new(host),
+            peers: Mutex::default(),
+            refused_ns: AtomicU64::new(0),
+            settings,
+        }
+    }
+
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until there may be another connection.
+    pub(crate) async fn has_room(&self) {
+        let most = self.settings.config.max_connections.get();
+        self.wait(|peers| peers.open.len() < most).await;
+    }
+
+    /// A connection begins; none where it is the end.
+    pub(crate) fn begin(&self, address: SocketAddr) -> Option<Arc<Peer>> {
+        let (peer, waiting) = {
+            let peers = &mut *self.peers();
+            if peers.is_over {
+                return None;
+            }
+            peers.last += 1;
+            let peer = Arc::new(Peer::new(peers.last, address.to_string().into(), &self.clock));
+            peers.open.insert(peer.stream, Open { peer: peer.clone(), task: None });
+            self.count_open(peers);
+            (peer, std::mem::take(&mut peers.waiting))
+        };
+        self.counts.accepted.add(1);
+        waiting.into_iter().for_each(Waker::wake);
+        Some(peer)
+    }
+
+    /// Keeps the task of a connection, unless that has ended meanwhile, or all of them.
+    pub(crate) fn keep(&self, number: u64, task: Task) {
+        if let Some(open) = self.peers().open.get_mut(&number) {
+            open.task = Some(task);
+        }
+    }
+
+    /// There is no TLS with a peer.
+    pub(crate) fn refused(&self, error: &Error) {
+        self.counts.handshakes_failed.add(1);
+        let (now_ns, logged_ns) = (self.host.now_ns(), self.refused_ns.load(Ordering::Relaxed));
+        if logged_ns == 0 || now_ns.abs_diff(logged_ns) >= LOGGED_EVERY_NS {
+            self.refused_ns.store(now_ns, Ordering::Relaxed);
+            warn!(self.host, "{error}");
+        } else {
+            debug!(self.host, "{error}");
+        }
+    }
+
+    /// A connection has ended.
+    pub(crate) fn ended(&self, peer: &Peer) {
+        let (ended, waiting) = {
+            let peers = &mut *self.peers();
+            let ended = peers.open.remove(&peer.stream);
+            self.count_open(peers);
+            (ended, std::mem::take(&mut peers.waiting))
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        drop(ended);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "2^53 connections are many")]
+    fn count_open(&self, peers: &Peers) {
+        self.counts.open.set(peers.open.len() as f64);
+    }
+
+    /// Waits until that is so of the connections.
+    async fn wait(&self, is_so: impl Fn(&Peers) -> bool) {
+        poll_fn(|context: &mut Context<'_>| {
+            let peers = &mut *self.peers();
+            if is_so(peers) {
+                return Poll::Ready(());
+            }
+            peers.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Keeps the time for connections, as long as there are any.
+    pub(crate) async fn keep_time(self: Arc<Self>) {
+        let tick = self.clock.limits.tick();
+        loop {
+            self.wait(|peers| !peers.open.is_empty()).await;
+            self.host.sleep(tick).await;
+            self.clock.tick();
+            self.each(|peer| peer.look(&self.clock, tick));
+        }
+    }
+
+    /// Looks at every connection, without the lock.
+    fn each(&self, look: impl Fn(&Peer)) {
+        let peers: Vec<_> = self.peers().open.values().map(|open| open.peer.clone()).collect();
+        peers.iter().for_each(|peer| look(peer));
+    }
+
+    /// Says whether requests go into the flow.
+    pub(crate) fn set_closed(&self, closed: Option<Closed>) {
+        self.room.set_closed(closed);
+        if closed.is_some() {
+            self.each(Peer::wake);
+        }
+    }
+
+    /// Answers what is under way, and ends all connections.
+    pub(crate) async fn drain(&self) {
+        self.set_closed(Some(Closed::Draining));
+        let mut ends = std::pin::pin!(self.wait(|peers| peers.open.is_empty()));
+        let mut sleep = std::pin::pin!(self.host.sleep(LAST_ANSWERS));
+        poll_fn(|context| match ends.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => sleep.as_mut().poll(context),
+        })
+        .await;
+        self.end();
+    }
+
+    /// Ends all connections as they are.
+    pub(crate) fn end(&self) {
+        let open = {
+            let peers = &mut *self.peers();
+            peers.is_over = true;
+            std::mem::take(&mut peers.open)
+        };
+        self.counts.open.set(0.0);
+        drop(open);
+    }
+}
+
+/// Lets others run.
+pub(crate) async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,236 @@
+//! Connectors of HTTP, at both ends of real sockets, and with `curl` as a peer.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use crate::{network::example, running::Running, support::workspace, tremor::Scene};
+
+#[test]
+fn the_example_of_http_brings_every_event_once_and_in_order() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let received = example("http.yaml", &free, &["logs.json"]);
+    let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
+    let guid = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["guid"].clone()
+    };
+    assert!(received.iter().map(|it| guid(it)).eq(sent.lines().map(guid)));
+}
+
+/// A flow that runs, and the address of its server.
+fn running(flow: &str) -> (Running, String) {
+    let mut server = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
+    let line = server.until("listens on ");
+    let (_, address) = line.split_once("listens on ").unwrap();
+    let address = address.split_whitespace().next().unwrap().to_owned();
+    (server, address)
+}
+
+/// Sends a body on a connection of its own, and gives the status of the answer and what comes with it; none
+/// where the connection ends without one.
+fn post(address: &str, body: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");
+    stream.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes()).ok()?;
+    let mut answer = String::new();
+    let _ = stream.read_to_string(&mut answer);
+    let status = answer.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    Some((status, answer))
+}
+
+/// A server that answers each request with this, until the test ends.
+fn peer(answer: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let mut chunk = [0; 4096];
+                // Requests are as short as one read, and end with a mark.
+                while let Ok(count @ 1..) = stream.read(&mut chunk) {
+                    bytes.extend_from_slice(&chunk[..count]);
+                    if bytes.ends_with(b"}") {
+                        bytes.clear();
+                        if stream.write_all(answer.as_bytes()).is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn relay(to: &str) -> String {
+    format!(
+        "connectors:
+  input:
+    type: http_server
+    codec: json
+    config: {{ listen: '127.0.0.1:0', respond: delivered }}
+  output:
+    type: http_client
+    codec: json
+    retry: {{ attempts: 1, backoff: 1ms }}
+    config: {{ url: 'http://{to}/' }}
+links: [input -> output]"
+    )
+}
+
+#[test]
+fn a_request_is_answered_with_what_has_become_of_its_events() {
+    let good = peer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let refuses = peer("HTTP/1.1 422 X\r\nContent-Length: 8\r\n\r\nno field");
+    let is_down = peer("HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n");
+    for (to, status, logged) in [
+        (good, 200, None),
+        (refuses, 500, Some("answers with 422 Unprocessable Entity: no field")),
+        (is_down, 500, Some("answers with 503 Service Unavailable")),
+    ] {
+        let (mut server, address) = running(&relay(&to));
+        let (found, answer) = post(&address, "{\"a\":1}").expect("an answer");
+        assert_eq!(found, status, "{answer}");
+        if let Some(part) = logged {
+            server.until(part);
+        }
+        // What nobody can decode fails its own request, and nothing else.
+        let (found, answer) = post(&address, "{").expect("an answer");
+        assert_eq!(found, 500, "{answer}");
+        let (found, _) = post(&address, "{\"a\":2}").expect("an answer");
+        assert_eq!(found, status);
+        server.signal(&["TERM"]);
+        server.end().expect(0, &[]);
+    }
+}
+
+#[test]
+fn a_drain_under_load_loses_no_request_that_was_accepted() {
+    for respond in ["accepted", "delivered"] {
+        let flow = format!(
+            "connectors:
+  input:
+    type: http_server
+    codec: string
+    config: {{ listen: '127.0.0.1:0', respond: {respond} }}
+  output: {{ type: stdio, codec: string, postprocessors: [lines] }}
+links: [input -> output]"
+        );
+        let (server, address) = running(&flow);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let count = Arc::new(AtomicUsize::new(0));
+        let clients: Vec<_> = (0..4)
+            .map(|client| {
+                let (address, is_over, count) = (address.clone(), is_over.clone(), count.clone());
+                thread::spawn(move || {
+                    let mut accepted = Vec::new();
+                    for number in 0.. {
+                        let body = format!("{client}-{number}");
+                        match post(&address, &body) {
+                            Some((200 | 202, _)) => accepted.push(body),
+                            Some((503, answer)) => {
+                                assert!(answer.contains("retry-after"), "{answer}")
+                            }
+                            Some((status, answer)) => panic!("{status}: {answer}"),
+                            None if is_over.load(Ordering::Acquire) => return accepted,
+                            None => panic!("no answer before the end"),
+                        }
+                        count.fetch_add(1, Ordering::AcqRel);
+                    }
+                    accepted
+                })
+            })
+            .collect();
+        let mut received = Vec::new();
+        while count.load(Ordering::Acquire) < 200 {
+            received.push(server.event());
+        }
+        is_over.store(true, Ordering::Release);
+        server.signal(&["TERM"]);
+        let accepted: Vec<_> =
+            clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        let run = server.end();
+        run.expect(0, &[]);
+        received.extend(run.stdout.lines().map(str::to_owned));
+        received.sort_unstable();
+        for body in &accepted {
+            assert!(received.binary_search(body).is_ok(), "`{body}` was accepted ({respond})");
+        }
+        assert!(accepted.len() >= 190);
+    }
+}
+
+/// Whether `curl` is there: the tests say so where it is not, and CI has it.
+fn has_curl() -> bool {
+    let has = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !has {
+        eprintln!("skipped: there is no `curl` here");
+    }
+    has
+}
+
+/// What `curl` prints with these arguments.
+fn curl(arguments: &[&str]) -> String {
+    let output =
+        Command::new("curl").args(["-sS", "--noproxy", "*"]).args(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn curl_posts_a_file_of_lines_and_hears_what_is_wrong() {
+    if !has_curl() {
+        return;
+    }
+    let flow = "connectors:
+  input:
+    type: http_server
+    preprocessors: [lines]
+    codec: json
+    config:
+      listen: '127.0.0.1:0'
+      path: /in
+      respond: delivered
+      max_body_bytes: 1MiB
+      auth: { basic: { user: u, password: 'p:w' } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [input -> output]";
+    let (server, address) = running(flow);
+    let url = format!("http://{address}/in");
+    let lines: String = (0..1_000).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        format!("@{}", path.display())
+    };
+    let (body, long) = (file("lines", lines.as_bytes()), file("long", &vec![b' '; 3 << 20]));
+    let status = ["-o", "/dev/null", "-w", "%{http_code}"];
+    let sent = |more: &[&str]| curl(&[&status, more].concat());
+    let user = ["-u", "u:p:w"];
+    assert_eq!(sent(&[&user[..], &["--data-binary", &body, &url]].concat()), "200");
+    let received: Vec<_> = (0..1_000).map(|_| server.event()).collect();
+    assert!(received.iter().map(|it| format!("{it}\n")).eq(lines.split_inclusive('\n')));
+    let chunked = ["-H", "Transfer-Encoding: chunked", "-T", &body[1..], &url];
+    assert_eq!(sent(&[&user[..], &chunked].concat()), "200");
+    assert!((0..1_000).all(|number| server.event() == format!("{{\"n\":{number}}}")));
+    assert_eq!(sent(&["--data-binary", &body, &url]), "401");
+    assert_eq!(sent(&[&user[..], &[&url]].concat()), "405");
+    assert_eq!(sent(&[&user[..], &["-d", "x", &format!("http://{address}/")]].concat()), "404");
+    // It is told before it has sent all of it, and still hears that.
+    let long = [&user[..], &["-H", "Expect:", "--data-binary", &long, &url]].concat();
+    assert_eq!(sent(&long), "413");
+    server.signal(&["TERM"]);
+    server.end().expect(0, &[]);
+}
