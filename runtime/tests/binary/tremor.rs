@@ -38,6 +38,8 @@ fn plugins() -> &'static Path {
                 "connector-unix-client",
                 "codec-otlp",
                 "codec-prometheus",
+                "connector-ws-server",
+                "connector-ws-client",
                 "operator-logging",
                 "fixture-hostile",
                 "fixture-mischief",

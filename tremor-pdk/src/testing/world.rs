@@ -105,6 +105,10 @@ impl World {
         if wakeup.take() {
             return Step::Woken;
         }
+        // What a task has asked for just now comes before any time passes.
+        if !self.lock().jobs.is_empty() {
+            return Step::Worked;
+        }
         let next_timer = self.next_timer();
         let descriptors = self.descriptors();
         if !descriptors.is_empty() {
