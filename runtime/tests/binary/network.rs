@@ -48,6 +48,18 @@ fn the_example_of_udp_brings_datagrams() {
     assert!(received.iter().all(|line| line.contains("\"metronome\":\"ticks\"")), "{received:?}");
 }
 
+#[test]
+fn the_example_of_a_websocket_brings_every_event_once_and_in_order() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let received = example("websocket.yaml", &free, &["logs.json"]);
+    let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
+    let guid = |line: &str| {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        value["guid"].clone()
+    };
+    assert!(received.iter().map(|it| guid(it)).eq(sent.lines().map(guid)));
+}
+
 const SERVER: &str = "connectors:
   input:
     type: tcp_server

@@ -40,6 +40,8 @@ fn plugins() -> &'static Path {
                 "codec-prometheus",
                 "connector-http-server",
                 "connector-http-client",
+                "connector-ws-server",
+                "connector-ws-client",
                 "operator-logging",
                 "fixture-hostile",
                 "fixture-mischief",

@@ -225,6 +225,21 @@ mod tests {
     }
 
     #[test]
+    fn no_time_passes_before_work_that_a_task_has_asked_for() {
+        let test = TestHost::new();
+        let host = test.host();
+        let counter = host.counter("worked", "");
+        let works = host.clone();
+        let _task = host.spawn("works", async move {
+            works.blocking(|| ()).await.unwrap();
+            assert_eq!(works.now_ns(), 1_000_000_000);
+            counter.add(1);
+        });
+        test.block_on(host.sleep(HOUR));
+        assert_eq!(test.metric("worked"), Some(1.0));
+    }
+
+    #[test]
     fn timers_end_in_their_order_and_not_before_their_time() {
         let test = TestHost::new();
         let host = test.host();

@@ -108,6 +108,10 @@ impl World {
         if wakeup.take() {
             return Step::Woken;
         }
+        // What a task has asked for just now comes before any time passes.
+        if !self.lock().jobs.is_empty() {
+            return Step::Worked;
+        }
         let descriptors = self.descriptors();
         let is_held = !descriptors.is_empty() && self.lock().holds_time;
         let next_timer = self.next_timer().filter(|_| !is_held);

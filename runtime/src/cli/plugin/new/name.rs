@@ -40,6 +40,8 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "udp_server",
             "unix_client",
             "unix_server",
+            "ws_client",
+            "ws_server",
         ],
     ),
     (flow::Kind::Codec, &["otlp", "prometheus"]),

@@ -1,0 +1,88 @@
+//! Whom to connect to, and with what.
+
+use std::collections::BTreeMap;
+
+use tremor_pdk::{
+    net::tls::Tls,
+    units::{Interval, Size},
+};
+
+use crate::session::Limits;
+
+/// Whom to connect to, and with what.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Config {
+    /// The address of the peer: `wss://stream.example.com/events`, or `ws://127.0.0.1:8080/`.
+    #[schemars(extend("examples" = ["ws://127.0.0.1:9/"]))]
+    pub url: String,
+    /// Further headers of the handshake.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// How to authenticate.
+    pub auth: Option<Auth>,
+    /// TLS, for a `wss://` peer whose certificate the system does not trust, or who asks for one.
+    pub tls: Option<Tls>,
+    /// How often a peer that says nothing is asked whether it is there: `30s` unless set. One that has not
+    /// answered for so long is gone. `null`: never.
+    #[serde(default = "default_ping_interval")]
+    pub ping_interval: Option<Interval>,
+    /// The longest message that is received.
+    #[serde(default = "default_max_message_bytes")]
+    pub max_message_bytes: Size,
+    /// What the sink sends a message as.
+    #[serde(default)]
+    pub frames: Frames,
+}
+
+/// How to authenticate.
+#[tremor_pdk::config]
+#[derive(Clone)]
+#[serde(rename_all = "kebab-case")]
+pub enum Auth {
+    /// With a name and a password.
+    Basic(Basic),
+    /// With a token.
+    Bearer(String),
+}
+
+/// A name and a password.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Basic {
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// What a message is sent as.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Frames {
+    /// As text. What is not UTF-8 is not sent.
+    #[default]
+    Text,
+    /// As bytes.
+    Binary,
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of a key that may be null")]
+fn default_ping_interval() -> Option<Interval> {
+    Some(Interval::of_ms(30_000))
+}
+
+fn default_max_message_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}
+
+impl Config {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_message: usize::try_from(self.max_message_bytes.get()).unwrap_or(usize::MAX),
+            ping_interval: self.ping_interval.map(Interval::get),
+            idle_timeout: None,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The `ws_client` connector: connects to a WebSocket.
+//!
+//! ```yaml
+//! connectors:
+//!   input:
+//!     type: ws_client
+//!     codec: json
+//!     config: { url: 'wss://stream.example.com/events' }
+//! ```
+//!
+//! Each message is an event. If the connection is lost, the runtime connects again.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the ws_client connector waits for sockets as Linux does, with epoll");
+
+mod config;
+mod handshake;
+// The same as the server's: see there.
+#[allow(dead_code, unused_imports, reason = "the server uses the rest of it")]
+#[path = "../../ws_server/src/session/mod.rs"]
+mod session;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::{
+    future::poll_fn,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    Descriptors, Task,
+    net::{
+        self,
+        futures_io::{AsyncRead, AsyncWrite},
+        tls::{Tls, TlsConnector},
+    },
+    prelude::*,
+};
+use tungstenite::protocol::{Role, WebSocketContext, frame::coding::CloseCode};
+
+pub use self::{
+    config::{Auth, Basic, Config, Frames},
+    session::Messages,
+    sink::Sender,
+};
+use self::{
+    handshake::Handshake,
+    session::{End, Inbox, Link, Session, within},
+};
+
+/// How long the peer may take to answer the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// How long the peer may take to answer a close.
+const CLOSES_WITHIN: Duration = Duration::from_secs(3);
+
+/// The connector.
+pub struct WsClient {
+    config: Config,
+    context: Context,
+    handshake: Handshake,
+    tls: Option<TlsConnector>,
+    connection: Option<Connection>,
+}
+
+/// A connection, and what moves it on.
+struct Connection {
+    link: Arc<Link>,
+    inbox: Arc<Inbox>,
+    /// Until a side is asked for: what the peer sends before that is for the source.
+    session: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    task: Option<Task>,
+}
+
+impl Component for WsClient {
+    const NAME: &str = "ws_client";
+    const DESCRIPTION: &str = env!("CARGO_PKG_DESCRIPTION");
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let handshake = Handshake::new(&config)?;
+        let url = handshake.url();
+        let tls = match (&config.tls, url.is_secure) {
+            (None, false) => None,
+            (tls, true) => {
+                let tls = tls.clone().unwrap_or_else(Tls::default);
+                Some(TlsConnector::new(&tls, &context, &url.address)?)
+            }
+            (Some(_), false) => {
+                return Err(Error::configuration(
+                    "`tls` is set, and the `url` starts with `ws://`: write `wss://`",
+                ));
+            }
+        };
+        Ok(Self { config, context, handshake, tls, connection: None })
+    }
+}
+
+impl Connector for WsClient {
+    type Source = Messages;
+    type Sink = Sender;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        self.connection = None;
+        let address = &self.handshake.url().address;
+        let descriptors = Descriptors::new(&self.context)?;
+        let stream = net::connect(&self.context, &descriptors, address).await?;
+        let connection = match &self.tls {
+            None => self.begin(stream).await?,
+            Some(tls) => {
+                let stream = tls.connect(stream).await?;
+                self.begin(stream).await?
+            }
+        };
+        self.connection = Some(connection);
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Messages>> {
+        let messages = self.connection.as_ref().map(|it| Messages::new(it.inbox.clone()));
+        self.move_on();
+        Ok(messages)
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Sender>> {
+        self.move_on();
+        let sink = |it: &Connection| Sender::new(it.link.clone(), self.config.frames);
+        Ok(self.connection.as_ref().map(sink))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.connection = None;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        if let Some(Connection { link, .. }) = &self.connection {
+            link.close(CloseCode::Normal, "the flow has ended");
+            let ended = poll_fn(|context| link.poll_end(context));
+            let _ = within(&self.context, CLOSES_WITHIN, ended).await;
+        }
+        self.connection = None;
+        Ok(())
+    }
+}
+
+impl WsClient {
+    /// From here on a task moves the connection on.
+    fn move_on(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let session = connection.session.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(session) = session {
+            connection.task = Some(self.context.spawn("a WebSocket", session));
+        }
+    }
+
+    /// Makes a WebSocket of a connection.
+    async fn begin<S>(&self, mut stream: S) -> Result<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let shaken = within(&self.context, HANDSHAKE, self.handshake.shake(&mut stream)).await;
+        let rest = shaken.unwrap_or_else(|| {
+            let why = format!("no answer to the handshake in {HANDSHAKE:?}");
+            Err(Error::connection_refused(why))
+        });
+        let peer: Arc<str> = self.handshake.url().to_string().into();
+        let rest =
+            rest.map_err(|error| error.context(format_args!("cannot connect to `{peer}`")))?;
+        let limits = self.config.limits();
+        let socket =
+            WebSocketContext::from_partially_read(rest, Role::Client, Some(limits.config()));
+        let inbox = Arc::<Inbox>::default();
+        let link = Arc::new(Link::new(0, peer));
+        let host: Host = self.context.clone().into();
+        let session = Session::new(&host, stream, socket, link.clone(), inbox.clone(), &limits);
+        let (shared, ended) = (inbox.clone(), link.clone());
+        let session = async move {
+            let end = session.run().await;
+            shared.end(ended.stream, &ended.peer, end.is_complete());
+            shared.fail(Error::connection_lost(format!("`{}`: {end}", ended.peer)));
+            // A sink without a source would hear of it when it has something to send.
+            if !matches!(end, End::Left(_)) {
+                host.connection_lost();
+            }
+        };
+        Ok(Connection { link, inbox, session: Mutex::new(Some(Box::pin(session))), task: None })
+    }
+}
+
+impl std::fmt::Debug for WsClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The configuration may have secrets.
+        f.debug_struct("WsClient").field("url", self.handshake.url()).finish_non_exhaustive()
+    }
+}
+
+tremor_pdk::export! { connectors: [WsClient] }

@@ -1,0 +1,288 @@
+use std::{future::Future, pin::pin};
+
+use tremor_pdk::{
+    Batch, Descriptors, ErrorKind, ErrorPolicy, EventRef, Host, Result, Task,
+    net::{
+        TcpListener, TcpStream,
+        futures_io::{AsyncRead, AsyncWrite},
+        tls::{Tls, TlsAcceptor},
+    },
+    testing::{Connection, TestHost, certificates::Authority, conformance},
+};
+use tungstenite::handshake::derive_accept_key;
+
+use super::{
+    WsClient,
+    session::{read_head, write_all},
+};
+
+/// A peer that does this with its first connection, on the host of the test, where time passes only when
+/// nobody has anything to do. Gives its address.
+fn peer<F: Future<Output = ()> + Send + 'static>(
+    test: &TestHost,
+    serves: impl FnOnce(TcpStream) -> F + Send + 'static,
+) -> (String, Task) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let host: Host = test.host();
+    let task = test.host().spawn("peer", async move {
+        let listener = TcpListener::new(&Descriptors::new(&host).unwrap(), listener).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        serves(stream).await;
+        // It keeps its connection.
+        std::future::pending::<()>().await;
+    });
+    (address, task)
+}
+
+/// Agrees to a WebSocket. Gives what was asked for.
+async fn agree<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) -> String {
+    let (bytes, _) = read_head(stream).await.unwrap();
+    let head = String::from_utf8(bytes).unwrap();
+    let key = head.split("Sec-WebSocket-Key: ").nth(1).unwrap().split("\r\n").next().unwrap();
+    let accept = derive_accept_key(key.as_bytes());
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: WebSocket\r\nconnection: keep-alive, upgrade\r\n\
+         sec-websocket-accept: {accept}\r\n\r\n"
+    );
+    write_all(stream, answer.as_bytes()).await.unwrap();
+    head
+}
+
+async fn read<S: AsyncRead + Unpin>(stream: &mut S, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let mut done = 0;
+    while done < count {
+        let read = std::future::poll_fn(|context| {
+            pin!(&mut *stream).poll_read(context, &mut bytes[done..])
+        });
+        match read.await.unwrap() {
+            0 => panic!("the client has closed the connection after {:?}", &bytes[..done]),
+            more => done += more,
+        }
+    }
+    bytes
+}
+
+/// The payload of a short frame of the client, unmasked.
+async fn frame<S: AsyncRead + Unpin>(stream: &mut S) -> (u8, Vec<u8>) {
+    let head = read(stream, 6).await;
+    assert_eq!(head[1] & 0x80, 0x80, "a client masks its frames");
+    let payload = read(stream, usize::from(head[1] & 0x7f)).await;
+    let masked = payload.iter().enumerate();
+    (head[0], masked.map(|(at, byte)| byte ^ head[2 + at % 4]).collect())
+}
+
+fn connect(test: &TestHost, url: &str, keys: &str) -> Result<Connection> {
+    test.connect::<WsClient>(&format!(r#"{{ "url": "{url}", "ping_interval": null {keys} }}"#))
+}
+
+fn batch(messages: &[&[u8]]) -> Batch {
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(message));
+    batch
+}
+
+/// The next messages.
+fn pull(connection: &mut Connection, count: usize) -> Result<Vec<Vec<u8>>> {
+    let mut all = Vec::new();
+    while all.len() < count {
+        let (_, batch) = connection.pull()?;
+        all.extend(batch.iter().filter_map(EventRef::raw).map(<[u8]>::to_vec));
+    }
+    Ok(all)
+}
+
+#[test]
+fn messages_come_and_go_and_the_end_is_told() -> Result<()> {
+    let test = TestHost::new();
+    let (address, peer) = peer(&test, |mut stream| async move {
+        let head = agree(&mut stream).await;
+        for line in
+            ["GET /events?a=b HTTP/1.1\r\n", "x-key: 7\r\n", "authorization: Basic bWU6aXQ=\r\n"]
+        {
+            assert!(head.contains(line), "{head}");
+        }
+        write_all(&mut stream, b"\x81\x02hi\x82\x01\xff\x89\x01?").await.unwrap();
+        assert_eq!(frame(&mut stream).await, (0x8a, b"?".to_vec()));
+        assert_eq!(frame(&mut stream).await, (0x81, b"one".to_vec()));
+        assert_eq!(frame(&mut stream).await, (0x81, b"two".to_vec()));
+        write_all(&mut stream, b"\x81\x04done").await.unwrap();
+        assert_eq!(frame(&mut stream).await, (0x88, b"\x03\xe8the flow has ended".to_vec()));
+        write_all(&mut stream, b"\x88\x02\x03\xe8").await.unwrap();
+    });
+    let auth =
+        r#", "headers": { "X-Key": "7" }, "auth": { "basic": { "user": "me", "password": "it" } }"#;
+    let mut client = connect(&test, &format!("ws://{address}/events?a=b"), auth)?;
+    assert_eq!(pull(&mut client, 2)?, [b"hi".to_vec(), vec![0xff]]);
+    client.deliver(&batch(&[b"one", b"two"])).unwrap();
+    assert_eq!(pull(&mut client, 1)?, [b"done"]);
+    client.stop()?;
+    drop(peer);
+    Ok(())
+}
+
+#[test]
+fn what_is_no_text_goes_to_err_alone_and_bytes_go_as_such_if_the_flow_says_so() -> Result<()> {
+    let test = TestHost::new();
+    let (address, _peer) = peer(&test, |mut stream| async move {
+        agree(&mut stream).await;
+        assert_eq!(frame(&mut stream).await, (0x81, b"one".to_vec()));
+        write_all(&mut stream, b"\x81\x00").await.unwrap();
+    });
+    let mut client = connect(&test, &format!("ws://{address}"), "")?;
+    let undelivered = client.deliver(&batch(&[b"\xff", b"one"])).unwrap_err().into_error();
+    assert_eq!(undelivered.kind(), ErrorKind::BAD_DATA);
+    assert_eq!(pull(&mut client, 1)?, [b""]);
+    let (address, _peer) = self::peer(&test, |mut stream| async move {
+        agree(&mut stream).await;
+        assert_eq!(frame(&mut stream).await, (0x82, b"\xff".to_vec()));
+        write_all(&mut stream, b"\x81\x00").await.unwrap();
+    });
+    let mut client = connect(&test, &format!("ws://{address}"), r#", "frames": "binary""#)?;
+    client.deliver(&batch(&[b"\xff"])).unwrap();
+    assert_eq!(pull(&mut client, 1)?, [b""]);
+    Ok(())
+}
+
+#[test]
+fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<()> {
+    let ends: [(&[u8], &str, bool); 4] = [
+        (b"\x88\x06\x03\xf4full", "the peer has closed the connection (1012: full)", false),
+        (b"\x88\x00", "the peer has closed the connection (without a code)", false),
+        (b"\x81\x81\0\0\0\0x", "the peer does not keep to the protocol", true),
+        (b"\xc1\x01x", "the peer does not keep to the protocol", true),
+    ];
+    for (bytes, why, is_aborted) in ends {
+        let test = TestHost::new();
+        let (address, _peer) = peer(&test, move |mut stream| async move {
+            agree(&mut stream).await;
+            write_all(&mut stream, b"\x81\x04last").await.unwrap();
+            write_all(&mut stream, bytes).await.unwrap();
+            let (opcode, _) = frame(&mut stream).await;
+            assert_eq!(opcode, 0x88, "the client closes it, too");
+        });
+        let mut client = connect(&test, &format!("ws://{address}/?secret"), "")?;
+        assert_eq!(pull(&mut client, 1)?, [b"last"]);
+        let error = loop {
+            match client.pull() {
+                Ok((_, batch)) => {
+                    let end = batch.iter().next_back().unwrap();
+                    assert_eq!((end.is_stream_end(), end.is_stream_aborted()), (true, is_aborted));
+                }
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+        let error = client.deliver(&batch(&[b"late"])).unwrap_err().into_error();
+        assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
+        assert_eq!(test.connections_lost(), 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_peer_that_does_not_agree_is_an_error_that_says_what_it_answered() {
+    let cases = [
+        (
+            "HTTP/1.1 401 Unauthorized\r\n\r\n",
+            ErrorKind::AUTHENTICATION,
+            "401 Unauthorized: see `auth`",
+        ),
+        ("HTTP/1.1 404 Not Found\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "404 Not Found"),
+        ("HTTP/1.1 503 No\r\nRetry-After: 7\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "503"),
+        ("HTTP/1.1 101 Yes\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "not to a WebSocket"),
+        (
+            "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
+            ErrorKind::CONNECTION_REFUSED,
+            "not to this request",
+        ),
+        ("SSH-2.0-OpenSSH\r\n\r\n", ErrorKind::CONNECTION_REFUSED, "the answer is not of HTTP/1.1"),
+        ("", ErrorKind::CONNECTION_REFUSED, "no answer to the handshake in 10s"),
+    ];
+    for (answer, kind, expected) in cases {
+        let test = TestHost::new();
+        let (address, _peer) = peer(&test, move |mut stream| async move {
+            read_head(&mut stream).await.unwrap();
+            write_all(&mut stream, answer.as_bytes()).await.unwrap();
+            // It says nothing more.
+            std::future::pending::<()>().await;
+        });
+        let error = connect(&test, &format!("ws://{address}/a?secret"), "").err().unwrap();
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
+        assert!(error.to_string().contains(&format!("`ws://{address}/a`")), "{error}");
+        if expected == "503" {
+            assert_eq!(error.policy(), ErrorPolicy::RECONNECT);
+            assert_eq!(error.delay(), std::time::Duration::from_secs(7));
+        }
+    }
+}
+
+#[test]
+fn a_peer_is_verified_over_tls() -> Result<()> {
+    let authority = Authority::new();
+    let files = authority.issue(&["localhost"]).files();
+    let root = files.add("root.pem", authority.pem());
+    let tls =
+        Tls { cert_file: Some(files.certificate()), key_file: Some(files.key()), ..Tls::default() };
+    for is_trusted in [true, false] {
+        let test = TestHost::new();
+        let acceptor = TlsAcceptor::new(&tls, &test.host())?;
+        let (address, _peer) = peer(&test, move |stream| async move {
+            let Ok(mut stream) = acceptor.accept(stream, &"client").await else { return };
+            agree(&mut stream).await;
+            write_all(&mut stream, b"\x81\x06secret").await.unwrap();
+        });
+        let port = address.rsplit(':').next().unwrap();
+        let keys = if is_trusted {
+            format!(r#", "tls": {{ "ca_file": "{}" }}"#, root.display())
+        } else {
+            String::new()
+        };
+        let client = connect(&test, &format!("wss://localhost:{port}/"), &keys);
+        if is_trusted {
+            assert_eq!(pull(&mut client?, 1)?, [b"secret"]);
+        } else {
+            let error = client.err().unwrap();
+            assert_eq!(error.kind(), ErrorKind::AUTHENTICATION, "{error}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_anything_is_connected() {
+    let cases = [
+        (r#""url": "http://a/""#, "starts with neither `ws://`"),
+        (r#""url": "ws:///x""#, "`url` is no address"),
+        (r#""url": "ws://a:99999/""#, "`url` is no address"),
+        (r#""url": "ws://me:it@a/""#, "belong into `auth`"),
+        (r#""url": "ws://a/", "headers": { "a b": "c" }"#, "`a b` has a name that none may have"),
+        (
+            r#""url": "ws://a/", "headers": { "a": "c\r\nd: e" }"#,
+            "`a` has a value that none may have",
+        ),
+        (
+            r#""url": "ws://a/", "headers": { "Host": "b" }"#,
+            "`Host` is set by the handshake itself",
+        ),
+        (
+            r#""url": "ws://a/", "auth": { "basic": { "user": "a:b", "password": "" } }"#,
+            "has no `:`",
+        ),
+        (r#""url": "ws://a/", "tls": {}"#, "write `wss://`"),
+    ];
+    for (keys, expected) in cases {
+        let error = TestHost::new().component::<WsClient>(&format!("{{ {keys} }}")).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{keys}: {error}");
+        assert!(error.to_string().contains(expected), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    conformance::connector::<WsClient>(r#"{ "url": "ws://127.0.0.1:9/" }"#).expect_no_faults();
+}

@@ -1,0 +1,115 @@
+//! Where connections come in.
+
+use std::{future::poll_fn, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use rustix::{io::Errno, net::sockopt};
+use tremor_pdk::net::{
+    TcpListener, TcpStream,
+    futures_io::{AsyncRead, AsyncWrite},
+    tls::TlsAcceptor,
+};
+use tungstenite::protocol::{Role, WebSocketContext};
+
+use crate::{
+    handshake,
+    hub::Hub,
+    session::{Link, Session, within},
+};
+
+/// How long to wait where no descriptor is left.
+const RETRY: Duration = Duration::from_millis(250);
+
+/// How often that is logged at most, in ns.
+const LOGGED_EVERY_NS: u64 = 60_000_000_000;
+
+/// How long a client may take to say what it wants.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Accepts connections for as long as it is polled.
+pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    let mut logged_ns = None::<u64>;
+    loop {
+        poll_fn(|context| hub.poll_room(context)).await;
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                hub.counts.accepted.add(1);
+                let number = hub.next_stream();
+                hub.start(number, begin(hub.clone(), number, stream, peer, tls.clone()));
+            }
+            Err(error) => {
+                hub.counts.accept_errors.add(1);
+                if is_of_one(&error) {
+                    continue;
+                }
+                let now_ns = hub.host.now_ns();
+                if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
+                    logged_ns = Some(now_ns);
+                    tremor_pdk::warn!(
+                        hub.host,
+                        "cannot accept connections, which wait: {error}. Where no descriptor is left, allow \
+                         the process more open files (`ulimit -n`), or lower `max_connections`"
+                    );
+                }
+                hub.host.sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+/// Whether an error is of one connection, and not of all.
+fn is_of_one(error: &io::Error) -> bool {
+    let those =
+        [Errno::CONNABORTED, Errno::INTR, Errno::PROTO, Errno::HOSTUNREACH, Errno::NETUNREACH];
+    Errno::from_io_error(error).is_some_and(|error| those.contains(&error))
+}
+
+/// A connection, from its first byte to its last.
+async fn begin(
+    hub: Arc<Hub>,
+    number: u64,
+    stream: TcpStream,
+    peer: SocketAddr,
+    tls: Option<TlsAcceptor>,
+) {
+    // Messages are put together before they are written.
+    let _ = sockopt::set_tcp_nodelay(stream.get_ref(), true);
+    match tls {
+        None => serve(hub, number, stream, peer).await,
+        Some(tls) => match tls.accept(stream, &peer).await {
+            Ok(stream) => serve(hub, number, stream, peer).await,
+            Err(error) => {
+                hub.counts.handshakes_failed.add(1);
+                tremor_pdk::debug!(hub.host, "{error}");
+            }
+        },
+    }
+}
+
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    hub: Arc<Hub>,
+    number: u64,
+    mut stream: S,
+    peer: SocketAddr,
+) {
+    let shaken =
+        within(&hub.host, HANDSHAKE, handshake::shake(&mut stream, &hub.config.path)).await;
+    let rest = match shaken {
+        Some(Ok(rest)) => rest,
+        Some(Err(error)) => {
+            hub.counts.handshakes_failed.add(1);
+            return tremor_pdk::debug!(hub.host, "{peer}: no WebSocket: {error}");
+        }
+        None => {
+            hub.counts.handshakes_failed.add(1);
+            return tremor_pdk::debug!(hub.host, "{peer}: no handshake in {HANDSHAKE:?}");
+        }
+    };
+    let config = Some(hub.limits.config());
+    let socket = WebSocketContext::from_partially_read(rest, Role::Server, config);
+    let link = Arc::new(Link::new(number, peer.to_string().into()));
+    hub.open(&link);
+    let session =
+        Session::new(&hub.host, stream, socket, link.clone(), hub.inbox.clone(), &hub.limits);
+    let end = session.run().await;
+    hub.closed(&link, &end);
+}

@@ -1,0 +1,118 @@
+//! Where to listen, for whom, and whom to send to.
+
+use std::num::NonZeroUsize;
+
+use tremor_pdk::{
+    net::{Address, tls::Tls},
+    prelude::*,
+    units::{Interval, Size},
+};
+
+use crate::session::Limits;
+
+/// Where to listen, for whom, and whom to send to.
+#[tremor_pdk::config]
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The address to listen on: `0.0.0.0:8080`, or `[::]:8080` for IPv6 as well.
+    pub listen: Address,
+    /// The path that clients ask for: `/events`. What follows a `?` does not count.
+    #[serde(default = "default_path")]
+    pub path: String,
+    /// TLS: the certificate to show. Unless set, connections are as they are.
+    pub tls: Option<Tls>,
+    /// How many connections there may be at a time. At this number further ones wait.
+    #[serde(default = "default_max_connections")]
+    pub max_connections: NonZeroUsize,
+    /// After how much time without a message a connection is closed: `5m`. Unless set, never.
+    pub idle_timeout: Option<Interval>,
+    /// How often a client that says nothing is asked whether it is there: `30s` unless set. A client that
+    /// has not answered for so long is gone. `null`: never.
+    #[serde(default = "default_ping_interval")]
+    pub ping_interval: Option<Interval>,
+    /// The longest message that is received.
+    #[serde(default = "default_max_message_bytes")]
+    pub max_message_bytes: Size,
+    /// Whom the sink sends to.
+    #[serde(default)]
+    pub send_to: SendTo,
+    /// What the sink sends a message as.
+    #[serde(default)]
+    pub frames: Frames,
+    /// How far a client may fall behind: a connection that has more than so much to be sent is closed.
+    #[serde(default = "default_max_send_bytes")]
+    pub max_send_bytes: Size,
+    /// Whether several listeners may share the address, if all of them say so.
+    #[serde(default)]
+    pub reuse_port: bool,
+}
+
+/// Whom the sink sends to.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum SendTo {
+    /// To every client.
+    #[default]
+    All,
+    /// To the client that the event came from.
+    Origin,
+}
+
+/// What a message is sent as.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Frames {
+    /// As text. What is not UTF-8 is not sent.
+    #[default]
+    Text,
+    /// As bytes.
+    Binary,
+}
+
+fn default_path() -> String {
+    "/".to_owned()
+}
+
+fn default_max_connections() -> NonZeroUsize {
+    const { NonZeroUsize::new(10_000).unwrap() }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the default of a key that may be null")]
+fn default_ping_interval() -> Option<Interval> {
+    Some(Interval::of_ms(30_000))
+}
+
+fn default_max_message_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}
+
+fn default_max_send_bytes() -> Size {
+    Size::of_bytes(4 << 20)
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<()> {
+        if !self.path.starts_with('/') || self.path.contains(['?', '#', ' ']) {
+            return Err(Error::configuration(format!(
+                "`path` is `{}`: a path starts with `/` and has no `?`, `#` or space, such as `/events`",
+                self.path
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            max_message: in_memory(self.max_message_bytes),
+            ping_interval: self.ping_interval.map(Interval::get),
+            idle_timeout: self.idle_timeout.map(Interval::get),
+        }
+    }
+}
+
+/// A size of something that has to fit into memory.
+pub(crate) fn in_memory(size: Size) -> usize {
+    usize::try_from(size.get()).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,96 @@
+//! How a connection becomes a WebSocket, on the side of the server.
+
+use std::{fmt, io};
+
+use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
+use tungstenite::{
+    Error,
+    error::ProtocolError,
+    handshake::{
+        machine::TryParse,
+        server::{Request, create_response, write_response},
+    },
+};
+
+use crate::session::{read_head, write_all};
+
+/// Why a connection became none.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// It broke, or said nothing.
+    Stream(io::Error),
+    /// The client asked for something else, and was answered with this status.
+    Refused(&'static str, String),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream(error) => error.fmt(f),
+            Self::Refused(status, why) => write!(f, "answered {status}: {why}"),
+        }
+    }
+}
+
+/// Answers the first request of a connection. Gives what was read beyond it.
+///
+/// # Errors
+/// The client wants no WebSocket, or another path, and has been told.
+pub(crate) async fn shake<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut S,
+    path: &str,
+) -> Result<Vec<u8>, Failed> {
+    let refused = match read_head(stream).await {
+        Ok((mut bytes, head)) => match answer(&bytes[..head], path) {
+            Ok(answer) => {
+                write_all(stream, &answer).await.map_err(Failed::Stream)?;
+                bytes.drain(..head);
+                return Ok(bytes);
+            }
+            Err(refused) => refused,
+        },
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            ("431 Request Header Fields Too Large", error.to_string())
+        }
+        Err(error) => return Err(Failed::Stream(error)),
+    };
+    let (status, why) = refused;
+    let text = format!(
+        "HTTP/1.1 {status}\r\nConnection: close\r\nSec-WebSocket-Version: 13\r\nUpgrade: websocket\r\n\
+         Content-Type: text/plain\r\nContent-Length: {}\r\n\r\n{why}\n",
+        why.len() + 1
+    );
+    write_all(stream, text.as_bytes()).await.map_err(Failed::Stream)?;
+    let _ =
+        std::future::poll_fn(|context| std::pin::Pin::new(&mut *stream).poll_close(context)).await;
+    Err(Failed::Refused(status, why))
+}
+
+/// The answer to this head, or the status and the reason of a refusal.
+fn answer(head: &[u8], path: &str) -> Result<Vec<u8>, (&'static str, String)> {
+    let refused = |error: &Error| (status(error), error.to_string());
+    let request = Request::try_parse(head).map_err(|error| refused(&error))?;
+    let Some((_, request)) = request else {
+        return Err(("400 Bad Request", "the request has no end".to_owned()));
+    };
+    if request.uri().path() != path {
+        return Err(("404 Not Found", "there is nothing at this path".to_owned()));
+    }
+    let response = create_response(&request).map_err(|error| refused(&error))?;
+    let mut answer = Vec::new();
+    write_response(&mut answer, &response).map_err(|error| refused(&error))?;
+    Ok(answer)
+}
+
+fn status(error: &Error) -> &'static str {
+    match error {
+        Error::Protocol(ProtocolError::WrongHttpMethod) => "405 Method Not Allowed",
+        Error::Protocol(
+            ProtocolError::MissingConnectionUpgradeHeader
+            | ProtocolError::MissingUpgradeWebSocketHeader
+            | ProtocolError::MissingSecWebSocketVersionHeader,
+        ) => "426 Upgrade Required",
+        Error::Capacity(_) => "431 Request Header Fields Too Large",
+        _ => "400 Bad Request",
+    }
+}

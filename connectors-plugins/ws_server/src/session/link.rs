@@ -1,0 +1,164 @@
+//! A connection as others see it: what is to be sent, and how it has ended.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use tungstenite::{
+    Message,
+    protocol::{CloseFrame, frame::coding::CloseCode},
+};
+
+use super::end::End;
+
+/// One connection.
+pub(crate) struct Link {
+    /// Of its source.
+    pub(crate) stream: u64,
+    pub(crate) peer: Arc<str>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    outgoing: VecDeque<Message>,
+    /// What was to be sent and is not written yet, in bytes.
+    unwritten: usize,
+    /// What the session has taken of that.
+    taken: usize,
+    /// With what it is to be closed, and whether without waiting for anything.
+    close: Option<(CloseFrame, &'static str)>,
+    is_cut_off: bool,
+    end: Option<End>,
+    session: Option<Waker>,
+    sink: Option<Waker>,
+    owner: Option<Waker>,
+}
+
+impl Link {
+    pub(crate) fn new(stream: u64, peer: Arc<str>) -> Self {
+        Self { stream, peer, state: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be sent and is not written yet, in bytes; none if it has ended.
+    pub(crate) fn unwritten(&self) -> Option<usize> {
+        let state = self.lock();
+        state.end.is_none().then_some(state.unwritten)
+    }
+
+    /// Sends a message after all others.
+    pub(crate) fn send(&self, message: Message) {
+        let mut state = self.lock();
+        if state.end.is_none() {
+            state.unwritten += message.len();
+            state.outgoing.push_back(message);
+        }
+    }
+
+    /// Lets the session see to what was sent.
+    pub(crate) fn wake(&self) {
+        let session = self.lock().session.take();
+        session.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ready once everything is written, or it has ended.
+    pub(crate) fn poll_written(&self, context: &Context<'_>) -> Poll<Result<(), End>> {
+        let mut state = self.lock();
+        match &state.end {
+            Some(end) => Poll::Ready(Err(end.clone())),
+            None if state.unwritten == 0 => Poll::Ready(Ok(())),
+            None => {
+                state.sink = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Closes it after everything that was sent before, unless it is being closed.
+    pub(crate) fn close(&self, code: CloseCode, reason: &'static str) {
+        let frame = CloseFrame { code, reason: reason.into() };
+        self.lock().close.get_or_insert((frame, reason));
+        self.wake();
+    }
+
+    /// Closes it at once, and drops what was not written.
+    pub(crate) fn cut_off(&self, code: CloseCode, reason: &'static str) {
+        let sink = {
+            let mut state = self.lock();
+            state.outgoing.clear();
+            state.is_cut_off = true;
+            state.sink.take()
+        };
+        sink.into_iter().for_each(Waker::wake);
+        self.close(code, reason);
+    }
+
+    /// Ready once it has ended.
+    pub(crate) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
+        let mut state = self.lock();
+        if let Some(end) = &state.end {
+            return Poll::Ready(end.clone());
+        }
+        state.owner = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&self, end: End) {
+        let waiting = {
+            let mut state = self.lock();
+            state.end.get_or_insert(end);
+            state.outgoing.clear();
+            [state.sink.take(), state.owner.take()]
+        };
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    /// What the session sends next: as many messages as come to so many bytes.
+    pub(super) fn take(&self, bytes: usize, messages: &mut Vec<Message>) {
+        let mut state = self.lock();
+        let mut taken = 0;
+        while taken < bytes
+            && let Some(message) = state.outgoing.pop_front()
+        {
+            taken += message.len();
+            messages.push(message);
+        }
+        state.taken += taken;
+    }
+
+    /// Everything that the session has taken is written.
+    pub(super) fn written(&self) {
+        let sink = {
+            let mut state = self.lock();
+            let taken = std::mem::take(&mut state.taken);
+            state.unwritten = state.unwritten.saturating_sub(taken);
+            if state.outgoing.is_empty() {
+                state.unwritten = 0;
+            }
+            if state.unwritten == 0 { state.sink.take() } else { None }
+        };
+        sink.into_iter().for_each(Waker::wake);
+    }
+
+    /// Says who is woken when there is something to send. What is to be closed, and whether at once.
+    pub(super) fn attend(&self, context: &Context<'_>) -> Option<(CloseFrame, &'static str, bool)> {
+        let mut state = self.lock();
+        state.session = Some(context.waker().clone());
+        let is_cut_off = state.is_cut_off;
+        let (frame, reason) = state.close.clone()?;
+        (is_cut_off || state.outgoing.is_empty()).then_some((frame, reason, is_cut_off))
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

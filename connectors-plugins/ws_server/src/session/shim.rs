@@ -1,0 +1,39 @@
+//! A stream with futures-io's traits, as a protocol without futures reads and writes it.
+
+use std::{
+    io::{self, Read, Write},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
+
+/// A stream for the time of one poll. What would wait is "would block", and the task is woken when it can go
+/// on.
+pub(super) struct Shim<'s, 'c, S> {
+    pub(super) stream: &'s mut S,
+    pub(super) context: &'s mut Context<'c>,
+}
+
+fn blocking<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
+    match poll {
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+    }
+}
+
+impl<S: AsyncRead + Unpin> Read for Shim<'_, '_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        blocking(Pin::new(&mut *self.stream).poll_read(self.context, buffer))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Shim<'_, '_, S> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        blocking(Pin::new(&mut *self.stream).poll_write(self.context, buffer))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        blocking(Pin::new(&mut *self.stream).poll_flush(self.context))
+    }
+}

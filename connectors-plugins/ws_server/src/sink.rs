@@ -1,0 +1,147 @@
+//! What is sent to clients.
+
+use std::{collections::HashMap, future::poll_fn, sync::Arc, task::Poll};
+
+use tremor_pdk::prelude::*;
+use tungstenite::{Bytes, Message, Utf8Bytes, protocol::frame::coding::CloseCode};
+
+use crate::{
+    config::{Frames, SendTo, in_memory},
+    hub::Hub,
+    session::Link,
+};
+
+/// The sink: sends each event as a message to all clients, or to the one that it came from.
+///
+/// A batch is delivered once the system has all of it for one of the clients. Others may be behind, up to a
+/// bound, and are closed beyond that: nobody waits for the slowest.
+#[derive(Debug)]
+pub struct Sender {
+    hub: Arc<Hub>,
+}
+
+impl Sender {
+    pub(crate) fn new(hub: Arc<Hub>) -> Self {
+        Self { hub }
+    }
+
+    fn message(&self, bytes: &[u8]) -> Result<Message> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        match self.hub.config.frames {
+            Frames::Binary => Ok(Message::Binary(bytes)),
+            Frames::Text => Utf8Bytes::try_from(bytes).map(Message::Text).map_err(|error| {
+                Error::bad_data(format!("the message is no text: {error}; set `frames: binary`"))
+            }),
+        }
+    }
+
+    /// Closes a client that is too far behind to get so much more. Whether it was.
+    fn is_slow(&self, link: &Link, more: usize) -> bool {
+        let most = in_memory(self.hub.config.max_send_bytes);
+        let is_slow = link.unwritten().is_some_and(|it| it > 0 && it.saturating_add(more) > most);
+        if is_slow {
+            self.hub.counts.slow.add(1);
+            tremor_pdk::warn!(self.hub.host, "{} is closed: it reads too slowly", link.peer);
+            link.cut_off(CloseCode::Policy, "too slow");
+        }
+        is_slow
+    }
+}
+
+impl Sink for Sender {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&mut self, batch: &Batch) -> Delivery {
+        let mut links = self.hub.links();
+        let more = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
+        let of_origin: HashMap<Arc<str>, usize> = match self.hub.config.send_to {
+            SendTo::All => HashMap::new(),
+            SendTo::Origin => {
+                links.iter().enumerate().map(|(at, it)| (it.peer.clone(), at)).collect()
+            }
+        };
+        if self.hub.config.send_to == SendTo::All {
+            links.retain(|link| !self.is_slow(link, more));
+        }
+        let mut exceptions = Exceptions::none();
+        // Whom each event was sent to, where that is not everybody.
+        let mut sent: Vec<(usize, usize)> = Vec::new();
+        let mut any = false;
+        for (position, event) in batch.iter().enumerate() {
+            let Some(bytes) = event.raw() else { continue };
+            let message = match self.message(bytes) {
+                Ok(message) => message,
+                Err(error) => {
+                    exceptions.push(position..position + 1, error);
+                    continue;
+                }
+            };
+            match self.hub.config.send_to {
+                SendTo::All if links.is_empty() => {
+                    exceptions.push(position..position + 1, nobody());
+                }
+                SendTo::All => {
+                    any = true;
+                    links.iter().for_each(|link| link.send(message.clone()));
+                }
+                SendTo::Origin => {
+                    let link = event.origin().and_then(|it| of_origin.get(it));
+                    match link {
+                        Some(&at) if !self.is_slow(&links[at], bytes.len()) => {
+                            links[at].send(message);
+                            sent.push((position, at));
+                        }
+                        _ => exceptions.push(position..position + 1, gone()),
+                    }
+                }
+            }
+        }
+        if !sent.is_empty() {
+            let mut to: Vec<_> = sent.iter().map(|(_, at)| *at).collect();
+            to.sort_unstable();
+            to.dedup();
+            let to: Vec<_> = to.into_iter().map(|at| links[at].clone()).collect();
+            written_to_one(&to).await;
+            // What was sent to a client that is gone now is not delivered.
+            let mut lost: Vec<_> =
+                exceptions.into_exceptions().into_iter().map(|it| (it.events, it.error)).collect();
+            for (position, at) in sent {
+                if links[at].unwritten().is_none() {
+                    lost.push((position..position + 1, gone()));
+                }
+            }
+            lost.sort_by_key(|(events, _)| events.start);
+            exceptions = Exceptions::none();
+            lost.into_iter().for_each(|(events, error)| exceptions.push(events, error));
+        } else if any && !written_to_one(&links).await {
+            // All of them have gone meanwhile. The next attempt finds others, or none.
+            return Err(nobody().with_policy(ErrorPolicy::RETRY).into());
+        }
+        exceptions.into()
+    }
+}
+
+/// Waits until the system has everything for one of them. False if all of them are gone before.
+async fn written_to_one(links: &[Arc<Link>]) -> bool {
+    links.iter().for_each(|link| link.wake());
+    poll_fn(|context| {
+        let mut is_any_left = false;
+        for link in links {
+            match link.poll_written(context) {
+                Poll::Ready(Ok(())) => return Poll::Ready(true),
+                Poll::Ready(Err(_)) => {}
+                Poll::Pending => is_any_left = true,
+            }
+        }
+        if is_any_left { Poll::Pending } else { Poll::Ready(false) }
+    })
+    .await
+}
+
+fn nobody() -> Error {
+    Error::bad_data("no client is connected")
+}
+
+fn gone() -> Error {
+    Error::bad_data("the client that the event came from is gone, or the event came from none")
+}

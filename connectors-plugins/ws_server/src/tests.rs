@@ -1,0 +1,412 @@
+mod sending;
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
+
+use tremor_pdk::{
+    Descriptors, Error, ErrorKind, Pull, Result,
+    net::{
+        self, Address,
+        tls::{Tls, TlsConnector},
+    },
+    testing::{Connection, TestHost, certificates::Authority, conformance},
+};
+use tungstenite::{Message, WebSocket};
+
+use super::{
+    WsServer,
+    session::{read_head, write_all},
+};
+
+/// A server with further keys. Time passes at once here, so that nobody is asked whether he is there.
+struct Scene {
+    host: TestHost,
+    server: Connection,
+    address: String,
+    /// How much time passes while nothing happens.
+    tick: Duration,
+}
+
+impl Scene {
+    fn new(keys: &str) -> Self {
+        let host = TestHost::new();
+        let config = format!(r#"{{ "listen": "127.0.0.1:0", "ping_interval": null {keys} }}"#);
+        let server = host.connect::<WsServer>(&config).unwrap();
+        let (_, line) = host.log().last().cloned().unwrap();
+        let address = line.trim_start_matches("listens on ").to_owned();
+        Self { host, server, address, tick: Duration::from_nanos(1) }
+    }
+
+    /// A connection that has said this, and what the server has said to it.
+    fn raw(&mut self, request: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request).unwrap();
+        stream
+    }
+
+    /// A client after its handshake.
+    fn client(&mut self) -> (TcpStream, String) {
+        let mut stream = self.raw(&request("/"));
+        let head = self.head(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "the answer of RFC 6455: {head}");
+        let name = stream.local_addr().unwrap().to_string();
+        (stream, name)
+    }
+
+    /// A client with the protocol of the crate that the server uses.
+    fn socket(&mut self) -> (WebSocket<TcpStream>, String) {
+        let (stream, name) = self.client();
+        (WebSocket::from_raw_socket(stream, tungstenite::protocol::Role::Client, None), name)
+    }
+
+    /// Lets the server work until something has come for a client.
+    fn settle(&mut self, stream: &TcpStream) {
+        stream.set_nonblocking(true).unwrap();
+        while stream.peek(&mut [0]).is_err_and(|it| it.kind() == std::io::ErrorKind::WouldBlock) {
+            // The server's tasks run, and time passes.
+            self.host.block_on(self.host.host().sleep(self.tick));
+        }
+        stream.set_nonblocking(false).unwrap();
+    }
+
+    fn head(&mut self, stream: &mut TcpStream) -> String {
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            self.settle(stream);
+            let mut byte = [0];
+            if stream.read(&mut byte).unwrap() == 0 {
+                break;
+            }
+            head.push(byte[0]);
+        }
+        String::from_utf8(head).unwrap()
+    }
+
+    /// The next frames of a connection, up to its end.
+    fn rest(&mut self, stream: &mut TcpStream) -> Vec<u8> {
+        let mut rest = Vec::new();
+        loop {
+            self.settle(stream);
+            let mut bytes = [0; 4096];
+            match stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return rest,
+                Ok(count) => rest.extend_from_slice(&bytes[..count]),
+            }
+        }
+    }
+
+    /// The next messages, with where they are from.
+    fn pull(&mut self, count: usize) -> Vec<(String, Vec<u8>)> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let (pull, batch) = self.server.pull().unwrap();
+            assert_eq!(pull, Pull::Events);
+            all.extend(
+                batch
+                    .iter()
+                    .filter_map(|event| Some((event.origin()?.to_owned(), event.raw()?.to_vec()))),
+            );
+        }
+        all
+    }
+
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it counts")]
+    fn metric(&self, name: &str) -> usize {
+        self.host.metric(name).unwrap_or_default() as usize
+    }
+}
+
+/// The request of RFC 6455, section 1.2.
+fn request(path: &str) -> Vec<u8> {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: server.example.com\r\nUpgrade: websocket\r\nConnection: keep-alive, \
+         Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nOrigin: http://example.com\r\n\
+         Sec-WebSocket-Version: 13\r\n\r\n"
+    )
+    .into()
+}
+
+/// A frame of a client: masked with zeros.
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match u8::try_from(payload.len()) {
+        Ok(len) if len < 126 => frame.push(0x80 | len),
+        _ => {
+            frame.push(0x80 | 127);
+            frame.extend_from_slice(&(payload.len() as u64).to_be_bytes());
+        }
+    }
+    frame.extend_from_slice(&[0; 4]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+const TEXT: u8 = 0x81;
+const BINARY: u8 = 0x82;
+const CLOSE: u8 = 0x88;
+const PING: u8 = 0x89;
+const PONG: u8 = 0x8a;
+
+/// The code of the last frame, which is a close.
+fn close_code(frames: &[u8]) -> u16 {
+    let close = frames.iter().rposition(|byte| *byte == CLOSE).expect("a frame of close");
+    u16::from_be_bytes([frames[close + 2], frames[close + 3]])
+}
+
+#[test]
+fn messages_of_text_and_bytes_are_events_of_their_connection() {
+    let mut scene = Scene::new("");
+    let (mut one, one_name) = scene.socket();
+    let (mut two, two_name) = scene.socket();
+    one.send(Message::text("hällo")).unwrap();
+    assert_eq!(scene.pull(1), [(one_name.clone(), "hällo".into())]);
+    two.send(Message::binary(vec![0, 255, 7])).unwrap();
+    one.send(Message::text("")).unwrap();
+    let mut pulled = scene.pull(2);
+    pulled.sort();
+    let mut expected = [(one_name, Vec::new()), (two_name, vec![0, 255, 7])];
+    expected.sort();
+    assert_eq!(pulled, expected);
+    assert_eq!(scene.metric("connections"), 2);
+}
+
+#[test]
+fn fragments_are_one_message_and_a_ping_between_them_is_answered() {
+    let mut scene = Scene::new("");
+    let (mut client, name) = scene.client();
+    let mut bytes = frame(0x01, b"one, ");
+    bytes.extend(frame(PING, b"still there?"));
+    bytes.extend(frame(0x00, b"two, "));
+    bytes.extend(frame(0x80, b"three"));
+    // Cut at every byte.
+    for byte in bytes {
+        client.write_all(&[byte]).unwrap();
+    }
+    assert_eq!(scene.pull(1), [(name, b"one, two, three".to_vec())]);
+    scene.settle(&client);
+    let mut pong = [0; 14];
+    client.read_exact(&mut pong).unwrap();
+    assert_eq!((pong[0], &pong[2..]), (PONG, &b"still there?"[..]));
+}
+
+#[test]
+fn the_end_of_a_connection_ends_its_stream_and_a_broken_one_aborts_it() {
+    let mut scene = Scene::new("");
+    for (is_closed, is_aborted) in [(true, false), (false, true)] {
+        let (mut client, _) = scene.client();
+        client.write_all(&frame(TEXT, b"x")).unwrap();
+        scene.pull(1);
+        if is_closed {
+            client.write_all(&frame(CLOSE, &1000_u16.to_be_bytes())).unwrap();
+            let answer = scene.rest(&mut client);
+            assert_eq!(close_code(&answer), 1000);
+        } else {
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        let (_, batch) = scene.server.pull().unwrap();
+        let end = batch.first().unwrap();
+        assert_eq!((end.is_stream_end(), end.is_stream_aborted()), (true, is_aborted));
+    }
+    assert_eq!((scene.metric("connections"), scene.metric("connections_aborted")), (0, 1));
+}
+
+#[test]
+fn a_client_that_breaks_the_rules_is_told_which_and_closed_and_others_go_on() {
+    let mut scene = Scene::new(r#", "max_message_bytes": 200"#);
+    let (mut good, good_name) = scene.client();
+    let long = |first| frame(first, &[b'x'; 201]);
+    let two = |one: Vec<u8>, two: Vec<u8>| [one, two].concat();
+    let cases: Vec<(&str, Vec<u8>, u16)> = vec![
+        ("text that is not UTF-8", frame(TEXT, b"\xff\xfe"), 1007),
+        ("the same in fragments", two(frame(0x01, b"\xc3"), frame(0x80, b"x")), 1007),
+        ("a surrogate", frame(TEXT, b"\xed\xa0\x80"), 1007),
+        ("an over-long message", long(TEXT), 1009),
+        (
+            "an over-long one in fragments",
+            two(frame(0x02, &[0; 120]), frame(0x80, &[0; 120])),
+            1009,
+        ),
+        (
+            "a length of 2^63 - 1",
+            vec![BINARY, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0],
+            1009,
+        ),
+        ("a frame without a mask", vec![TEXT, 1, b'x'], 1002),
+        ("reserved bit 1", frame(0xc1, b"x"), 1002),
+        ("reserved bit 2", frame(0xa1, b"x"), 1002),
+        ("reserved bit 3", frame(0x91, b"x"), 1002),
+        ("a reserved opcode of data", frame(0x83, b"x"), 1002),
+        ("a reserved opcode of control", frame(0x8b, b"x"), 1002),
+        ("a ping in fragments", frame(0x09, b"x"), 1002),
+        ("a ping of 126 bytes", two(vec![PING, 0xfe, 0, 126, 0, 0, 0, 0], vec![0; 126]), 1002),
+        ("a continuation of nothing", frame(0x80, b"x"), 1002),
+        ("a message within another", two(frame(0x01, b"x"), frame(TEXT, b"y")), 1002),
+        ("a close of one byte", frame(CLOSE, b"x"), 1002),
+        ("a close with a code that none may send", frame(CLOSE, &1005_u16.to_be_bytes()), 1002),
+        ("a close with a reason that is not UTF-8", frame(CLOSE, b"\x03\xe8\xff"), 1007),
+    ];
+    let count = cases.len();
+    for (what, bytes, code) in cases {
+        let (mut client, _) = scene.client();
+        client.write_all(&bytes).unwrap();
+        // What comes after it does not reset the connection before the client has read why.
+        let _ = client.write_all(&[0; 10_000]);
+        let _ = client.shutdown(Shutdown::Write);
+        assert_eq!(close_code(&scene.rest(&mut client)), code, "{what}");
+        good.write_all(&frame(TEXT, what.as_bytes())).unwrap();
+        assert_eq!(scene.pull(1), [(good_name.clone(), what.as_bytes().to_vec())]);
+    }
+    assert_eq!(scene.metric("connections"), 1);
+    // The close with a code that none may send is answered, and is orderly all the same.
+    assert_eq!(scene.metric("connections_refused"), count - 1);
+}
+
+#[test]
+fn what_asks_for_no_websocket_is_answered_by_http() {
+    let mut scene = Scene::new(r#", "path": "/events""#);
+    let with = |from: &str, to: &str| {
+        String::from_utf8(request("/events")).unwrap().replace(from, to).into_bytes()
+    };
+    let cases = [
+        ("another path", request("/"), "404"),
+        ("another method", with("GET", "POST"), "405"),
+        ("no upgrade", with("Upgrade: websocket\r\n", ""), "426"),
+        ("another version", with("Version: 13", "Version: 8"), "426"),
+        ("HTTP/1.0", with("HTTP/1.1", "HTTP/1.0"), "400"),
+        ("no key", with("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), "400"),
+        ("a key that is none", with("dGhlIHNhbXBsZSBub25jZQ==", "AAAA"), "400"),
+        ("no HTTP", b"\x16\x03\x01\r\n\r\n".to_vec(), "400"),
+        ("a head without end", vec![b'a'; 20_000], "431"),
+        ("many headers", with("Host", &"a: b\r\n".repeat(200)), "431"),
+    ];
+    let count = cases.len();
+    for (what, request, status) in cases {
+        let mut client = scene.raw(&request);
+        let answer = String::from_utf8(scene.rest(&mut client)).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {answer}");
+    }
+    assert_eq!(scene.metric("handshakes_failed"), count);
+    let mut client = scene.raw(&request("/events?token=1"));
+    assert!(scene.head(&mut client).starts_with("HTTP/1.1 101 "));
+}
+
+#[test]
+fn a_client_that_never_says_what_it_wants_is_closed() {
+    let mut scene = Scene::new("");
+    scene.tick = Duration::from_secs(1);
+    let mut client = scene.raw(b"GET / HTTP/1.1\r\nHost: a\r\n");
+    assert_eq!(scene.rest(&mut client), b"");
+    assert_eq!(scene.metric("handshakes_failed"), 1);
+}
+
+#[test]
+fn a_source_that_is_not_pulled_reads_nothing_more_than_a_batch() {
+    let mut scene = Scene::new("");
+    let (mut client, _) = scene.client();
+    client.write_all(&frame(TEXT, b"x")).unwrap();
+    scene.pull(1);
+    client.set_nonblocking(true).unwrap();
+    let message = frame(BINARY, &vec![0; 60_000]);
+    let mut sent = 0;
+    // Until nothing more is taken, though the server's tasks run.
+    for _ in 0..2_000 {
+        match client.write(&message[sent % message.len()..]) {
+            Ok(count) => sent += count,
+            Err(_) => scene.host.block_on(scene.host.host().sleep(scene.tick)),
+        }
+    }
+    let mut pulled = 0;
+    while pulled < sent / message.len() {
+        let (_, batch) = scene.server.pull().unwrap();
+        pulled += batch.len();
+        assert!(batch.bytes().len() <= (256 << 10) + 60_000);
+    }
+    assert!(sent > 256 << 10);
+}
+
+#[test]
+fn clients_are_told_that_the_server_goes_away() -> Result<()> {
+    let mut scene = Scene::new("");
+    let (mut client, _) = scene.client();
+    client.write_all(&frame(CLOSE, &1001_u16.to_be_bytes())).unwrap();
+    let (mut other, _) = scene.client();
+    let Scene { server, .. } = scene;
+    server.stop()?;
+    let mut frames = Vec::new();
+    other.read_to_end(&mut frames)?;
+    assert_eq!(close_code(&frames), 1001);
+    Ok(())
+}
+
+#[test]
+fn a_silent_client_is_asked_and_then_given_up_and_an_idle_one_is_closed() {
+    let host = TestHost::new();
+    for (keys, metric, seen) in [
+        (r#""ping_interval": "30s""#, "connections_silent", PING),
+        (r#""ping_interval": null, "idle_timeout": "5m""#, "connections", CLOSE),
+    ] {
+        let config = format!(r#"{{ "listen": "127.0.0.1:0", {keys} }}"#);
+        let server = host.connect::<WsServer>(&config).unwrap();
+        let (_, line) = host.log().last().cloned().unwrap();
+        let address = line.trim_start_matches("listens on ").to_owned();
+        let mut scene =
+            Scene { host: host.clone(), server, address, tick: Duration::from_nanos(1) };
+        let (mut client, _) = scene.client();
+        scene.tick = Duration::from_secs(1);
+        let frames = scene.rest(&mut client);
+        assert_eq!(frames[0], seen);
+        assert_eq!(scene.metric(metric), usize::from(metric != "connections"));
+    }
+}
+
+#[test]
+fn clients_over_tls_are_served_and_those_without_are_not() -> Result<()> {
+    let authority = Authority::new();
+    let files = authority.issue(&["localhost"]).files();
+    let root = files.add("root.pem", authority.pem());
+    let (certificate, key) = (files.certificate(), files.key());
+    let mut scene = Scene::new(&format!(
+        r#", "tls": {{ "cert_file": "{}", "key_file": "{}" }}"#,
+        certificate.display(),
+        key.display()
+    ));
+    let address: Address = scene.address.replace("127.0.0.1", "localhost").parse()?;
+    let (test, host) = (scene.host.clone(), scene.host.host());
+    let tls = Tls { ca_file: Some(root), ..Tls::default() };
+    let connect = async || {
+        let stream = net::connect(&host, &Descriptors::new(&host)?, &address).await?;
+        let mut stream = TlsConnector::new(&tls, &host, &address)?.connect(stream).await?;
+        write_all(&mut stream, &request("/")).await?;
+        let (head, _) = read_head(&mut stream).await?;
+        assert!(head.starts_with(b"HTTP/1.1 101 "));
+        write_all(&mut stream, &frame(TEXT, b"secret")).await?;
+        Ok::<_, Error>(stream)
+    };
+    let _one = test.block_on(connect())?;
+    assert_eq!(scene.pull(1)[0].1, b"secret");
+    let mut plain = scene.raw(&request("/"));
+    scene.tick = Duration::from_secs(1);
+    let answer = scene.rest(&mut plain);
+    assert!(!answer.starts_with(b"HTTP/1.1 101 "));
+    assert_eq!(scene.metric("handshakes_failed"), 1);
+    let _two = test.block_on(connect())?;
+    assert_eq!(scene.pull(1)[0].1, b"secret");
+    Ok(())
+}
+
+#[test]
+fn a_path_that_is_none_is_refused() {
+    let config = r#"{ "listen": "127.0.0.1:0", "path": "events" }"#;
+    let error = TestHost::new().component::<WsServer>(config).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+    assert!(error.to_string().contains("a path starts with `/`"), "{error}");
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    conformance::connector::<WsServer>(r#"{ "listen": "127.0.0.1:0" }"#).expect_no_faults();
+}
