@@ -81,6 +81,16 @@ impl Shared {
         self.storage().references.load(Ordering::Acquire) == 1
     }
 
+    /// How much memory the buffers take, in bytes: this one's share of it where there are other references.
+    /// Buffers that have grown have up to twice the capacity that they need, which does not count.
+    pub(super) fn held(&self) -> usize {
+        let Storage { bytes, nodes, references, .. } = self.storage();
+        let all = bytes.len().max(bytes.capacity() / 2)
+            + nodes.len().max(nodes.capacity() / 2) * size_of::<Node>();
+        // Others may come and go meanwhile.
+        all / references.load(Ordering::Relaxed).max(1)
+    }
+
     #[inline]
     pub(super) fn storage(&self) -> &Storage {
         // SAFETY: rule 1; there is no write while more than one reference exists (rule 2).
