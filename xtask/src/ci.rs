@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::project::{cargo, root, run as run_command};
 use crate::{
-    book, boundary, crash, demo, faults, models, new_plugin, nightly, perf_gate, pictures,
+    book, boundary, crash, demo, faults, models, new_plugin, nightly, outage, perf_gate, pictures,
     restarts, scripts, tidy, tools::Tool,
 };
 
@@ -29,7 +29,7 @@ enum Outcome {
 }
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     Step { name: "fmt", check: fmt },
     Step { name: "tidy", check: tidy },
     Step { name: "deny", check: deny },
@@ -46,6 +46,7 @@ const STEPS: [Step; 17] = [
     Step { name: "crash", check: crash },
     Step { name: "faults", check: faults },
     Step { name: "restarts", check: restarts },
+    Step { name: "outage", check: outage },
     Step { name: "perf", check: perf },
 ];
 
@@ -226,6 +227,12 @@ fn faults() -> Result<Outcome> {
 /// Connectors that are restarted under load, some hundred times.
 fn restarts() -> Result<Outcome> {
     restarts::check()?;
+    Ok(Outcome::Passed)
+}
+
+/// A sink whose peer is away by turns, for some seconds.
+fn outage() -> Result<Outcome> {
+    outage::check()?;
     Ok(Outcome::Passed)
 }
 

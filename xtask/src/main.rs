@@ -17,6 +17,7 @@ mod many_flows;
 mod models;
 mod new_plugin;
 mod nightly;
+mod outage;
 mod perf_gate;
 mod pictures;
 mod project;
@@ -74,6 +75,8 @@ enum Command {
     Crash(crash::Arguments),
     /// Runs each fault of a hostile plugin beside a flow at full load, and fails if that loses an event
     Faults(faults::Arguments),
+    /// Stops, slows and silences the peer of a sink by turns, and fails if that loses an event
+    Outage(outage::Arguments),
     /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
+        Command::Outage(arguments) => outage::run(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),

@@ -125,6 +125,15 @@ impl Running {
         Ok(number.context("no Rss in smaps_rollup")? * 1_024)
     }
 
+    /// The most memory that it has ever had, in bytes.
+    pub(crate) fn peak_memory(&self) -> Result<u64> {
+        let text = fs::read_to_string(self.proc("status")).context("no /proc")?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number =
+            line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        Ok(number.context("no VmHWM in status")? * 1_024)
+    }
+
     /// The processor time that it has taken.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         processor_time(self.id())

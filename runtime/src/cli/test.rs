@@ -33,6 +33,8 @@ pub(crate) fn execute(
             }
             Err(error) => failure.usage(&error),
         }
+        // The next flow has values of its own: those of this one may be words of its messages.
+        redact::forget();
     }
     failure.or(())
 }

@@ -178,6 +178,47 @@ links: [bench -> bench]";
 }
 
 #[test]
+fn the_rate_of_a_benchmark_is_not_told_where_it_is_a_value() {
+    let flow = "connectors:
+  bench:
+    type: bench
+    codec: json
+    config: { file: in, rate: '${env:RATE}', iterations: 1 }
+links: [bench -> bench]"
+        .replace("'${env:RATE}'", "${env:RATE}");
+    let scene = scene(&flow);
+    let mut command = scene.command(&["bench", "--json", "report.json", "flow.yaml"]);
+    command.env("RATE", "12345");
+    let run = Run::of(&finish(command.spawn().unwrap()));
+    run.expect(0, &[]);
+    assert!(run.stdout.contains("offered     [redacted] events/s"), "{}", run.stdout);
+    for text in [&run.stdout, &run.stderr, &scene.read("report.json")] {
+        assert!(!text.contains("12345"), "{text}");
+    }
+}
+
+#[test]
+fn the_values_of_one_tested_flow_are_words_to_the_next() {
+    let test = |scene: Scene, flow: &str| {
+        std::fs::create_dir_all(scene.path().join(format!("{flow}/input"))).unwrap();
+        scene.write(&format!("{flow}/input/in.jsonl"), b"{\"a\":\"expected\"}\n")
+    };
+    let flow = "connectors: { in: { type: nowhere }, out: { type: nowhere } }\nlinks: [in -> out]";
+    let secret = flow
+        .replace("in: { type: nowhere }", "in: { type: nowhere, config: { a: '${env:WORD}' } }");
+    let scene = test(test(Scene::new(""), "one"), "two");
+    let scene =
+        scene.write("one/flow.yaml", secret.as_bytes()).write("two/flow.yaml", flow.as_bytes());
+    let mut command = scene.command(&["test", "one", "two"]);
+    command.env("WORD", "expected");
+    let run = Run::of(&finish(command.spawn().unwrap()));
+    run.expect(1, &["one: FAILED", "two: FAILED"]);
+    let (one, two) = run.stderr.split_once("two: FAILED").unwrap();
+    assert!(one.contains("[redacted]") && !one.contains("expected"), "{one}");
+    assert!(two.contains("expected") && !two.contains("[redacted]"), "{two}");
+}
+
+#[test]
 fn no_value_is_in_a_dead_letter() {
     let flow = format!(
         "connectors:{ENDS}

@@ -20,17 +20,15 @@ use crate::built;
 use crate::project::{cargo, root, run as run_command};
 use crate::running::{empty_folder, write};
 
-/// The packages that are in the archive, the program first.
-const SHIPPED: [&str; 8] = [
-    "tremor-runtime",
-    "connector-bench",
-    "connector-exit",
-    "connector-file",
-    "connector-metronome",
-    "connector-null",
-    "connector-stdio",
-    "operator-logging",
-];
+/// The package with the program.
+const PROGRAM: &str = "tremor-runtime";
+/// The folders with plugins: all of them are in the archive.
+const FOLDERS: [&str; 2] = ["connectors-plugins", "operators-plugins"];
+/// The plugin `vrl` is a workspace of its own.
+const VRL: &str = "operators-plugins/vrl";
+const WORKSPACES: [&str; 2] = [".", VRL];
+/// What the toolchain says of the licences of the standard library.
+const STANDARD: &str = "COPYRIGHT-library.html";
 /// Where completions are looked for, and what they are called there.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/tremor"),
@@ -54,17 +52,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     );
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
-    build()?;
+    let shipped = shipped()?;
+    build(&shipped)?;
     let version = env!("CARGO_PKG_VERSION");
     let target = format!("{ARCH}-unknown-linux-gnu");
     let name = format!("tremor-{version}-{target}");
     let folder = output.join(&name);
-    let needs = binaries(&folder)?;
+    let needs = binaries(&folder, &shipped)?;
     generated(&folder)?;
-    let packages = packages::linked(&SHIPPED, &target)?;
-    let sbom = serde_json::to_string_pretty(&sbom::of(&packages, version, &SHIPPED))?;
+    let packages = packages::linked(&shipped, &WORKSPACES, &target)?;
+    let sbom = serde_json::to_string_pretty(&sbom::of(&packages, version, &shipped))?;
     put(&folder, &format!("{DOC}/sbom.cdx.json"), &(sbom + "\n"))?;
     put(&folder, &format!("{DOC}/LICENSES.txt"), &licences::text(&packages)?)?;
+    let standard = packages.iter().find(|it| it.name == packages::STANDARD);
+    let standard = standard.context("no standard library")?.folder.join(STANDARD);
+    copy(&standard, &folder.join(format!("{DOC}/rust-std-{STANDARD}")))?;
     put(&folder, "README.md", &readme::text(version, &needs))?;
     for (file, to) in [
         ("LICENSE-MIT", "LICENSE-MIT"),
@@ -87,21 +89,51 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Builds all that is in the archive.
-fn build() -> Result<()> {
-    let mut command = cargo(["build", "--release", "--locked"]);
-    for package in SHIPPED {
-        command.arg(format!("--package={package}"));
+/// The packages that are in the archive, the program first.
+fn shipped() -> Result<Vec<String>> {
+    let mut shipped = vec![PROGRAM.to_owned()];
+    for folder in FOLDERS {
+        let mut folders: Vec<PathBuf> = fs::read_dir(root().join(folder))
+            .with_context(|| format!("no {folder}"))?
+            .flatten()
+            .map(|entry| entry.path().join("Cargo.toml"))
+            .filter(|manifest| manifest.exists())
+            .collect();
+        folders.sort();
+        for manifest in folders {
+            let text = fs::read_to_string(&manifest)?;
+            let name = text.lines().find_map(|line| line.strip_prefix("name = \""));
+            let name = name.and_then(|rest| rest.strip_suffix('"'));
+            let name = name.with_context(|| format!("no name in {}", manifest.display()))?;
+            shipped.push(name.to_owned());
+        }
     }
+    Ok(shipped)
+}
+
+/// Builds all that is in the archive.
+fn build(shipped: &[String]) -> Result<()> {
+    let package = |name: &String| format!("--package={name}");
+    let (of_vrl, others): (Vec<&String>, Vec<&String>) =
+        shipped.iter().partition(|name| name.ends_with("-vrl"));
+    run_command(cargo(["build", "--release", "--locked", "--bins", "--package", PROGRAM]))?;
+    let mut command = cargo(["build", "--release", "--locked", "--lib"]);
+    command.args(others.into_iter().filter(|name| *name != PROGRAM).map(package));
+    run_command(command)?;
+    let mut command = cargo(["build", "--release", "--locked"]);
+    command.arg(format!("--manifest-path={VRL}/Cargo.toml")).arg("--target-dir");
+    let target = built::folder(true);
+    command.arg(target.parent().context("a profile has a folder")?);
+    command.args(of_vrl.into_iter().map(package));
     run_command(command)
 }
 
 /// Copies the program and the plugins; what they need.
-fn binaries(folder: &Path) -> Result<Needs> {
+fn binaries(folder: &Path, shipped: &[String]) -> Result<Needs> {
     let from = built::folder(true);
     let mut needs = Needs::default();
     let mut files = vec![("tremor".to_owned(), "bin")];
-    for package in &SHIPPED[1..] {
+    for package in &shipped[1..] {
         files.push((format!("{DLL_PREFIX}{}{DLL_SUFFIX}", package.replace('-', "_")), PLUGINS));
     }
     for (name, to) in files {

@@ -1,10 +1,12 @@
 //! What the shipped files are made of: our crates, and all that they link.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::project::{cargo, root};
@@ -71,23 +73,74 @@ pub(super) struct Package {
     pub(super) checksum: Option<String>,
     pub(super) is_ours: bool,
     pub(super) folder: PathBuf,
-    /// Positions of those that it links.
-    pub(super) links: Vec<usize>,
+    /// Those that it links, by their [`Package::identity`].
+    pub(super) links: BTreeSet<String>,
 }
 
-/// The packages with these names and all that they link on this target, by their names and versions.
-pub(super) fn linked(roots: &[&str], target: &str) -> Result<Vec<Package>> {
-    let mut command = cargo(["metadata", "--format-version=1", "--locked", "--offline"]);
-    let output = command.args(["--filter-platform", target]).output().context("no cargo")?;
-    let metadata: Metadata =
-        serde_json::from_slice(&output.stdout).context("`cargo metadata` gives no JSON")?;
-    let lock = fs::read_to_string(root().join("Cargo.lock")).context("no Cargo.lock")?;
-    Ok(of(&metadata, roots, &checksums(&lock)))
+impl Package {
+    /// What no other package has.
+    pub(super) fn identity(&self) -> String {
+        identity(&self.name, &self.version)
+    }
 }
+
+pub(super) fn identity(name: &str, version: &str) -> String {
+    format!("{name}@{version}")
+}
+
+/// The packages with these names, which are in these workspaces, and all that they link on this target, by
+/// their names and versions; and the standard library.
+pub(super) fn linked(roots: &[String], workspaces: &[&str], target: &str) -> Result<Vec<Package>> {
+    let mut all: BTreeMap<(String, String), Package> = BTreeMap::new();
+    for workspace in workspaces {
+        let folder = root().join(workspace);
+        let mut command = cargo(["metadata", "--format-version=1", "--locked", "--offline"]);
+        command.args(["--filter-platform", target, "--manifest-path"]);
+        let output = command.arg(folder.join("Cargo.toml")).output().context("no cargo")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let metadata: Metadata =
+            serde_json::from_slice(&output.stdout).context("`cargo metadata` gives no JSON")?;
+        let lock = fs::read_to_string(folder.join("Cargo.lock")).context("no Cargo.lock")?;
+        for package in of(&metadata, roots, &checksums(&lock)) {
+            // What two workspaces have may link more in one of them.
+            let key = (package.name.clone(), package.version.clone());
+            let links = package.links.clone();
+            all.entry(key).or_insert(package).links.extend(links);
+        }
+    }
+    let standard = standard_library()?;
+    let identity = standard.identity();
+    all.values_mut().for_each(|package| _ = package.links.insert(identity.clone()));
+    all.insert((standard.name.clone(), standard.version.clone()), standard);
+    Ok(all.into_values().collect())
+}
+
+/// What every crate links that is in no lock file. The licences of its own dependencies come with it.
+fn standard_library() -> Result<Package> {
+    let ask = |argument: &[&str]| -> Result<String> {
+        let program = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let output = Command::new(program).args(argument).output().context("no rustc")?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let version = ask(&["-vV"])?;
+    let version = version.lines().find_map(|line| line.strip_prefix("release: "));
+    Ok(Package {
+        name: STANDARD.to_owned(),
+        version: version.context("rustc does not say its version")?.to_owned(),
+        licence: "MIT OR Apache-2.0".to_owned(),
+        authors: vec!["The Rust Project Developers".to_owned()],
+        repository: Some("https://github.com/rust-lang/rust".to_owned()),
+        folder: Path::new(&ask(&["--print", "sysroot"])?).join("share/doc/rust"),
+        ..Package::default()
+    })
+}
+
+/// The name of the standard library.
+pub(super) const STANDARD: &str = "rust-std";
 
 fn of(
     metadata: &Metadata,
-    roots: &[&str],
+    roots: &[String],
     checksums: &BTreeMap<(String, String), String>,
 ) -> Vec<Package> {
     let packages: BTreeMap<&str, &Described> =
@@ -110,7 +163,7 @@ fn of(
     let mut open: Vec<&str> = metadata
         .packages
         .iter()
-        .filter(|it| it.source.is_none() && roots.contains(&&*it.name))
+        .filter(|it| it.source.is_none() && roots.contains(&it.name))
         .map(|it| &*it.id)
         .collect();
     let mut seen = BTreeSet::new();
@@ -119,12 +172,9 @@ fn of(
             open.extend(links(id));
         }
     }
-    let mut found: Vec<&Described> =
-        seen.iter().filter_map(|id| packages.get(id).copied()).collect();
-    found.sort_by(|one, other| (&one.name, &one.version).cmp(&(&other.name, &other.version)));
-    let position: BTreeMap<&str, usize> =
-        found.iter().enumerate().map(|(position, it)| (&*it.id, position)).collect();
-    let package = |it: &&Described| Package {
+    let found = seen.iter().filter_map(|id| packages.get(id).copied());
+    let linked = |id: &&str| packages.get(id).map(|it| identity(&it.name, &it.version));
+    let package = |it: &Described| Package {
         name: it.name.clone(),
         version: it.version.clone(),
         licence: it.license.clone().unwrap_or_default(),
@@ -133,9 +183,9 @@ fn of(
         checksum: checksums.get(&(it.name.clone(), it.version.clone())).cloned(),
         is_ours: it.source.is_none(),
         folder: it.manifest_path.parent().map(PathBuf::from).unwrap_or_default(),
-        links: links(&it.id).iter().filter_map(|id| position.get(id).copied()).collect(),
+        links: links(&it.id).iter().filter_map(linked).collect(),
     };
-    found.iter().map(package).collect()
+    found.map(package).collect()
 }
 
 /// The checksums of a lock file, by name and version.
@@ -157,11 +207,12 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{checksums, linked};
+    use super::{STANDARD, checksums, linked};
 
     #[test]
     fn what_is_linked_is_of_the_program_and_not_of_its_build_or_its_tests() {
-        let packages = linked(&["tremor-runtime"], "x86_64-unknown-linux-gnu").unwrap();
+        let roots = ["tremor-runtime".to_owned()];
+        let packages = linked(&roots, &["."], "x86_64-unknown-linux-gnu").unwrap();
         let has = |name: &str| packages.iter().any(|it| it.name == name);
         assert!(has("tremor-pdk") && has("hyper") && has("zstd-sys"));
         // A macro, a compiler of C, a library for tests, a plugin.
@@ -170,7 +221,7 @@ mod tests {
             let foreign = !package.is_ours;
             let name = &package.name;
             assert!(!package.licence.is_empty(), "{name} has no licence");
-            assert_eq!(package.checksum.is_some(), foreign, "{name}");
+            assert_eq!(package.checksum.is_some(), foreign && name != STANDARD, "{name}");
         }
     }
 

@@ -45,7 +45,8 @@ sudo cp -r bin lib share /usr/
 ```
 
 Its own licence is MIT or Apache-2.0, at your choice. `share/doc/tremor/LICENSES.txt` has the licences of all that it
-contains, and `share/doc/tremor/sbom.cdx.json` lists that (CycloneDX).
+contains, `rust-std-COPYRIGHT-library.html` beside it those of Rust's standard library, and `sbom.cdx.json` lists all of
+that (CycloneDX).
 ",
         self::needs(needs)
     )

@@ -4,19 +4,17 @@
 
 use serde_json::{Value, json};
 
-use super::packages::Package;
+use super::packages::{Package, STANDARD, identity};
 
 /// Of a program of this version with what it links. The packages that are shipped themselves are its
 /// parts.
-pub(super) fn of(packages: &[Package], version: &str, shipped: &[&str]) -> Value {
-    let own = reference("tremor", version);
-    let parts = packages.iter().filter(|it| it.is_ours && shipped.contains(&&*it.name));
-    let parts: Vec<String> = parts.map(identity).collect();
+pub(super) fn of(packages: &[Package], version: &str, shipped: &[String]) -> Value {
+    let own = identity("tremor", version);
+    let parts = packages.iter().filter(|it| it.is_ours && shipped.contains(&it.name));
+    let parts: Vec<String> = parts.map(Package::identity).collect();
     let mut dependencies = vec![json!({ "ref": own, "dependsOn": parts })];
-    dependencies.extend(packages.iter().map(|it| {
-        let links: Vec<String> = it.links.iter().map(|at| identity(&packages[*at])).collect();
-        json!({ "ref": identity(it), "dependsOn": links })
-    }));
+    let links = |it: &Package| json!({ "ref": it.identity(), "dependsOn": it.links });
+    dependencies.extend(packages.iter().map(links));
     json!({
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -41,14 +39,16 @@ fn component(package: &Package) -> Value {
     let Package { name, version, licence, repository, checksum, is_ours, .. } = package;
     let mut component = json!({
         "type": "library",
-        "bom-ref": identity(package),
+        "bom-ref": package.identity(),
         "name": name,
         "version": version,
         "scope": "required",
         // Of old, `/` stood for `OR`.
         "licenses": [{ "expression": licence.replace('/', " OR ") }],
     });
-    if !is_ours {
+    if name == STANDARD {
+        component["purl"] = format!("pkg:github/rust-lang/rust@{version}").into();
+    } else if !is_ours {
         component["purl"] = format!("pkg:cargo/{name}@{version}").into();
     }
     if let Some(checksum) = checksum {
@@ -60,29 +60,24 @@ fn component(package: &Package) -> Value {
     component
 }
 
-fn identity(package: &Package) -> String {
-    reference(&package.name, &package.version)
-}
-
-fn reference(name: &str, version: &str) -> String {
-    format!("{name}@{version}")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::of;
-    use crate::dist::{SHIPPED, packages::linked};
+    use crate::dist::{WORKSPACES, packages::linked, shipped};
 
     #[test]
     fn every_crate_of_the_lock_file_that_is_linked_is_named_once_and_what_it_links_is_there() {
-        let packages = linked(&SHIPPED, "x86_64-unknown-linux-gnu").unwrap();
-        let sbom = of(&packages, "0.1.0", &SHIPPED);
+        let shipped = shipped().unwrap();
+        let packages = linked(&shipped, &WORKSPACES, "x86_64-unknown-linux-gnu").unwrap();
+        let sbom = of(&packages, "0.1.0", &shipped);
         assert_eq!(
             (&sbom["bomFormat"], &sbom["specVersion"]),
             (&"CycloneDX".into(), &"1.6".into())
         );
+        let parts = sbom["dependencies"][0]["dependsOn"].as_array().unwrap();
+        assert_eq!(parts.len(), shipped.len(), "{parts:?}");
         let components = sbom["components"].as_array().unwrap();
         assert_eq!(components.len(), packages.len());
         let mut named = BTreeSet::from(["tremor@0.1.0"]);

@@ -59,13 +59,15 @@ pub(super) struct Checkpoint {
     locked: Option<File>,
     /// What is in it now.
     saved: Option<Vec<Entry>>,
+    /// Has the name of the file put on the disk.
+    sync_folder: fn(&Path) -> io::Result<()>,
 }
 
 impl Checkpoint {
     /// Reads what is there. No file is a first run; anything else that is no checkpoint is an error,
     /// since to begin from the start would bring everything once more.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<Entry>)> {
-        let mut checkpoint = Self { path: path.to_owned(), locked: None, saved: None };
+        let mut checkpoint = Self::new(path);
         let mut bytes = Vec::new();
         let file = loop {
             // Also to write: without that, NFS has no lock.
@@ -98,6 +100,11 @@ impl Checkpoint {
         Ok((checkpoint, entries))
     }
 
+    fn new(path: &Path) -> Self {
+        let sync_folder = folder::sync_parent;
+        Self { path: path.to_owned(), locked: None, saved: None, sync_folder }
+    }
+
     /// Keeps these entries: on the disk once this returns.
     pub(super) fn save(&mut self, files: Vec<Entry>) -> Result<()> {
         if self.saved.as_ref() == Some(&files) {
@@ -117,7 +124,7 @@ impl Checkpoint {
         fs::rename(self.new_path(), &self.path).map_err(failed)?;
         // It is the one with the name from here on, whatever becomes of the folder.
         self.locked = Some(new);
-        folder::sync_parent(&self.path).map_err(failed)?;
+        (self.sync_folder)(&self.path).map_err(failed)?;
         self.saved = Some(content.files);
         Ok(())
     }

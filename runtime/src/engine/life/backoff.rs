@@ -31,7 +31,7 @@ impl Policy {
 }
 
 /// Attempts that have failed in a row.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Attempts {
     policy: Policy,
     failed: u64,
@@ -82,7 +82,7 @@ impl fmt::Display for Attempts {
 
 /// Exponential backoff with full jitter: the bound of each wait is twice the last, up to a maximum,
 /// and the wait is any time up to that, so that many connectors that lost the same peer do not return at once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Backoff {
     max: Duration,
     bound: Duration,

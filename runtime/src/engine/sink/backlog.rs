@@ -31,6 +31,16 @@ pub(crate) struct Backlog {
     is_complete: bool,
     /// Of each lane, as it was when a delivery was last looked for.
     loads: Vec<Load>,
+    kept: Kept,
+}
+
+/// How much memory there is at most, in bytes, deliveries under way included.
+#[derive(Default)]
+struct Kept {
+    /// When that was last found out,
+    counted: usize,
+    /// and what has come since.
+    came: usize,
 }
 
 impl Backlog {
@@ -45,6 +55,7 @@ impl Backlog {
             places: 0,
             is_complete: false,
             loads: vec![Load::default()],
+            kept: Kept::default(),
         }
     }
 
@@ -79,8 +90,24 @@ impl Backlog {
     ) {
         if self.is_batching() {
             part.weigh();
+            self.kept.came += part.weight;
         }
         self.assign(part, under_way);
+    }
+
+    /// Whether shares of batches may keep more than they should: [`Backlog::let_go`] is due.
+    pub(crate) fn keeps_much(&self) -> bool {
+        let Kept { counted, came } = self.kept;
+        // Counting takes time, and much has come since it was last done.
+        came > SINK_WAITING_BYTES / 4 && counted + came > SINK_WAITING_BYTES
+    }
+
+    /// Where one lane is held up, little of many batches waits, and keeps all of them. Those that keep more than
+    /// twice what they are get memory of their own, deliveries under way included.
+    pub(crate) fn let_go<'p>(&mut self, under_way: impl Iterator<Item = &'p mut Pending>) {
+        let waiting: usize = self.lanes.iter_mut().map(Lane::let_go).sum();
+        let under_way: usize = under_way.map(Pending::let_go).sum();
+        self.kept = Kept { counted: waiting + under_way, came: 0 };
     }
 
     /// Divides a batch among the lanes of its streams.
@@ -197,273 +224,4 @@ impl Backlog {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        collections::BTreeMap,
-        num::NonZeroUsize,
-        time::{Duration, Instant},
-    };
-
-    use proptest::prelude::*;
-    use tremor_pdk::{Batch, abi::batch::HostBatch};
-
-    use super::{Backlog, Batching, Part, Pending};
-    use crate::engine::account::token::{InFlight, Token};
-
-    fn batching(max_events: usize, max_bytes: usize, linger: Duration) -> Batching {
-        let count = |count| NonZeroUsize::new(count).unwrap();
-        Batching { max_events: count(max_events), max_bytes: count(max_bytes), linger }
-    }
-
-    /// A batch of a message of each of these streams.
-    fn part(streams: &[u64], message: impl Fn(usize) -> String) -> Part {
-        let mut batch = Batch::new();
-        for (position, stream) in streams.iter().enumerate() {
-            batch.stream(*stream).push_message(message(position).as_bytes());
-        }
-        let outgoing = Some(batch.clone());
-        Part::new(InFlight::new(batch, Token::untracked()), outgoing)
-    }
-
-    fn backlog(batches: &[&[u64]], slots: usize, batching: Option<Batching>) -> Backlog {
-        let mut backlog = Backlog::new(batching);
-        backlog.begin(slots, true);
-        for (place, streams) in batches.iter().enumerate() {
-            backlog.push(part(streams, |_| place.to_string()), [].into_iter());
-        }
-        backlog
-    }
-
-    /// The messages of a delivery, of which the sink gets all.
-    fn messages(mut pending: Pending) -> Vec<String> {
-        let outgoing = pending.take_outgoing();
-        let all: Vec<_> = pending.into_items().flat_map(|item| text(&item.batch)).collect();
-        outgoing.iter().for_each(|outgoing| assert_eq!(text(outgoing), all));
-        all
-    }
-
-    fn text(batch: &Batch) -> Vec<String> {
-        let text = |event| String::from_utf8_lossy(batch.raw(event).unwrap()).into_owned();
-        batch.events().iter().map(text).collect()
-    }
-
-    /// What may be under way at the same time.
-    fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
-        let mut places = Vec::new();
-        while let Some(pending) = backlog.take_next(under_way.iter()) {
-            places.push(pending.place - 1);
-            under_way.push(pending);
-        }
-        places
-    }
-
-    #[test]
-    fn streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
-        let mut backlog = backlog(&[&[1], &[1, 2], &[3], &[3, 1]], 4, None);
-        let mut under_way = Vec::new();
-        // The second and the fourth are divided: their parts of stream 1 wait for the first.
-        assert_eq!(taken(&mut backlog, &mut under_way), [0, 1, 2]);
-        assert_eq!(backlog.events(), 3);
-        under_way.remove(0).settle();
-        assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-        under_way.clear();
-        assert_eq!(taken(&mut backlog, &mut under_way), [3, 3]);
-        assert!(backlog.is_empty());
-    }
-
-    #[test]
-    fn what_is_tried_again_later_holds_up_its_own_streams_only() {
-        let mut backlog = backlog(&[&[1], &[2], &[1]], 2, None);
-        let mut first = backlog.take_next([].into_iter()).unwrap();
-        let later = Instant::now() + Duration::from_hours(1);
-        first.due = Some(later);
-        backlog.put_back(first);
-        let mut under_way = Vec::new();
-        assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-        assert_eq!(backlog.next_due(), Some(later));
-        backlog.begin(2, true);
-        assert_eq!(taken(&mut backlog, &mut under_way), [0]);
-    }
-
-    #[test]
-    fn what_waits_keeps_its_order_where_the_next_connection_has_other_slots() {
-        let mut backlog = backlog(&[&[1], &[2], &[1, 2], &[2]], 2, None);
-        backlog.begin(1, true);
-        let mut places = Vec::new();
-        while let Some(pending) = backlog.take_next([].into_iter()) {
-            places.extend(messages(pending));
-        }
-        assert_eq!(places, ["0", "1", "2", "2", "3"]);
-    }
-
-    #[test]
-    fn small_batches_are_put_together_and_large_ones_taken_apart() {
-        let limits = Some(batching(3, 100, Duration::from_hours(1)));
-        let mut backlog = backlog(&[&[1], &[1], &[1; 2], &[1; 5]], 1, limits);
-        let mut next = || backlog.take_next([].into_iter()).map(messages);
-        assert_eq!(next().unwrap(), ["0", "1", "2"]);
-        assert_eq!(next().unwrap(), ["2", "3", "3"]);
-        assert_eq!(next().unwrap(), ["3", "3", "3"]);
-        assert!(next().is_none());
-        backlog.push(part(&[1], |_| "4".to_owned()), [].into_iter());
-        assert!(backlog.take_next([].into_iter()).is_none(), "it waits for others");
-        assert!(backlog.next_due() > Some(Instant::now() + Duration::from_mins(59)));
-        assert!(backlog.complete(), "there is nothing to wait for");
-        assert_eq!(backlog.take_next([].into_iter()).map(messages).unwrap(), ["4"]);
-        assert!(backlog.is_empty() && backlog.events() == 0);
-    }
-
-    #[test]
-    fn a_batch_that_is_as_large_as_a_delivery_is_not_copied_where_none_is_begun() {
-        let limits = Some(batching(2, 100, Duration::from_hours(1)));
-        let mut backlog = backlog(&[], 1, limits);
-        for (count, is_in_place) in [(5, true), (1, false), (2, true)] {
-            let part = part(&vec![1; count], |_| "x".to_owned());
-            let lies = part.outgoing.as_ref().unwrap().bytes().as_ptr_range();
-            backlog.push(part, [].into_iter());
-            while let Some(mut pending) = backlog.take_next([].into_iter()) {
-                let outgoing = pending.take_outgoing().unwrap();
-                assert_eq!(outgoing.len(), 2);
-                assert_eq!(lies.contains(&outgoing.bytes().as_ptr()), is_in_place, "{count}");
-            }
-        }
-        assert!(backlog.is_empty());
-    }
-
-    #[test]
-    fn what_is_larger_than_a_delivery_is_cut_as_its_deliveries_leave() {
-        let limits = Some(batching(2, 100, Duration::ZERO));
-        let mut backlog = backlog(&[&[1; 9], &[1; 2]], 1, limits);
-        assert_eq!((backlog.lanes[0].len(), backlog.events()), (3, 11));
-        let mut all = Vec::new();
-        while let Some(pending) = backlog.take_next([].into_iter()) {
-            assert!(pending.events() <= 2 && backlog.lanes[0].len() <= 2);
-            all.extend(messages(pending));
-        }
-        assert_eq!(all.concat(), "00000000011");
-    }
-
-    #[test]
-    fn an_event_waits_for_others_for_as_long_as_it_may() {
-        let limits = Some(batching(3, 100, Duration::ZERO));
-        let mut at_once = backlog(&[&[1], &[1]], 1, limits);
-        assert_eq!(at_once.take_next([].into_iter()).map(messages).unwrap(), ["0", "1"]);
-    }
-
-    #[test]
-    fn a_delivery_has_no_more_bytes_than_it_may_unless_one_event_has() {
-        let mut backlog = backlog(&[], 1, Some(batching(100, 10, Duration::ZERO)));
-        let texts = ["1234", "5678", "123", "456789", &"x".repeat(99), "1"].map(str::to_owned);
-        backlog.push(part(&[0; 6], |position| texts[position].clone()), [].into_iter());
-        let mut sizes = Vec::new();
-        while let Some(pending) = backlog.take_next([].into_iter()) {
-            sizes.push(pending.events());
-        }
-        assert_eq!(sizes, [2, 2, 1, 1]);
-    }
-
-    #[test]
-    fn of_events_that_hold_much_memory_few_wait() {
-        let mut backlog = backlog(&[], 1, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
-        let mut count = 0;
-        while backlog.has_room(true) {
-            let mut large = part(&[0; 2], |_| "x".repeat(1 << 20));
-            large.item.batch.retain(|_| false);
-            large.item.batch = part(&[0], |_| "y".repeat(1 << 20)).item.batch;
-            large.outgoing = part(&[0], |_| "z".to_owned()).outgoing;
-            backlog.push(large, [].into_iter());
-            count += 1;
-        }
-        assert_eq!(count, 32);
-        assert_eq!(backlog.take_next([].into_iter()).unwrap().events(), 32);
-        assert!(backlog.has_room(true));
-    }
-
-    /// What the peer does next.
-    #[derive(Clone, Copy, Debug)]
-    enum Answer {
-        Delivered,
-        Failed,
-        /// There is another connection, with so many slots.
-        Connected(usize),
-    }
-
-    fn answer() -> impl Strategy<Value = Answer> {
-        prop_oneof![
-            4 => Just(Answer::Delivered),
-            4 => Just(Answer::Failed),
-            1 => (1..5usize).prop_map(Answer::Connected),
-        ]
-    }
-
-    /// The sink had what it got, and may have changed it.
-    fn given_up(mut pending: Pending) -> Pending {
-        drop(pending.take_outgoing());
-        pending
-    }
-
-    proptest! {
-        #[test]
-        fn every_event_is_delivered_once_and_each_stream_in_order(
-            batches in prop::collection::vec(prop::collection::vec(0..5u64, 1..9), 0..30),
-            mut slots in 1..5usize,
-            limits in prop::option::of((1..9usize, 1..40usize)),
-            steps in prop::collection::vec((0..4usize, answer()), 0..100),
-        ) {
-            let limits = limits.map(|(events, bytes)| batching(events, bytes, Duration::ZERO));
-            let mut backlog = Backlog::new(limits);
-            backlog.begin(slots, true);
-            let (mut came, mut went) = (BTreeMap::new(), BTreeMap::new());
-            let (mut under_way, mut number) = (Vec::<Pending>::new(), 0);
-            let mut delivered = |pending: Pending| {
-                for message in messages(pending) {
-                    let (stream, number) = message.split_once(' ').unwrap();
-                    let of_stream = went.entry(stream.parse().unwrap()).or_insert_with(Vec::new);
-                    of_stream.push(number.parse::<u64>().unwrap());
-                }
-            };
-            let mut batches = batches.iter();
-            let mut steps = steps.into_iter();
-            loop {
-                if let Some(batch) = batches.next() {
-                    let first = number;
-                    backlog.push(
-                        part(batch, |position| format!("{} {}", batch[position], first + position)),
-                        under_way.iter(),
-                    );
-                    for stream in batch {
-                        came.entry(*stream).or_insert_with(Vec::new).push(number as u64);
-                        number += 1;
-                    }
-                }
-                while under_way.len() < slots
-                    && let Some(pending) = backlog.take_next(under_way.iter())
-                {
-                    if let Some(limits) = limits {
-                        prop_assert!(pending.events() <= limits.max_events.get());
-                    }
-                    under_way.push(pending);
-                }
-                prop_assert!(!under_way.is_empty() || backlog.is_empty());
-                let (at, answer) = steps.next().unwrap_or((0, Answer::Delivered));
-                match answer {
-                    Answer::Connected(other) => {
-                        for pending in under_way.drain(..).map(given_up) {
-                            backlog.put_back(pending);
-                        }
-                        slots = other;
-                        backlog.begin(slots, true);
-                    }
-                    Answer::Delivered if at < under_way.len() => delivered(under_way.remove(at)),
-                    Answer::Failed if at < under_way.len() => {
-                        backlog.put_back(given_up(under_way.remove(at)));
-                    }
-                    _ if backlog.is_empty() && under_way.is_empty() && batches.len() == 0 => break,
-                    _ => {}
-                }
-            }
-            prop_assert_eq!(came, went);
-            prop_assert_eq!(backlog.events(), 0);
-        }
-    }
-}
+mod tests;

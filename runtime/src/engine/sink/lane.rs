@@ -49,6 +49,11 @@ impl Lane {
         self.0.iter().map(|pending| pending.weight).sum()
     }
 
+    /// Has each let go of what it keeps besides its events: see [`Pending::let_go`].
+    pub(super) fn let_go(&mut self) -> usize {
+        self.0.iter_mut().map(Pending::let_go).sum()
+    }
+
     /// The place of the first.
     pub(super) fn first(&self) -> Option<u64> {
         self.0.front().map(|pending| pending.place)

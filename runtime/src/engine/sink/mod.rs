@@ -304,6 +304,9 @@ impl Session<'_> {
             return item.token.settle();
         }
         self.side.backlog.push(Part::new(item, Some(outgoing)), self.slots.pending());
+        if self.side.backlog.keeps_much() {
+            self.side.backlog.let_go(self.slots.pending_mut());
+        }
     }
 
     /// Begins a delivery.

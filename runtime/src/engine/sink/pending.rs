@@ -41,14 +41,16 @@ pub(crate) struct Pending {
 pub(crate) struct Part {
     pub(crate) item: InFlight,
     pub(crate) outgoing: Option<Batch>,
-    weight: usize,
+    pub(super) weight: usize,
+    /// Deliveries of it that have failed, in a row.
+    attempts: Option<Box<Attempts>>,
 }
 
 impl Pending {
     pub(super) fn new(place: u64, lane: usize, part: Part) -> Self {
-        let Part { item: first, outgoing, weight } = part;
+        let Part { item: first, outgoing, weight, attempts } = part;
         let (events, more) = (first.batch.len(), Vec::new());
-        let (open, is_uncut, attempts, due, begun) = (None, false, None, None, None);
+        let (open, is_uncut, due, begun) = (None, false, None, None);
         Self {
             place,
             lane,
@@ -92,12 +94,13 @@ impl Pending {
     /// Its batches, each with what the sink gets of it.
     pub(super) fn into_parts(mut self) -> impl Iterator<Item = Part> {
         let (outgoing, weight, all) = (self.outgoing.take(), self.weight, self.events.max(1));
+        let attempts = self.attempts.take();
         let mut begin = 0;
         self.into_items().map(move |item| {
             let events = item.batch.len();
             let own = outgoing.as_ref().map(|outgoing| outgoing.part(begin..begin + events));
             begin += events;
-            Part { item, outgoing: own, weight: weight * events / all }
+            Part { item, outgoing: own, weight: weight * events / all, attempts: attempts.clone() }
         })
     }
 
@@ -130,7 +133,7 @@ impl Pending {
 
     /// Puts a batch after the others, of so many bytes.
     pub(super) fn join(&mut self, part: Part, bytes: usize) {
-        let Part { item, outgoing, weight } = part;
+        let Part { item, outgoing, weight, .. } = part;
         self.copy(outgoing);
         self.events += item.batch.len();
         self.weight += weight;
@@ -144,6 +147,30 @@ impl Pending {
         }
     }
 
+    /// Gives up what its batches keep besides their events, and weighs what is left. How much memory it takes
+    /// in truth, in bytes: a share of a batch keeps all of that which nobody else keeps.
+    pub(super) fn let_go(&mut self) -> usize {
+        // What is too little to be a share of much is not looked at event by event.
+        if self.held() > 2 * self.weight {
+            let (first, more) = (&mut self.first, &mut self.more);
+            let batches = std::iter::once(first).chain(more).map(|item| &mut item.batch);
+            // What others are joined to has room for them.
+            let outgoing = self.outgoing.as_mut().filter(|_| self.open.is_none());
+            batches.chain(outgoing).for_each(HostBatch::let_go);
+        }
+        let held = self.held();
+        self.weight = self.weight.max(held);
+        held
+    }
+
+    /// How much memory it keeps, in bytes, other than what others keep as well.
+    pub(super) fn held(&self) -> usize {
+        let items = std::iter::once(&self.first).chain(&self.more);
+        let held = if self.open.is_some() { Batch::weight } else { Batch::held };
+        let outgoing = self.outgoing.as_ref().map_or(0, held);
+        items.map(|item| item.batch.held()).sum::<usize>() + outgoing
+    }
+
     /// It waits for no others.
     pub(super) fn close(&mut self) {
         (self.open, self.due) = (None, None);
@@ -152,7 +179,7 @@ impl Pending {
 
 impl Part {
     pub(crate) fn new(item: InFlight, outgoing: Option<Batch>) -> Self {
-        Self { item, outgoing, weight: 0 }
+        Self { item, outgoing, weight: 0, attempts: None }
     }
 
     pub(super) fn events(&self) -> usize {
@@ -197,6 +224,7 @@ impl Part {
         let InFlight { batch, token, is_letter } = &self.item;
         let item = InFlight { batch: some(batch), token: token.clone(), is_letter: *is_letter };
         let weight = self.weight * events / self.events().max(1);
-        Self { item, outgoing: self.outgoing.as_ref().map(some), weight }
+        let (outgoing, attempts) = (self.outgoing.as_ref().map(some), self.attempts.clone());
+        Self { item, outgoing, weight, attempts }
     }
 }

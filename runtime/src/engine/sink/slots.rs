@@ -70,6 +70,11 @@ impl Slots {
         self.all.iter().flatten().map(|delivery| &delivery.pending)
     }
 
+    /// The same, to have them let go of memory.
+    pub(crate) fn pending_mut(&mut self) -> impl Iterator<Item = &mut Pending> {
+        self.all.iter_mut().flatten().map(|delivery| &mut delivery.pending)
+    }
+
     /// Puts a delivery into a free slot: it begins with the next poll.
     pub(crate) fn put(&mut self, pending: Pending, outgoing: Batch) {
         let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };

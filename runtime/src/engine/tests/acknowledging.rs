@@ -1,6 +1,7 @@
 //! What a source hears of its pulls, and when.
 
 use std::{
+    future::poll_fn,
     ops::Range,
     sync::{
         Arc,
@@ -9,18 +10,24 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Error, Pull, Result, dynamic::DynSource};
+use tremor_pdk::{
+    Acks, Batch, Error, Holds, Operator, Output, Pull, Result, abi::batch::HostBatch,
+    dynamic::DynSource,
+};
 
 use super::{
     Harness, Setup, both,
     doubles::{Pulls, Shared, Takes, Taking},
-    fragments,
+    fragments, outlet, pipeline, router,
 };
 use crate::{
     engine::{
+        account::token::{Ended, InFlight, Ledger, Token},
         life::connection::{Connection, End},
         processors::Processors,
+        queue::{self, Bounds},
         source::intake::{Inlet, Intake},
+        target::{Ports, Target},
     },
     executor::block_on,
 };
@@ -107,4 +114,53 @@ fn a_source_that_has_as_much_in_flight_as_it_may_is_pulled_for_the_rest_of_a_mes
     assert!(!intake.may_pull());
     intake.tell_ended().unwrap();
     assert!(intake.may_pull());
+}
+
+/// An operator that makes one event of all events of a batch, and holds it until nothing follows.
+#[derive(Default)]
+struct Sums {
+    held: Batch,
+    holds: Holds,
+}
+
+impl Operator for Sums {
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.merge(batch.len() - 1);
+        self.held = std::mem::take(batch).part(0..1);
+        output.hold(&mut self.holds);
+        Ok(())
+    }
+
+    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        output.release(&mut self.holds);
+        *batch = std::mem::take(&mut self.held);
+        Ok(())
+    }
+
+    fn held(&self) -> usize {
+        self.held.len()
+    }
+}
+
+#[test]
+fn where_an_event_fails_that_others_became_part_of_before_it_was_held_all_of_their_pull_fail() {
+    let (to_sink, mut queue) = queue::bounded(Bounds::default(), &Processors::default());
+    let ports = Ports { out: vec![Target::Pipeline(0)], ..Ports::default() };
+    let pipelines = vec![pipeline(vec![Box::new(Sums::default())], Arc::default())];
+    let queues = vec![outlet(to_sink, &Arc::default())];
+    let mut router = router("source", pipelines, ports, queues, None, &Arc::default());
+    let ledger = Arc::<Ledger>::default();
+    let mut batch = Batch::new();
+    (0..3).for_each(|_| batch.push_message(b"1"));
+    for (position, event) in batch.events_mut().iter_mut().enumerate() {
+        event.pull = 1;
+        event.set_position(position);
+    }
+    block_on(router.emit(InFlight::new(batch, Token::of(1, &ledger))));
+    block_on(router.close());
+    let sum = block_on(poll_fn(|context| queue.poll_receive(context))).unwrap().item;
+    assert_eq!(sum.batch.len(), 1);
+    sum.token.fail(sum.batch.events());
+    // It says no positions: those of the other two are not with it any more.
+    assert_eq!(ledger.take_ended(), [Ended { pull: 1, failed: Some(Vec::new()) }]);
 }

@@ -52,6 +52,8 @@ const FORMS: &str = "write `${env:NAME}`, `${env:NAME:-default}` or `${file:PATH
 pub(crate) fn split(text: &str) -> Result<Vec<Part<'_>>, Malformed> {
     let mut parts = Vec::new();
     let mut rest = text;
+    // How far the text was counted, in bytes and in characters.
+    let mut counted = (0, 0);
     while let Some(dollar) = next(rest) {
         let (before, from) = rest.split_at(dollar);
         if let Some(after) = from.strip_prefix("$$") {
@@ -61,7 +63,9 @@ pub(crate) fn split(text: &str) -> Result<Vec<Part<'_>>, Malformed> {
             continue;
         }
         parts.push(Part::Text(before));
-        let at = text[..text.len() - from.len()].chars().count();
+        let place = text.len() - from.len();
+        counted = (place, counted.1 + text[counted.0..place].chars().count());
+        let at = counted.1;
         let Some(end) = from.find('}') else {
             let message = "expected `}` after `${`, found the end of the text".to_owned();
             return Err(Malformed { at, width: from.chars().count(), message, help: FORMS });
@@ -156,6 +160,14 @@ mod tests {
         );
         assert_eq!(parts("${env:A:-}${env:B:-a:-b $c}"), ["<0 env A >", "<10 env B a:-b $c>"]);
         assert!(parts("").is_empty());
+    }
+
+    #[test]
+    fn a_text_of_many_references_is_split_in_one_pass() {
+        let text = "ä${env:A}".repeat(100_000);
+        let parts = split(&text).expect("references");
+        let Some(Part::Reference(last)) = parts.last() else { panic!("{:?}", parts.last()) };
+        assert_eq!((parts.len(), last.at), (200_000, 9 * 100_000 - 8));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Scalars with references.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use super::{
     super::{
@@ -150,14 +150,9 @@ fn is_default(reference: &Reference<'_>, value: &str) -> bool {
 
 /// `` `${env:A}` and `${file:b}` ``, each once.
 fn quoted(references: &[&str]) -> String {
-    let mut shown: Vec<String> = Vec::new();
-    for reference in references {
-        let quoted = quote(reference);
-        if !shown.contains(&quoted) {
-            shown.push(quoted);
-        }
-    }
-    shown.join(" and ")
+    let mut seen = HashSet::new();
+    let each_once = references.iter().filter(|reference| seen.insert(**reference));
+    each_once.map(|reference| quote(reference)).collect::<Vec<_>>().join(" and ")
 }
 
 /// # Errors

@@ -70,6 +70,21 @@ impl Batch {
         }
     }
 
+    pub(crate) fn held(&self) -> usize {
+        let values = self.values.iter().map(Value::weight).sum::<usize>();
+        self.shared.held() + self.events.len() * size_of::<Event>() + values
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
+        // What is copied must have offsets of 32 bits.
+        if self.held() / 2 > used && used < MOST_COPIED {
+            let (events, pull) = (std::mem::take(&mut self.events), self.pull);
+            *self = self.detached(&events);
+            self.pull = pull;
+        }
+    }
+
     pub(crate) fn take_undecoded(&mut self) -> Option<Self> {
         if self.flat_weight() <= Self::WEIGHT_AT_MOST {
             return None;
@@ -201,5 +216,31 @@ mod tests {
         batch.retain(|event| event.stream() == 1);
         batch.shed();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
+    }
+
+    #[test]
+    fn shares_of_buffers_come_to_the_whole_and_the_last_one_keeps_all_until_it_lets_go() {
+        let mut batch = Batch::new();
+        batch.push_message(&vec![b'x'; 1 << 20]);
+        batch.push_message(b"small");
+        batch.stream(1).push(&literal!({ "an": "edited value" })).unwrap();
+        *batch.value_mut(2).unwrap() = literal!(["y".repeat(1 << 20)]);
+        batch.set_origin("here");
+        batch.set_pull(7);
+        let all = batch.held();
+        assert!(all > 2 << 20, "{all}");
+        let mut small = batch.pick(&[1]);
+        let both = batch.held() + small.held() - (1 << 20);
+        assert!(both.abs_diff(all) < 1_000, "each has the edited values: {both}, {all}");
+        batch.let_go();
+        assert_eq!(batch.bytes().len(), small.bytes().len(), "it has most of it");
+        drop(batch);
+        assert!(small.held() > 2 << 20);
+        small.let_go();
+        assert!(small.held() < 1_000, "{}", small.held());
+        let event = small.events()[0];
+        let seen = (small.raw(&event), small.origin(&event), small.pull());
+        assert_eq!(seen, (Some(&b"small"[..]), Some("here"), 7));
+        small.validate().unwrap();
     }
 }

@@ -138,6 +138,14 @@ host_side! {
     /// much.
     fn shed[&mut self]self();
 
+    /// How much memory the batch keeps, in bytes: of buffers that it shares with others, its share. The shares
+    /// of all who have them come to the whole, and what is left of a batch alone keeps all of it. As
+    /// [`HostBatch::weight`], but that buffers count which are much larger than what is in them.
+    fn held[&self]self() -> usize;
+
+    /// Gives up what the batch holds besides what its events refer to, where that is most of it.
+    fn let_go[&mut self]self();
+
     /// After [`HostBatch::decode_with`], or a codec: the events that were not decoded any more since the
     /// batch was heavy by then, as a batch of their own.
     fn take_undecoded[&mut self]self() -> Option<Batch>;

@@ -25,8 +25,8 @@ use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 const RECYCLED_AT_MOST: usize = 2 * Batch::WEIGHT_AT_MOST;
 
 /// What waits in one pool takes no more than this, so that many batches that were large for once do
-/// not stay, either. Bytes.
-const WAITING_AT_MOST: usize = 2 * RECYCLED_AT_MOST;
+/// not stay, either: a flow with one source and one sink has five pools. Bytes.
+const WAITING_AT_MOST: usize = RECYCLED_AT_MOST;
 
 #[repr(C)]
 #[derive(StableAbi)]
@@ -79,6 +79,16 @@ impl Shared {
     pub(super) fn is_unique(&self) -> bool {
         // Acquire: what the others wrote before they let go is visible to us.
         self.storage().references.load(Ordering::Acquire) == 1
+    }
+
+    /// How much memory the buffers take, in bytes: this one's share of it where there are other references.
+    /// Buffers that have grown have up to twice the capacity that they need, which does not count.
+    pub(super) fn held(&self) -> usize {
+        let Storage { bytes, nodes, references, .. } = self.storage();
+        let all = bytes.len().max(bytes.capacity() / 2)
+            + nodes.len().max(nodes.capacity() / 2) * size_of::<Node>();
+        // Others may come and go meanwhile.
+        all / references.load(Ordering::Relaxed).max(1)
     }
 
     #[inline]
@@ -187,7 +197,7 @@ unsafe extern "C" fn release(storage: NonNull<Storage>) {
     }
 }
 
-/// Storages that are used again, up to 8 MiB of them: a batch taken from a pool brings the capacity of an earlier one,
+/// Storages that are used again, up to 4 MiB of them: a batch taken from a pool brings the capacity of an earlier one,
 /// so that a running flow allocates nothing for its batches.
 ///
 /// A storage comes back when the last batch that shares it is dropped, from whichever side of the
@@ -289,7 +299,7 @@ mod tests {
             .collect();
         drop(batches);
         let waiting = pool.waiting();
-        assert!((4..=8).contains(&waiting), "{waiting} of 1 MiB");
+        assert!((2..=4).contains(&waiting), "{waiting} of 1 MiB");
         (0..waiting).for_each(|_| drop(Batch::from_pool(&pool)));
         let empty: Vec<_> = (0..100).map(|_| Batch::from_pool(&pool)).collect();
         drop(empty);

@@ -1,6 +1,9 @@
 use std::{
     fs::{self, File},
+    io,
     path::Path,
+    sync::Barrier,
+    thread,
 };
 
 use proptest::prelude::*;
@@ -71,9 +74,46 @@ fn of_two_sources_that_begin_a_checkpoint_the_second_is_refused() {
     let path = folder.path().join("at");
     let (_first, _) = Checkpoint::open(&path).unwrap();
     // The other one has found none, and begins one.
-    let other = Checkpoint { path, locked: None, saved: None };
+    let other = Checkpoint::new(&path);
     fs::hard_link(folder.path().join("at"), other.new_path()).unwrap();
     other.begin_new().unwrap_err();
+}
+
+#[test]
+fn of_two_sources_that_begin_a_checkpoint_at_once_one_has_it() {
+    let (folder, both) = (tempfile::tempdir().unwrap(), Barrier::new(2));
+    for round in 0..200 {
+        let path = folder.path().join(round.to_string());
+        let opened = thread::scope(|scope| {
+            let open = || {
+                both.wait();
+                Checkpoint::open(&path)
+            };
+            [scope.spawn(open), scope.spawn(open)].map(|thread| thread.join().unwrap())
+        });
+        let refused: Vec<_> = opened.iter().filter_map(|it| it.as_ref().err()).collect();
+        let [refused] = refused[..] else { panic!("{opened:?}") };
+        assert!(refused.to_string().contains("a `checkpoint` of its own"), "{refused}");
+    }
+}
+
+#[test]
+fn where_its_folder_cannot_be_brought_to_the_disk_it_is_not_saved_and_stays_locked() {
+    let (folder, mut entries, _) = scene();
+    let path = folder.path().join("at");
+    let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+    checkpoint.sync_folder = |_| Err(io::Error::other("the disk is broken"));
+    entries[0].position += 1;
+    for _ in 0..2 {
+        // Also the second time: nobody knows what is on the disk.
+        let error = checkpoint.save(entries.clone()).unwrap_err();
+        assert!(error.to_string().contains("the disk is broken"), "{error}");
+        assert!(Checkpoint::open(&path).is_err(), "the file with the name is locked");
+    }
+    checkpoint.sync_folder = |_| Ok(());
+    checkpoint.save(entries.clone()).unwrap();
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
 }
 
 #[test]
