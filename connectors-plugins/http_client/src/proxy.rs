@@ -1,6 +1,6 @@
 //! Proxies, as the usual variables of the environment name them.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use hyper::{Uri, header::HeaderValue};
 use tremor_pdk::{Error, Result, net::Address};
@@ -17,7 +17,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// The one for this URL, by these variables: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, or
-    /// the same in small letters, which come first.
+    /// the same in small letters, which come first. This machine is reached without one.
     ///
     /// # Errors
     /// Kind configuration: a variable is no proxy. Its value, which may have a password, is not shown.
@@ -32,6 +32,10 @@ impl Proxy {
                 .or_else(|| if is_header { None } else { large() })
                 .filter(|(_, it)| !it.is_empty())
         };
+        let is_here = url.host.parse::<IpAddr>().is_ok_and(|it| it.is_loopback());
+        if is_here || url.host.eq_ignore_ascii_case("localhost") {
+            return Ok(None);
+        }
         if set("NO_PROXY").is_some_and(|(_, hosts)| is_excepted(url, &hosts)) {
             return Ok(None);
         }
@@ -154,8 +158,11 @@ mod tests {
             ("http://A.example.com", "*.EXAMPLE.com"),
             ("http://a", "*"),
             ("http://a:81", "a:81"),
-            ("http://[::1]:81", "[::1]"),
-            ("http://127.0.0.1", "127.0.0.1"),
+            ("http://[2001:db8::1]:81", "[2001:db8::1]"),
+            ("http://10.0.0.1", "10.0.0.1"),
+            ("http://[::1]:81", ""),
+            ("http://127.1.2.3", ""),
+            ("http://LocalHost:80", ""),
         ] {
             assert!(direct(url, hosts), "{url} {hosts}");
         }

@@ -234,3 +234,116 @@ links: [input -> output]";
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);
 }
+
+/// A proxy that answers each connection with this, and the request that it was sent first.
+fn proxy(answer: &'static str) -> (String, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            request.push(byte[0]);
+        }
+        stream.write_all(answer.as_bytes()).unwrap();
+        String::from_utf8(request).unwrap()
+    });
+    (format!("http://us%65r:secret@{address}"), asked)
+}
+
+#[test]
+fn a_proxy_is_given_the_whole_url_and_asked_for_a_tunnel_for_tls() {
+    let run = |url: &str, variable: &str, proxy: &str| {
+        let flow = format!(
+            "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, count: 1 }} }}
+  output:
+    type: http_client
+    codec: json
+    retry: {{ attempts: 0 }}
+    config: {{ url: '{url}' }}
+links: [input -> output]"
+        );
+        Running::of(Scene::new(&flow), &["flow.yaml"], |command| command.env(variable, proxy)).end()
+    };
+    let (address, asked) = proxy("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    run("http://logs.invalid:8080/in?a=b", "http_proxy", &address)
+        .expect(0, &["sends through the proxy"]);
+    let request = asked.join().unwrap();
+    assert!(request.starts_with("POST http://logs.invalid:8080/in?a=b HTTP/1.1\r\n"), "{request}");
+    for part in ["host: logs.invalid:8080\r\n", "proxy-authorization: Basic dXNlcjpzZWNyZXQ=\r\n"] {
+        assert!(request.contains(part), "{request}");
+    }
+    let (address, asked) = proxy("HTTP/1.1 403 Not for you\r\n\r\n");
+    let ended = run("https://logs.invalid/in", "HTTPS_PROXY", &address);
+    let refused = "the proxy answers with `HTTP/1.1 403 Not for you`";
+    assert!(ended.stderr.contains(refused) && !ended.stderr.contains("secret"), "{}", ended.stderr);
+    let request = asked.join().unwrap();
+    assert!(request.starts_with("CONNECT logs.invalid:443 HTTP/1.1\r\nHost: logs.invalid:443\r\n"));
+    assert!(request.contains("Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=\r\n"), "{request}");
+}
+
+/// A proxy that connects its first tunnel to this address, whatever it is asked for.
+fn tunnel_to(address: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap() == 1 {
+            request.push(byte[0]);
+        }
+        let mut peer = TcpStream::connect(address).unwrap();
+        stream.write_all(b"HTTP/1.1 200 Connected\r\nVia: 1.1 x\r\n\r\n").unwrap();
+        let (mut from, mut to) = (stream.try_clone().unwrap(), peer.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let _ = std::io::copy(&mut peer, &mut stream);
+    });
+    format!("http://{proxy}")
+}
+
+#[test]
+fn over_tls_through_a_tunnel_both_sides_know_each_other() {
+    let made = rcgen::generate_simple_self_signed(["logs.invalid".to_owned()]).unwrap();
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let scene = |flow: &str| {
+        let scene = Scene::new(flow).write("cert.pem", certificate.as_bytes());
+        scene.write("key.pem", key.as_bytes())
+    };
+    let own = "cert_file: cert.pem, key_file: key.pem, ca_file: cert.pem";
+    let server = scene(&format!(
+        "connectors:
+  input:
+    type: http_server
+    codec: json
+    config:
+      listen: '127.0.0.1:0'
+      respond: delivered
+      tls: {{ {own}, client_auth: required }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> output]"
+    ));
+    let mut server = Running::of(server, &["flow.yaml"], |command| command);
+    let line = server.until("listens on ");
+    let (_, address) = line.split_once("listens on ").unwrap();
+    let proxy = tunnel_to(address.split_whitespace().next().unwrap().to_owned());
+    let client = scene(&format!(
+        "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, count: 1 }} }}
+  output:
+    type: http_client
+    codec: json
+    config: {{ url: 'https://logs.invalid/in', tls: {{ {own} }} }}
+links: [input -> output]"
+    ));
+    let client = Running::of(client, &["flow.yaml"], |command| command.env("https_proxy", proxy));
+    assert!(server.event().contains("\"metronome\":\"input\""));
+    client.end().expect(0, &[]);
+    // A peer that shows no certificate, or speaks no TLS, is told and changes nothing.
+    assert_eq!(post(address.split_whitespace().next().unwrap(), "{}"), None);
+    server.until("no TLS connection from");
+    server.signal(&["TERM"]);
+    server.end().expect(0, &[]);
+}
