@@ -4,6 +4,10 @@ OTLP's JSON mapping, as protobuf's own library writes it.
     python3 -m venv venv
     venv/bin/pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http opentelemetry-exporter-otlp-json-http
     venv/bin/python scripts/record.py fixtures
+
+Or only sends, to a server for each signal:
+
+    venv/bin/python scripts/record.py --send logs=http://127.0.0.1:4318/v1/logs metrics=… traces=…
 """
 
 import base64
@@ -69,11 +73,11 @@ def mapping(message):
     return mapped(MessageToDict(message, use_integers_for_enums=True))
 
 
-def export(url, spans, logs, metrics):
-    """One request of each signal."""
+def export(urls, spans, logs, metrics):
+    """One request of each signal, to its URL."""
     resource = Resource.create({"service.name": "shop", "host.cpus": 4, "tags": ["a", "b"], "rate": 0.5})
     tracers = TracerProvider(resource=resource)
-    tracers.add_span_processor(SimpleSpanProcessor(spans(endpoint=f"{url}/v1/traces")))
+    tracers.add_span_processor(SimpleSpanProcessor(spans(endpoint=urls["traces"])))
     tracer = tracers.get_tracer("cart", "1.2.0")
     sampled = trace.TraceFlags(trace.TraceFlags.SAMPLED)
     caller = trace.SpanContext(0x5B8EFFF798038103D269B633813FC60C, 0xEEE19B7EC3C1B174, True, sampled)
@@ -86,12 +90,12 @@ def export(url, spans, logs, metrics):
         span.add_link(parent.get_span_context(), {"why": "cause"})
         span.set_status(trace.StatusCode.ERROR, "no stock")
         loggers = LoggerProvider(resource=resource)
-        loggers.add_log_record_processor(SimpleLogRecordProcessor(logs(endpoint=f"{url}/v1/logs")))
+        loggers.add_log_record_processor(SimpleLogRecordProcessor(logs(endpoint=urls["logs"])))
         logger = logging.Logger("shop")
         logger.addFilter(lambda record: setattr(record, "pathname", "shop.py") or True)
         logger.addHandler(LoggingHandler(logger_provider=loggers))
         logger.error("paid %d € \"twice\"", 12, extra={"customer": "müller", "items": 3, "total": 12.5})
-    reader = PeriodicExportingMetricReader(metrics(endpoint=f"{url}/v1/metrics"))
+    reader = PeriodicExportingMetricReader(metrics(endpoint=urls["metrics"]))
     views = [View(instrument_name="size", aggregation=ExponentialBucketHistogramAggregation())]
     meters = MeterProvider([reader], resource, views=views)
     meter = meters.get_meter("cart", "1.2.0")
@@ -177,9 +181,9 @@ def variants(message):
 def main(folder):
     server = HTTPServer(("127.0.0.1", 0), Recorder)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    export(url, OTLPSpanExporter, OTLPLogExporter, OTLPMetricExporter)
-    export(url, JsonSpans, JsonLogs, JsonMetrics)
+    urls = {signal: f"http://127.0.0.1:{server.server_port}/v1/{signal}" for signal in REQUESTS}
+    export(urls, OTLPSpanExporter, OTLPLogExporter, OTLPMetricExporter)
+    export(urls, JsonSpans, JsonLogs, JsonMetrics)
     for (signal, content_type), body in received.items():
         print(signal, content_type, len(body))
         if content_type == "application/json":
@@ -197,4 +201,7 @@ def main(folder):
         (folder / f"every-field-{signal}.json").write_text(text + "\n")
 
 
-main(Path(sys.argv[1]))
+if sys.argv[1] == "--send":
+    export(dict(pair.split("=", 1) for pair in sys.argv[2:]), OTLPSpanExporter, OTLPLogExporter, OTLPMetricExporter)
+else:
+    main(Path(sys.argv[1]))

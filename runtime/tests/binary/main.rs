@@ -35,6 +35,7 @@ mod schema;
 mod signals;
 mod supervision;
 mod syslog_peers;
+mod telemetry;
 mod tls;
 mod tremor;
 mod verify;

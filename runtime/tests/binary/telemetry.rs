@@ -1,0 +1,165 @@
+//! Telemetry over HTTP: scrapes of Prometheus' format, and requests of OpenTelemetry.
+
+use std::{
+    env, fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::{running::Running, support::workspace, tremor::Scene};
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+fn event(run: &Running) -> Value {
+    serde_json::from_str(&run.event()).unwrap()
+}
+
+#[test]
+fn a_scrape_of_its_own_admin_api_is_an_event_of_each_sample() {
+    let address = free_address();
+    let flow = format!(
+        "connectors:
+  scrape:
+    type: http_client
+    preprocessors: [prometheus]
+    codec: prometheus
+    config: {{ url: 'http://{address}/metrics', interval: 10ms }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [scrape -> output, scrape/err -> output]"
+    );
+    let arguments = ["--api", &*address, "flow.yaml"];
+    let run = Running::of(Scene::new(&flow), &arguments, |command| command);
+    let mut events = Vec::new();
+    // A second scrape counts the events of the first.
+    while !events.iter().any(|event: &Value| {
+        event["name"] == "tremor_events_total" && event["value"].as_f64().unwrap() > 10.0
+    }) {
+        events.push(event(&run));
+    }
+    let first = &events[0];
+    assert_eq!((&first["name"], &first["type"]), (&"tremor_build_info".into(), &"gauge".into()));
+    assert!(events.iter().all(|event| event["labels"].is_object()), "{events:?}");
+    run.signal(&["TERM"]);
+    run.end().expect(0, &[" 0 dead-lettered"]);
+}
+
+/// A body that an exporter has sent, and the event that it is.
+fn request(signal: &str) -> (Vec<u8>, Value) {
+    let folder = workspace().join("codecs-plugins/otlp/fixtures");
+    let json = fs::read_to_string(folder.join(format!("{signal}.json"))).unwrap();
+    let body = fs::read(folder.join(format!("{signal}.pb"))).unwrap();
+    (body, serde_json::from_str(&json).unwrap())
+}
+
+/// Posts a request of logs; the first line of the answer.
+fn post(address: &str, body: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST /v1/logs HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn an_export_request_is_received_sent_on_and_received_again_as_the_same_event() {
+    let next = free_address();
+    let flow = format!(
+        "connectors:
+  first:
+    type: http_server
+    codec: {{ otlp: {{ signal: logs }} }}
+    config: {{ listen: '127.0.0.1:0', path: /v1/logs, respond: delivered }}
+  sender:
+    type: http_client
+    codec: {{ otlp: {{ signal: logs }} }}
+    config:
+      url: 'http://{next}/v1/logs'
+      content_type: application/x-protobuf
+      compression: gzip
+  second:
+    type: http_server
+    codec: {{ otlp: {{ signal: logs }} }}
+    config: {{ listen: '{next}', path: /v1/logs, respond: delivered }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [first -> sender, second -> output]"
+    );
+    let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+    let address = |line: &str| {
+        line.split_once("listens on ").unwrap().1.split(' ').next().unwrap().to_owned()
+    };
+    let addresses = [(); 2].map(|()| address(&run.until("listens on ")));
+    let first = addresses.iter().find(|address| **address != next).unwrap();
+    let (body, expected) = request("logs");
+    assert_eq!(post(first, &body), "HTTP/1.1 200 OK");
+    assert_eq!(event(&run), expected);
+    // Half of it is none.
+    let refused = post(first, &body[..body.len() / 2]);
+    assert!(refused.starts_with("HTTP/1.1 500 "), "{refused}");
+    run.signal(&["TERM"]);
+    run.end().expect(0, &[]);
+}
+
+/// The SDK and the exporter for Python, if they are there: `TREMOR_OTLP_PYTHON` names an interpreter that has
+/// the packages `opentelemetry-sdk`, `opentelemetry-exporter-otlp-proto-http` and `…-json-http`.
+#[test]
+fn an_exporter_of_opentelemetry_sends_to_us() {
+    let script = workspace().join("codecs-plugins/otlp/scripts/record.py");
+    let Some(python) = env::var_os("TREMOR_OTLP_PYTHON").filter(|it| Path::new(it).exists()) else {
+        eprintln!("SKIPPED: TREMOR_OTLP_PYTHON names no Python with an exporter of OpenTelemetry");
+        return;
+    };
+    let signals = ["logs", "metrics", "traces"];
+    let servers = signals.map(|signal| {
+        format!(
+            "  {signal}:
+    type: http_server
+    codec: {{ otlp: {{ signal: {signal} }} }}
+    config: {{ listen: '127.0.0.1:0', path: /v1/{signal}, respond: delivered }}
+"
+        )
+    });
+    let links = signals.map(|signal| format!("  - {signal} -> output\n"));
+    let flow = format!(
+        "connectors:
+{}  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links:
+{}",
+        servers.concat(),
+        links.concat()
+    );
+    let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+    let mut command = Command::new(python);
+    command.arg(script).arg("--send");
+    for _ in signals {
+        let line = run.until("listens on ");
+        let (_, rest) = line.split_once("listens on ").unwrap();
+        let (address, component) = rest.split_once(' ').unwrap();
+        let signal = signals.iter().find(|signal| component.contains(**signal)).unwrap();
+        command.arg(format!("{signal}=http://{address}/v1/{signal}"));
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut events = [(); 3].map(|()| event(&run));
+    events.sort_by_key(|event| event.as_object().unwrap().keys().next().unwrap().clone());
+    for (pointer, expected) in [
+        ("/resourceLogs/0/scopeLogs/0/logRecords/0/body/stringValue", "paid 12 € \"twice\""),
+        ("/resourceMetrics/0/scopeMetrics/0/metrics/0/sum/dataPoints/0/asInt", "3"),
+        ("/resourceSpans/0/scopeSpans/0/spans/0/traceId", "5b8efff798038103d269b633813fc60c"),
+    ] {
+        let found = events.iter().find_map(|event| event.pointer(pointer));
+        assert_eq!(found.and_then(Value::as_str), Some(expected), "{events:?}");
+    }
+    run.signal(&["TERM"]);
+    run.end().expect(0, &["3 events in, 3 out"]);
+}
