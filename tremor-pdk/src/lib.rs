@@ -68,6 +68,8 @@ mod sink;
 mod source;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 pub mod units;
 mod watermarks;
 

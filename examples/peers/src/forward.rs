@@ -1,9 +1,9 @@
 //! A sink on tokio: for clients that cannot do without it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
-use tokio::{io::AsyncWriteExt, net::TcpStream, runtime, task::AbortHandle};
-use tremor_pdk::prelude::*;
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tremor_pdk::{prelude::*, tokio::Tokio};
 
 /// The `config` of the flow file.
 #[tremor_pdk::config]
@@ -12,11 +12,11 @@ pub struct Config {
     address: SocketAddr,
 }
 
-/// The connector. The runtime of tokio is its own, and ends with it.
+/// The connector. The runtime of tokio is that of the library, and ends with its last connector.
 pub struct Forward {
     config: Config,
     context: Context,
-    runtime: Option<runtime::Runtime>,
+    tokio: Option<Tokio>,
     socket: Option<TcpStream>,
 }
 
@@ -25,7 +25,7 @@ impl Component for Forward {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, runtime: None, socket: None })
+        Ok(Self { config, context, tokio: None, socket: None })
     }
 }
 
@@ -34,46 +34,35 @@ impl Connector for Forward {
     type Sink = Lines;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let runtime = match self.runtime.take() {
-            Some(runtime) => runtime,
-            None => runtime::Builder::new_multi_thread().worker_threads(1).enable_io().build()?,
+        let tokio = match self.tokio.take() {
+            Some(tokio) => tokio,
+            None => Tokio::start(&self.context).await?,
         };
-        let runtime = self.runtime.insert(runtime);
+        let tokio = self.tokio.insert(tokio);
         let address = self.config.address;
         // On tokio's thread: there the future is made as well, and finds its runtime.
-        let connected = runtime.spawn(async move { TcpStream::connect(address).await });
-        self.socket = Some(connected.await.map_err(Error::internal)??);
+        self.socket = Some(tokio.run(async move { TcpStream::connect(address).await }).await??);
         Ok(true)
     }
 
     async fn create_sink(&mut self) -> Result<Option<Lines>> {
-        let (Some(runtime), Some(socket)) = (&self.runtime, self.socket.take()) else {
+        let (Some(tokio), Some(socket)) = (&self.tokio, self.socket.take()) else {
             return Ok(None);
         };
-        Ok(Some(Lines { handle: runtime.handle().clone(), socket: Some(socket) }))
+        Ok(Some(Lines { tokio: tokio.clone(), socket: Some(socket) }))
     }
 
     async fn on_stop(&mut self) -> Result<()> {
-        let Some(runtime) = self.runtime.take() else { return Ok(()) };
-        // It joins its threads, which blocks.
-        let ended = move || runtime.shutdown_timeout(Duration::from_secs(1));
-        self.context.blocking(ended).await
-    }
-}
-
-impl Drop for Forward {
-    fn drop(&mut self) {
-        // Without `on_stop` nothing waits for its threads.
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
+        // Whatever it still runs ends with it.
+        self.tokio = None;
+        Ok(())
     }
 }
 
 /// The sink: a line for each message. The protocol has no acknowledgements: `Ok(())` says only that the
 /// operating system has the bytes. If a peer can confirm events, wait for that.
 pub struct Lines {
-    handle: runtime::Handle,
+    tokio: Tokio,
     /// None while tokio writes to it.
     socket: Option<TcpStream>,
 }
@@ -92,26 +81,16 @@ impl Sink for Lines {
                 Error::connection_lost("the last delivery was not written to its end").into()
             );
         };
-        let written = self.handle.spawn(async move {
+        // If this delivery is given up, its answer is dropped: tokio writes no further then.
+        let written = self.tokio.run(async move {
             let written = socket.write_all(&bytes).await;
             (socket, written)
         });
-        // Dropped with this future: tokio writes no further then.
-        let _aborts = Aborts(written.abort_handle());
-        let (socket, written) = written.await.map_err(Error::internal)?;
+        let (socket, written) = written.await?;
         // Half a line may be written: whatever the error is, this connection takes no more.
         written.map_err(|error| Error::connection_lost("cannot write").caused_by(&error))?;
         self.socket = Some(socket);
         Ok(())
-    }
-}
-
-/// Ends a task of tokio when it is dropped.
-struct Aborts(AbortHandle);
-
-impl Drop for Aborts {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

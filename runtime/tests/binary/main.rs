@@ -34,6 +34,7 @@ mod running;
 mod schema;
 mod signals;
 mod supervision;
+mod tokio;
 mod syslog_peers;
 mod telemetry;
 mod tls;

@@ -46,6 +46,8 @@ fn plugins() -> &'static Path {
                 "fixture-hostile",
                 "fixture-mischief",
                 "fixture-script",
+                "fixture-tokio",
+                "plugin-peers",
                 "plugin-logfmt",
             ],
         )

@@ -10,7 +10,7 @@ mod guard;
 mod module;
 mod stream;
 
-pub(crate) use self::guard::guard;
+pub(crate) use self::guard::{Guarded, guard};
 pub use self::module::{Library, header};
 pub use abi_stable::{library::LibHeader, std_types::RVec};
 
@@ -18,7 +18,6 @@ use std::future::Future;
 
 use async_ffi::FfiFuture;
 
-use self::guard::Guarded;
 use crate::Host;
 
 /// A future for the host's executor that logs what it panics with.

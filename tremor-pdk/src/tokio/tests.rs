@@ -1,0 +1,188 @@
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+use std::{
+    cell::RefCell,
+    fs,
+    future::pending,
+    sync::mpsc::{self, Sender},
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use super::{RUNTIME, THREAD, Tokio};
+use crate::{ErrorKind, testing::TestHost};
+
+/// Tests share the runtime of this library: those that look at its life run one after the other.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn started(test: &TestHost) -> Tokio {
+    test.block_on(Tokio::start(&test.host())).unwrap()
+}
+
+/// How many threads of a runtime there are.
+fn threads() -> usize {
+    let names = fs::read_dir("/proc/self/task").unwrap().flatten();
+    names
+        .filter(|it| fs::read_to_string(it.path().join("comm")).is_ok_and(|it| it.trim() == THREAD))
+        .count()
+}
+
+/// Waits until the thread of a runtime that nobody has is gone.
+fn wait_until_ended() {
+    while threads() > 0 {
+        thread::yield_now();
+    }
+}
+
+/// Sends when its thread ends.
+struct Last(Sender<ThreadId>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn a_future_is_made_and_polled_on_the_thread_of_the_runtime_and_awaited_anywhere() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    let tokio = started(&test);
+    let ran = tokio.run(async {
+        let (sender, receiver) = tokio_pair().await;
+        // A timer looks for the runtime when it is made.
+        ::tokio::time::sleep(Duration::from_millis(1)).await;
+        sender.send(thread::current().id()).unwrap();
+        receiver.recv().unwrap()
+    });
+    let id = test.block_on(ran).unwrap();
+    assert_ne!(id, thread::current().id());
+}
+
+async fn tokio_pair() -> (Sender<ThreadId>, mpsc::Receiver<ThreadId>) {
+    ::tokio::task::yield_now().await;
+    mpsc::channel()
+}
+
+#[test]
+fn connectors_share_one_thread_which_ends_with_the_last_of_them_and_its_thread_locals_with_it() {
+    let _alone = super::lock(&ALONE);
+    wait_until_ended();
+    let test = TestHost::new();
+    let (one, two) = (started(&test), started(&test));
+    let id = |tokio: &Tokio| test.block_on(tokio.run(async { thread::current().id() })).unwrap();
+    let thread = id(&one);
+    assert_eq!(id(&two), thread);
+    assert_eq!(threads(), 1);
+    let (sender, dropped) = mpsc::channel();
+    let keeps = two.run(async move { LAST.with_borrow_mut(|last| *last = Some(Last(sender))) });
+    test.block_on(keeps).unwrap();
+    drop(one);
+    assert_eq!(id(&two), thread, "the other one still has it");
+    drop(two);
+    assert_eq!(dropped.recv(), Ok(thread));
+    wait_until_ended();
+    assert!(super::lock(&RUNTIME).upgrade().is_none());
+    // It is started again when it is used again.
+    assert_ne!(id(&started(&test)), thread);
+}
+
+#[test]
+fn what_a_connector_has_started_ends_with_its_handle_and_what_others_have_does_not() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    let (one, two) = (started(&test), started(&test));
+    let (sender, dropped) = mpsc::channel();
+    let last = Last(sender);
+    let mut waits = Box::pin(one.run(async move {
+        let _last = last;
+        pending::<()>().await;
+    }));
+    let other = two.run(async { ::tokio::time::sleep(Duration::from_millis(20)).await });
+    assert!(test.poll_once(waits.as_mut()).is_pending());
+    drop(one);
+    dropped.recv().unwrap();
+    assert_eq!(test.block_on(waits).unwrap_err().kind(), ErrorKind::INTERNAL);
+    assert_eq!(test.block_on(other), Ok(()));
+}
+
+#[test]
+fn an_answer_that_is_dropped_ends_what_runs_unless_it_is_detached() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    let tokio = started(&test);
+    let (sender, dropped) = mpsc::channel();
+    let last = Last(sender);
+    drop(tokio.run(async move {
+        let _last = last;
+        pending::<()>().await;
+    }));
+    dropped.recv().unwrap();
+    let (sender, ran) = mpsc::channel();
+    tokio.run(async move { sender.send(()).unwrap() }).detach();
+    ran.recv().unwrap();
+}
+
+#[test]
+fn a_panic_is_an_error_of_its_own_future_and_the_others_go_on() {
+    let _alone = super::lock(&ALONE);
+    crate::ffi::guard("test", || ()).unwrap();
+    let test = TestHost::new();
+    let tokio = started(&test);
+    let error = test.block_on(tokio.run(async { panic!("no luck") })).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PANICKED);
+    assert!(error.to_string().contains("no luck"), "{error}");
+    assert_eq!(test.block_on(tokio.run(async { 7 })), Ok(7));
+}
+
+#[test]
+fn a_future_may_be_polled_here_with_the_timers_and_sockets_of_the_runtime() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    let tokio = started(&test);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let connected = tokio.within(async move {
+        ::tokio::time::sleep(Duration::from_millis(1)).await;
+        (::tokio::net::TcpStream::connect(address).await.unwrap(), thread::current().id())
+    });
+    let (_stream, id) = test.block_on(connected);
+    assert_eq!(id, thread::current().id());
+    let interval = tokio.enter(|| ::tokio::time::interval(Duration::from_secs(1)));
+    assert_eq!(interval.period(), Duration::from_secs(1));
+}
+
+#[test]
+fn many_short_futures_leave_nothing() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    let tokio = started(&test);
+    for number in 0..1_000 {
+        assert_eq!(test.block_on(tokio.run(async move { number })), Ok(number));
+    }
+    assert!(super::lock(&tokio.0.tasks).running.len() < 64);
+}
+
+#[test]
+fn it_can_be_started_and_dropped_again_and_again_under_load() {
+    let _alone = super::lock(&ALONE);
+    let test = TestHost::new();
+    for _ in 0..50 {
+        let tokio = started(&test);
+        for _ in 0..20 {
+            tokio
+                .run(async {
+                    loop {
+                        ::tokio::task::yield_now().await;
+                    }
+                })
+                .detach();
+        }
+        assert_eq!(test.block_on(tokio.run(async { 7 })), Ok(7));
+    }
+    wait_until_ended();
+}
