@@ -178,26 +178,6 @@ links: [bench -> bench]";
 }
 
 #[test]
-fn the_rate_of_a_benchmark_is_not_told_where_it_is_a_value() {
-    let flow = "connectors:
-  bench:
-    type: bench
-    codec: json
-    config: { file: in, rate: '${env:RATE}', iterations: 1 }
-links: [bench -> bench]"
-        .replace("'${env:RATE}'", "${env:RATE}");
-    let scene = scene(&flow);
-    let mut command = scene.command(&["bench", "--json", "report.json", "flow.yaml"]);
-    command.env("RATE", "12345");
-    let run = Run::of(&finish(command.spawn().unwrap()));
-    run.expect(0, &[]);
-    assert!(run.stdout.contains("offered     [redacted] events/s"), "{}", run.stdout);
-    for text in [&run.stdout, &run.stderr, &scene.read("report.json")] {
-        assert!(!text.contains("12345"), "{text}");
-    }
-}
-
-#[test]
 fn the_values_of_one_tested_flow_are_words_to_the_next() {
     let test = |scene: Scene, flow: &str| {
         std::fs::create_dir_all(scene.path().join(format!("{flow}/input"))).unwrap();

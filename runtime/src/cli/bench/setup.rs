@@ -1,6 +1,6 @@
 //! The conditions of a benchmark, without the libraries: machine, build, data, command.
 
-use std::{borrow::Cow, env, fmt, fs, path::Path, thread};
+use std::{env, fmt, fs, path::Path, thread};
 
 use rustix::system::uname;
 use serde::Serialize;
@@ -18,9 +18,6 @@ pub(super) struct Setup {
     /// Events a second that all sources together offered; none where one offered as many as the
     /// flow takes.
     rate: Option<f64>,
-    /// There was a rate, which comes from a reference.
-    #[serde(skip)]
-    hides_rate: bool,
     /// The command line, the program first.
     command: Vec<String>,
 }
@@ -64,22 +61,14 @@ struct Data {
 impl Setup {
     /// The conditions of this flow, as the command line has changed it.
     pub(super) fn of(flow: &Flow) -> Self {
-        let rate = overrides::rate(flow);
-        let hides_rate = rate.is_some_and(is_secret);
         Self {
             machine: Machine::this(),
             build: Build::this(),
             data: overrides::files(flow).iter().map(|path| Data::of(path)).collect(),
-            rate: rate.filter(|_| !hides_rate),
-            hides_rate,
+            rate: overrides::rate(flow),
             command: env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
         }
     }
-}
-
-/// Whether a number stands for a reference.
-fn is_secret(number: f64) -> bool {
-    matches!(redact::text(&number.to_string()), Cow::Owned(_))
 }
 
 impl Machine {
@@ -163,11 +152,10 @@ impl Data {
 
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, build, data, rate, hides_rate, command } = self;
+        let Self { machine, build, data, rate, command } = self;
         let Machine { cpu, cpu_features, kernel, processors, threads } = machine;
         match rate {
             Some(rate) => writeln!(f, "offered     {rate} events/s")?,
-            None if *hides_rate => writeln!(f, "offered     {} events/s", redact::REDACTED)?,
             None => writeln!(f, "offered     as many as the flow takes")?,
         }
         let cpu = cpu.as_deref().unwrap_or("a processor that the system has no name for");
