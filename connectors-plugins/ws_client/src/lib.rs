@@ -184,7 +184,8 @@ impl WsClient {
             shared.end(ended.stream, &ended.peer, end.is_complete());
             shared.fail(Error::connection_lost(format!("`{}`: {end}", ended.peer)));
             // A sink without a source would hear of it when it has something to send.
-            if !matches!(end, End::Left(_)) {
+            if !matches!(end, End::Left(_)) && !shared.has_source() {
+                tremor_pdk::warn!(host, "`{}`: {end}", ended.peer);
                 host.connection_lost();
             }
         };

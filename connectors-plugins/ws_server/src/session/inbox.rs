@@ -59,6 +59,11 @@ impl Inbox {
         self.is_wanted.store(true, Ordering::Release);
     }
 
+    /// Whether there is a source, which hears how things end.
+    pub(crate) fn has_source(&self) -> bool {
+        self.is_wanted.load(Ordering::Acquire)
+    }
+
     /// Ready if a connection may be read.
     pub(super) fn poll_room(&self, stream: u64, context: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
@@ -71,7 +76,7 @@ impl Inbox {
 
     /// A message has come.
     pub(super) fn push(&self, stream: u64, peer: &Arc<str>, message: &[u8]) {
-        if !self.is_wanted.load(Ordering::Acquire) {
+        if !self.has_source() {
             return;
         }
         let puller = {
@@ -87,7 +92,7 @@ impl Inbox {
         let puller = {
             let mut state = self.lock();
             state.waiting.remove(&stream);
-            if !self.is_wanted.load(Ordering::Acquire) {
+            if !self.has_source() {
                 return;
             }
             state.add(stream, peer, |batch| {
