@@ -208,7 +208,8 @@ fn curl_posts_a_file_of_lines_and_hears_what_is_wrong() {
 links: [input -> output]";
     let (server, address) = running(flow);
     let url = format!("http://{address}/in");
-    let lines: String = "{\"n\":1}\n".repeat(1_000);
+    let lines: Vec<_> = (0..1_000).map(|number| format!("{{\"n\":{number}}}\n")).collect();
+    let lines = lines.concat();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
