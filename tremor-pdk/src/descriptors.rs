@@ -67,6 +67,8 @@ struct Entry {
     token: u64,
     sides: [Mutex<Side>; 2],
     is_hung_up: AtomicBool,
+    /// Whether there were ever urgent data, at which a read stops short of what is after them.
+    has_urgent: AtomicBool,
 }
 
 /// What is known of reading, or of writing.
@@ -74,6 +76,8 @@ struct Entry {
 struct Side {
     /// How often the operating system has said that it may be possible.
     events: u64,
+    /// Whether nothing is there before the next event.
+    is_drained: bool,
     waiting: Option<Waker>,
 }
 
@@ -112,6 +116,7 @@ impl Descriptors {
         let entry = self.set.add();
         let descriptors = self.clone();
         let flags = epoll::EventFlags::IN
+            | epoll::EventFlags::PRI
             | epoll::EventFlags::OUT
             | epoll::EventFlags::RDHUP
             | epoll::EventFlags::ET;
@@ -150,7 +155,20 @@ impl<D: AsFd> Registered<D> {
         context: &Context<'_>,
         read: impl FnMut(&D) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.poll_with(READING, context, read)
+        self.poll_with(READING, context, read, |_| false)
+    }
+
+    /// As [`Registered::poll_read_with`], for a stream of bytes of which a read brings all that there is, up to
+    /// `space`. After one that has brought less there is no other before the system has said that there is
+    /// more: it would cost as much, and bring nothing.
+    #[cfg(feature = "net")]
+    pub(crate) fn poll_read_bytes(
+        &self,
+        context: &Context<'_>,
+        space: usize,
+        read: impl FnMut(&D) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(READING, context, read, |count| (1..space).contains(count))
     }
 
     /// As [`Registered::poll_read_with`], for what writes.
@@ -162,7 +180,7 @@ impl<D: AsFd> Registered<D> {
         context: &Context<'_>,
         write: impl FnMut(&D) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        self.poll_with(WRITING, context, write)
+        self.poll_with(WRITING, context, write, |_| false)
     }
 
     /// Waits for what `read` comes to: `socket.read_with(|mut socket| socket.read(&mut buffer)).await`.
@@ -186,14 +204,25 @@ impl<D: AsFd> Registered<D> {
         side: usize,
         context: &Context<'_>,
         mut work: impl FnMut(&D) -> io::Result<T>,
+        drains: impl Fn(&T) -> bool,
     ) -> Poll<io::Result<T>> {
         let side = &self.entry.sides[side];
         loop {
-            let seen = lock(side).events;
-            match work(&self.io) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => return Poll::Ready(result),
+            let (seen, is_drained) = {
+                let side = lock(side);
+                (side.events, side.is_drained)
+            };
+            if !is_drained {
+                match work(&self.io) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    result => {
+                        if result.as_ref().is_ok_and(&drains) {
+                            self.entry.drained(side, seen);
+                        }
+                        return Poll::Ready(result);
+                    }
+                }
             }
             let mut side = lock(side);
             // Otherwise it may have become possible since it was tried.
@@ -230,6 +259,7 @@ impl Set {
             token,
             sides: Default::default(),
             is_hung_up: AtomicBool::new(false),
+            has_urgent: AtomicBool::new(false),
         });
         entries.list[place] = Some(entry.clone());
         entry
@@ -268,12 +298,16 @@ impl Set {
         if flags.intersects(Flags::RDHUP | failed) {
             entry.is_hung_up.store(true, Ordering::Relaxed);
         }
-        let sides = [Flags::IN | Flags::RDHUP | failed, Flags::OUT | failed];
+        if flags.contains(Flags::PRI) {
+            entry.has_urgent.store(true, Ordering::Relaxed);
+        }
+        let sides = [Flags::IN | Flags::PRI | Flags::RDHUP | failed, Flags::OUT | failed];
         for (side, wanted) in entry.sides.iter().zip(sides) {
             if flags.intersects(wanted) {
                 let waiting = {
                     let mut side = lock(side);
                     side.events += 1;
+                    side.is_drained = false;
                     side.waiting.take()
                 };
                 waiting.into_iter().for_each(Waker::wake);
@@ -292,6 +326,16 @@ impl Set {
             let waiting = lock(side).waiting.take();
             waiting.into_iter().for_each(Waker::wake);
         }
+    }
+}
+
+impl Entry {
+    /// Nothing is left to read since the operating system has said so many times that there is something.
+    /// What it has said only once stays to be read: that the peer has closed its side, and urgent data.
+    fn drained(&self, side: &Mutex<Side>, seen: u64) {
+        let ends = [&self.is_hung_up, &self.has_urgent];
+        let mut side = lock(side);
+        side.is_drained = side.events == seen && !ends.iter().any(|it| it.load(Ordering::Relaxed));
     }
 }
 
@@ -314,8 +358,10 @@ impl<D: AsFd + std::fmt::Debug> std::fmt::Debug for Registered<D> {
 #[cfg(all(test, feature = "testing"))]
 mod tests {
     use std::{
+        future::poll_fn,
         io::{Read, Write},
         os::unix::net::UnixStream,
+        task::{Context, Poll, Waker},
     };
 
     use super::Descriptors;
@@ -387,6 +433,43 @@ mod tests {
         let wrote = test.block_on(one.write_with(|mut socket| socket.write(&[8; 16]))).unwrap();
         assert_eq!(wrote, 16);
         drop(reader.join().unwrap());
+    }
+
+    #[cfg(feature = "net")]
+    #[test]
+    fn after_a_short_read_there_is_no_other_before_something_comes() {
+        let test = TestHost::new();
+        let descriptors = Descriptors::new(&test.host()).unwrap();
+        let (one, mut other) = pair();
+        let one = descriptors.register(one).unwrap();
+        let (mut bytes, mut reads) = ([0; 16], 0);
+        let mut read = |context: &Context<'_>| {
+            one.poll_read_bytes(context, 16, |mut socket| {
+                reads += 1;
+                socket.read(&mut bytes)
+            })
+        };
+        let mut once = |is_waited_for| {
+            if is_waited_for {
+                return test.block_on(poll_fn(|context| read(context))).ok();
+            }
+            match read(&Context::from_waker(Waker::noop())) {
+                Poll::Ready(result) => result.ok(),
+                Poll::Pending => None,
+            }
+        };
+        assert_eq!(once(false), None);
+        other.write_all(b"short").unwrap();
+        assert_eq!(once(true), Some(5));
+        assert_eq!((once(false), once(false)), (None, None));
+        // One that fills the space may have left something.
+        other.write_all(&[0; 20]).unwrap();
+        assert_eq!((once(true), once(false)), (Some(16), Some(4)));
+        assert_eq!(once(false), None);
+        drop(other);
+        assert_eq!((once(true), once(false)), (Some(0), Some(0)));
+        // One before anything came, and one for each that brought something or the end.
+        assert_eq!(reads, 6);
     }
 
     #[test]

@@ -167,9 +167,9 @@ impl Peer {
     /// Its task is polled.
     pub(crate) fn polled(&self, context: &Context<'_>) {
         let waker = &mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if waker.as_ref().is_none_or(|it| !it.will_wake(context.waker())) {
-            *waker = Some(context.waker().clone());
-        }
+        // It is polled by its own task only, whose waker stays good as long as it lives: to clone it for each
+        // poll costs an allocation.
+        waker.get_or_insert_with(|| context.waker().clone());
     }
 
     /// Has its task look at what has changed.

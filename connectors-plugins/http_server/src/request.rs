@@ -131,6 +131,10 @@ impl Server {
     }
 }
 
+/// How long a body is at most that is copied, in bytes: what holds a part of hyper's buffer has it make another
+/// one for the next request.
+const COPIED: usize = 16 << 10;
+
 /// How much memory is taken for a body before it has come, in bytes.
 const EXPECTED: usize = 1 << 20;
 
@@ -165,7 +169,7 @@ async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Bytes, Answer
         }
         if so_far == 0 {
             // Usually it is all.
-            first = data;
+            first = if data.len() <= COPIED { Bytes::copy_from_slice(&data) } else { data };
             continue;
         }
         if all.is_empty() {

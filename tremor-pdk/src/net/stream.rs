@@ -117,8 +117,9 @@ pub(super) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Resu
     Ok(sendmsg(socket, slices, nothing_else, SendFlags::NOSIGNAL)?)
 }
 
+/// The last says whether a read brings all that there is. Of a Unix socket it ends where descriptors were sent.
 macro_rules! streams {
-    ($($(#[$doc:meta])* $name:ident: $socket:ty;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident: $socket:ty, $reads_all:literal;)*) => {$(
         $(#[$doc])*
         ///
         /// One task may read it while another writes it, through references.
@@ -155,7 +156,12 @@ macro_rules! streams {
                 context: &mut Context<'_>,
                 buffer: &mut [u8],
             ) -> Poll<io::Result<usize>> {
-                self.0.poll_read_with(context, |mut socket| socket.read(buffer))
+                let space = buffer.len();
+                let read = |mut socket: &$socket| socket.read(buffer);
+                if $reads_all {
+                    return self.0.poll_read_bytes(context, space, read);
+                }
+                self.0.poll_read_with(context, read)
             }
 
             fn poll_read_vectored(
@@ -252,9 +258,9 @@ macro_rules! streams {
 
 streams! {
     /// A connection of TCP.
-    TcpStream: std::net::TcpStream;
+    TcpStream: std::net::TcpStream, true;
     /// A connection to a socket in the file system.
-    UnixStream: unix::net::UnixStream;
+    UnixStream: unix::net::UnixStream, false;
 }
 
 #[cfg(all(test, feature = "testing"))]

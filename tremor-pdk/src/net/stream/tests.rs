@@ -150,3 +150,45 @@ fn listeners_share_an_address_where_all_of_them_want_to() {
     assert!(error.to_string().contains("`reuse_port`"), "{error}");
     assert!(error.to_string().contains(&taken[0].to_string()), "{error}");
 }
+
+/// Reads once.
+fn read(scene: &Scene, stream: &TcpStream) -> Vec<u8> {
+    let mut bytes = [0; 64];
+    let read = poll_fn(|context| Pin::new(&mut &*stream).poll_read(context, &mut bytes));
+    let count = scene.test.block_on(read).unwrap();
+    bytes[..count].to_vec()
+}
+
+#[test]
+fn after_a_read_that_was_short_whatever_comes_is_read() {
+    let scene = Scene::new();
+    let (stream, mut peer) = scene.pair();
+    for round in [&b"one"[..], b"two", b"three"] {
+        peer.write_all(round).unwrap();
+        assert_eq!(read(&scene, &stream), round);
+    }
+    // The end may come with the last bytes, and after them.
+    peer.write_all(b"last").unwrap();
+    drop(peer);
+    assert_eq!(read(&scene, &stream), b"last");
+    assert_eq!(read(&scene, &stream), b"");
+    let (stream, mut peer) = scene.pair();
+    peer.write_all(b"last").unwrap();
+    assert_eq!(read(&scene, &stream), b"last");
+    drop(peer);
+    assert_eq!(read(&scene, &stream), b"");
+}
+
+#[test]
+fn urgent_data_at_which_a_read_stops_short_hide_nothing() {
+    let scene = Scene::new();
+    let (stream, mut peer) = scene.pair();
+    peer.write_all(b"one").unwrap();
+    rustix::net::send(&peer, b"!", rustix::net::SendFlags::OOB).unwrap();
+    peer.write_all(b"two").unwrap();
+    let mut all = Vec::new();
+    while all.len() < 6 {
+        all.extend(read(&scene, &stream));
+    }
+    assert_eq!(all, b"onetwo");
+}
