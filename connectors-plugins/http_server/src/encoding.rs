@@ -5,11 +5,10 @@ use std::io::{self, Read};
 use flate2::bufread::MultiGzDecoder;
 use hyper::{
     HeaderMap, StatusCode,
-    body::Bytes,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue},
 };
 
-use crate::{answer::Answer, place::Place, server::yield_once};
+use crate::{answer::Answer, content::Content, place::Place, server::yield_once};
 
 /// How much is decompressed at once, in bytes.
 const STEP: usize = 64 << 10;
@@ -64,10 +63,10 @@ impl Encoding {
     /// The answer: it is no such thing, is cut short, or has more than `most` bytes.
     pub(crate) async fn decode(
         self,
-        body: Bytes,
+        body: Content,
         most: usize,
         room: &mut Place<'_>,
-    ) -> Result<Bytes, Answer> {
+    ) -> Result<Content, Answer> {
         match self {
             Self::Identity => Ok(body),
             Self::Gzip => read(MultiGzDecoder::new(&*body), "gzip", most, room).await,
@@ -89,7 +88,7 @@ async fn read(
     name: &str,
     most: usize,
     room: &mut Place<'_>,
-) -> Result<Bytes, Answer> {
+) -> Result<Content, Answer> {
     let mut decoded = Vec::new();
     let mut has_room = 0;
     for step in 1_usize.. {
@@ -116,7 +115,7 @@ async fn read(
             yield_once().await;
         }
     }
-    Ok(decoded.into())
+    Ok(Content::Whole(decoded))
 }
 
 fn broken(name: &str, error: &io::Error) -> Answer {

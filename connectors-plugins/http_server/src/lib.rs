@@ -21,6 +21,7 @@ mod access;
 mod answer;
 mod config;
 mod connection;
+mod content;
 mod counts;
 mod encoding;
 mod io;

@@ -11,6 +11,7 @@ use hyper::{
 
 use crate::{
     answer::{Answer, Text},
+    content::Content,
     encoding::{Encoding, too_long},
     peer::{Peer, Phase},
     place::{Place, is_open},
@@ -135,11 +136,8 @@ impl Server {
 /// one for the next request.
 const COPIED: usize = 16 << 10;
 
-/// How much memory is taken for a body before it has come, in bytes.
-const EXPECTED: usize = 1 << 20;
-
 /// Reads a body.
-async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Bytes, Answer> {
+async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Content, Answer> {
     let most = place.server.settings.max_body_bytes;
     let length = body.size_hint().exact();
     if let Some(length) = length {
@@ -174,10 +172,10 @@ async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Bytes, Answer
         }
         if all.is_empty() {
             let whole = length.and_then(|length| usize::try_from(length).ok());
-            all.reserve_exact(whole.unwrap_or(0).min(EXPECTED));
+            all = place.server.room.spare.take(whole.unwrap_or(0));
             all.extend_from_slice(&std::mem::take(&mut first));
         }
         all.extend_from_slice(&data);
     }
-    Ok(if all.is_empty() { first } else { all.into() })
+    Ok(if all.is_empty() { Content::Part(first) } else { Content::Whole(all) })
 }

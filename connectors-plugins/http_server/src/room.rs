@@ -7,10 +7,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use hyper::body::Bytes;
 use tremor_pdk::{Acks, Batch, Result, Writer};
 
-use crate::{config::Respond, peer::Peer};
+use crate::{
+    config::Respond,
+    content::{Content, Spare},
+    peer::Peer,
+};
 
 /// What has become of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +77,7 @@ pub(crate) type Facts = Box<dyn Fn(&mut Writer<'_>) + Send>;
 /// A request that goes into the flow.
 pub(crate) struct Entry {
     pub(crate) peer: Arc<Peer>,
-    pub(crate) body: Bytes,
+    pub(crate) body: Content,
     pub(crate) facts: Option<Facts>,
 }
 
@@ -91,6 +94,7 @@ pub(crate) struct Room {
     /// How much there is, in bytes.
     most: usize,
     state: Mutex<State>,
+    pub(crate) spare: Spare,
 }
 
 #[derive(Default)]
@@ -110,7 +114,7 @@ struct State {
 
 impl Room {
     pub(crate) fn new(respond: Respond, most: usize) -> Self {
-        Self { respond, most, state: Mutex::default() }
+        Self { respond, most, state: Mutex::default(), spare: Spare::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -216,7 +220,7 @@ impl Room {
         let room = taken.iter().map(|it| it.room).sum();
         let mut filled = Ok(());
         for Waiting { ticket, entry, .. } in taken {
-            filled = filled.and(entry.put(batch));
+            filled = filled.and(entry.put(batch, &self.spare));
             if self.respond == Respond::Accepted {
                 ticket.settle(Outcome::Accepted);
             }
@@ -236,10 +240,11 @@ impl Room {
 
 impl Entry {
     /// The body is one message: whatever preprocessors cut from it is of this request alone.
-    fn put(self, batch: &mut Batch) -> Result<()> {
+    fn put(self, batch: &mut Batch, spare: &Spare) -> Result<()> {
         let Self { peer, body, facts } = self;
         let position = batch.len();
         batch.stream(peer.stream).push_message(&body);
+        spare.put(body);
         batch.set_origin_from(position, &peer.name);
         match (facts, batch.last_mut()) {
             (Some(facts), Some(mut event)) => event.write_metadata(facts),
