@@ -27,7 +27,7 @@ fn two_libraries_have_a_runtime_each_and_the_process_ends_well_under_load() {
 links: [one -> peer, two -> peer]"
     ));
     scene.tremor(&["check", "flow.yaml"]).expect(0, &[]);
-    let mut running = Running::of(scene, &["flow.yaml"], |it| it);
+    let running = Running::of(scene, &["flow.yaml"], |it| it);
     // A connection that breaks is made again, on the same runtime.
     for _ in 0..3 {
         let (peer, _) = listener.accept().unwrap();

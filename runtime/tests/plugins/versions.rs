@@ -38,6 +38,32 @@ impl FfiSink {
     fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
 );
 
+/// The same of acknowledgements.
+const ANSWER: Change<'static> = (
+    "tremor-pdk/abi/src/connector.rs",
+    "
+
+    /// Whether the source brings again what has failed. Asked once; without it, the source does.
+    fn brings_again(&self) -> bool {
+        true
+    }",
+    "",
+);
+
+/// Where the plugin's side implements it.
+const ANSWERED: Change<'static> = (
+    "tremor-pdk/src/ffi/stream.rs",
+    "
+
+    fn brings_again(&self) -> bool {",
+    "
+}
+
+impl FfiAcks {
+    #[allow(dead_code)]
+    fn brings_again(&self) -> bool {",
+);
+
 /// A field after the last prefix field of artefacts.
 const FIELD: Change<'static> = (
     "tremor-pdk/abi/src/module.rs",
@@ -63,7 +89,7 @@ fn of_version(name: &str, version: &str, changes: &[Change<'_>]) -> std::path::P
 
 #[test]
 fn a_plugin_that_lacks_what_was_added_last_loads_and_gets_the_defaults() {
-    let changes = [METHOD, ADAPTER, FIELD, SET];
+    let changes = [METHOD, ADAPTER, ANSWER, ANSWERED, FIELD, SET];
     let path = of_version("abi-earlier-minor", "2.0.0", &changes);
     assert_eq!(Library::inspect(&path).unwrap().metadata().abi, "2.0");
     let context = host("old");

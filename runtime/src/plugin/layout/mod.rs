@@ -7,7 +7,9 @@ mod mismatch;
 mod tests;
 
 use abi_stable::{
-    StableAbi, abi_stability::abi_checking::check_layout_compatibility, type_layout::TypeLayout,
+    StableAbi,
+    abi_stability::abi_checking::{CheckingGlobals, check_layout_compatibility_with_globals},
+    type_layout::TypeLayout,
 };
 use tremor_pdk::abi::module::PluginModuleRef;
 
@@ -26,6 +28,10 @@ pub(super) fn check(library: &Library, plugins: &'static TypeLayout) -> Result<(
     }
     // The plugin's types are the interface and the host's the implementation: the host may have
     // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
-    check_layout_compatibility(plugins, hosts)
+    //
+    // Each plugin is compared with the host alone. With the process's own globals `abi_stable` would narrow
+    // the host's types to what the first older plugin has, and refuse a second one that differs from it.
+    // Nothing is lost: what a plugin has after a prefix, the host has as well, with the same types.
+    check_layout_compatibility_with_globals(plugins, hosts, &CheckingGlobals::new())
         .map_err(|errors| mismatch::mismatch(library, &errors))
 }
