@@ -144,7 +144,7 @@ pub(crate) fn put_bytes<E>(
         *place = length as u8;
         return Ok(());
     }
-    // A longer length is written behind, and moved to its place.
+    // A longer length is written after the message, and moved to its place.
     put_varint(length, out);
     let width = out.len() - end;
     out[place..].rotate_right(width);

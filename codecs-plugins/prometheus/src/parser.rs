@@ -32,7 +32,7 @@ impl Wrong {
 
 pub(crate) type Parsed<T> = Result<T, Wrong>;
 
-/// A line that says something. After a sample's name the parser stands behind the name.
+/// A line that says something. Of a sample, the parser has read the name and nothing more.
 #[derive(Debug)]
 pub(crate) enum Line<'t> {
     Help { name: &'t str, help: Cow<'t, str> },

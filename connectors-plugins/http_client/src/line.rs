@@ -59,7 +59,7 @@ pub(crate) struct Answer {
     pub(crate) is_cut: bool,
 }
 
-/// A connection. It is driven by whoever sends through it, and by nobody otherwise: it has no task.
+/// A connection. It has no task: the request that goes through it drives it.
 pub(crate) struct Line {
     sender: SendRequest<Payload>,
     connection: http1::Connection<Io, Payload>,

@@ -1,14 +1,13 @@
 //! Connections to the peer: made when one is needed, and kept for the next request.
 
 use std::{
-    future::{Future, poll_fn},
+    future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::Poll,
     time::Duration,
 };
 
@@ -18,6 +17,7 @@ use tremor_pdk::{
     net::{
         self, TcpStream,
         futures_io::{AsyncRead, AsyncWrite},
+        within,
     },
 };
 
@@ -222,16 +222,4 @@ async fn tunnel(stream: &mut TcpStream, proxy: &Proxy, peer: &str) -> Result<()>
     }
     let line = crate::answer::printable(line);
     Err(Error::connection_refused(format_args!("the proxy answers with `{line}`")))
-}
-
-/// What a future comes to; none if it takes longer.
-async fn within<T>(host: &Host, time: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    // Most answers to a request that has an answer at once need no timer.
-    let mut sleep = pin!(host.sleep(time));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

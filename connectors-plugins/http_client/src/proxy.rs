@@ -23,7 +23,7 @@ impl Proxy {
     /// Kind configuration: a variable is no proxy. Its value, which may have a password, is not shown.
     pub(crate) fn of(url: &Url, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let set = |name: &str| {
-            // Whoever asks a script of a web server for something sets a variable of that name.
+            // In a script of a web server, a header of the request sets the variable of that name.
             let is_header = name == "HTTP_PROXY" && variable("REQUEST_METHOD").is_some();
             let small =
                 variable(&name.to_ascii_lowercase()).map(|it| (name.to_ascii_lowercase(), it));

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Error, Host, Task, debug, warn};
+use tremor_pdk::{Error, Host, Task, debug, net, warn};
 
 use crate::{
     config::Settings,
@@ -174,13 +174,8 @@ impl Server {
     /// Answers what is under way, and ends all connections.
     pub(crate) async fn drain(&self) {
         self.set_closed(Some(Closed::Draining));
-        let mut ends = std::pin::pin!(self.wait(|peers| peers.open.is_empty()));
-        let mut sleep = std::pin::pin!(self.host.sleep(LAST_ANSWERS));
-        poll_fn(|context| match ends.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(()),
-            Poll::Pending => sleep.as_mut().poll(context),
-        })
-        .await;
+        let ends = self.wait(|peers| peers.open.is_empty());
+        let _ = net::within(&self.host, LAST_ANSWERS, ends).await;
         self.end();
     }
 

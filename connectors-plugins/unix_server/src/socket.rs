@@ -80,7 +80,7 @@ impl Drop for Socket {
     }
 }
 
-/// The right to make and to remove sockets in a folder: a lock on the folder, which leaves no file behind. It
+/// The right to make and to remove sockets in a folder: a lock on the folder itself, so that no file stays. It
 /// ends when this is dropped, or with the process.
 struct Starting(#[expect(dead_code, reason = "it is the lock")] fs::File);
 

@@ -49,7 +49,7 @@ pub use self::{
 };
 use self::{
     handshake::Handshake,
-    session::{End, Inbox, Link, Session, within},
+    session::{End, Inbox, Link, Session},
 };
 
 /// How long the peer may take to answer the handshake.
@@ -141,7 +141,7 @@ impl Connector for WsClient {
         if let Some(Connection { link, .. }) = &self.connection {
             link.close(CloseCode::Normal, "the flow has ended");
             let ended = poll_fn(|context| link.poll_end(context));
-            let _ = within(&self.context, CLOSES_WITHIN, ended).await;
+            let _ = net::within(&self.context, CLOSES_WITHIN, ended).await;
         }
         self.connection = None;
         Ok(())
@@ -163,7 +163,7 @@ impl WsClient {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let shaken = within(&self.context, HANDSHAKE, self.handshake.shake(&mut stream)).await;
+        let shaken = net::within(&self.context, HANDSHAKE, self.handshake.shake(&mut stream)).await;
         let rest = shaken.unwrap_or_else(|| {
             let why = format!("no answer to the handshake in {HANDSHAKE:?}");
             Err(Error::connection_refused(why))

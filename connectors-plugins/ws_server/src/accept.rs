@@ -7,13 +7,14 @@ use tremor_pdk::net::{
     TcpListener, TcpStream,
     futures_io::{AsyncRead, AsyncWrite},
     tls::TlsAcceptor,
+    within,
 };
 use tungstenite::protocol::{Role, WebSocketContext};
 
 use crate::{
     handshake,
     hub::Hub,
-    session::{Link, Session, within},
+    session::{Link, Session},
 };
 
 /// How long to wait where no descriptor is left.

@@ -39,7 +39,7 @@ pub struct Config {
     /// What the sink sends a message as.
     #[serde(default)]
     pub frames: Frames,
-    /// How far a client may fall behind: a connection that has more than so much to be sent is closed.
+    /// How much may wait to be sent to a client. The connection of a client for which more waits is closed.
     #[serde(default = "default_max_send_bytes")]
     pub max_send_bytes: Size,
     /// Whether several listeners may share the address, if all of them say so.

@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Counter, Gauge, Task, prelude::*};
+use tremor_pdk::{Counter, Gauge, Task, net, prelude::*};
 use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
     config::Config,
-    session::{End, Inbox, Limits, Link, within},
+    session::{End, Inbox, Limits, Link},
 };
 
 /// How long clients may take to answer that the server goes away.
@@ -181,7 +181,7 @@ impl Hub {
             state.owner = Some(context.waker().clone());
             Poll::Pending
         });
-        let _ = within(&self.host, GOES_WITHIN, all_gone).await;
+        let _ = net::within(&self.host, GOES_WITHIN, all_gone).await;
         self.cut_off_all();
     }
 

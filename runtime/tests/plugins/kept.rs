@@ -27,7 +27,7 @@ fn a_library_of_today_does_what_is_expected_of_those_that_are_kept() {
 }
 
 #[test]
-fn libraries_that_are_kept_load_and_do_what_they_did() {
+pub(crate) fn libraries_that_are_kept_load_and_do_what_they_did() {
     let folder = workspace().join("tests/fixtures/kept");
     let platform = format!("{}-{}", env::consts::ARCH, env::consts::OS);
     let mut found = 0;

@@ -78,4 +78,5 @@ pub use self::{
     link::Link,
     stream::{StreamSocket, TcpStream, UnixStream},
     udp::{DatagramSink, Datagrams, UdpSocket},
+    within::within,
 };

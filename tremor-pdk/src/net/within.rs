@@ -1,4 +1,4 @@
-//! What may take so long and no longer.
+//! A bound on time.
 
 use std::{
     future::{Future, poll_fn},
@@ -9,12 +9,8 @@ use std::{
 
 use crate::Host;
 
-/// What a future comes to; none if it takes longer.
-pub(super) async fn within<T>(
-    host: &Host,
-    time: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
+/// What a future comes to; none, and the future is dropped, if it takes longer than this.
+pub async fn within<T>(host: &Host, time: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut sleep) = (pin!(future), pin!(host.sleep(time)));
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

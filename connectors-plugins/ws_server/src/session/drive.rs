@@ -24,7 +24,7 @@ use super::{
     inbox::Inbox,
     link::Link,
     shim::Shim,
-    timer::{Timer, within},
+    timer::Timer,
 };
 
 /// How many messages are read of a connection before others have their turn.
@@ -278,7 +278,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             }
         };
         // Whether or not it could be told.
-        let _ = within(&host, CLOSES_WITHIN, told).await;
+        let _ = tremor_pdk::net::within(&host, CLOSES_WITHIN, told).await;
     }
 
     /// Reads what the peer still sends, up to its end.

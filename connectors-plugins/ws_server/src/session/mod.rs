@@ -21,7 +21,6 @@ pub(crate) use self::{
     head::{read_head, write_all},
     inbox::Inbox,
     link::Link,
-    timer::within,
 };
 
 /// How much is read of a connection at once, in bytes. Each connection has so much memory for that.

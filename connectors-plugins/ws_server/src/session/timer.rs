@@ -1,8 +1,8 @@
 //! Times that a connection waits for.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    future::Future,
+    pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
@@ -34,18 +34,4 @@ impl Timer {
 fn sleep(host: &Host, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let host = host.clone();
     Box::pin(async move { host.sleep(time).await })
-}
-
-/// What a future comes to; none if it takes longer.
-pub(crate) async fn within<T>(
-    host: &Host,
-    time: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    let (mut future, mut sleep) = (pin!(future), pin!(host.sleep(time)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

@@ -8,7 +8,9 @@ mod tests;
 
 use abi_stable::{
     StableAbi,
-    abi_stability::abi_checking::{CheckingGlobals, check_layout_compatibility_with_globals},
+    abi_stability::abi_checking::{
+        AbiInstabilityErrors, CheckingGlobals, check_layout_compatibility_with_globals,
+    },
     type_layout::TypeLayout,
 };
 use tremor_pdk::abi::module::PluginModuleRef;
@@ -26,6 +28,14 @@ pub(super) fn check(library: &Library, plugins: &'static TypeLayout) -> Result<(
     if identical::identical(plugins, hosts) {
         return Ok(());
     }
+    fits(plugins, hosts).map_err(|errors| mismatch::mismatch(library, &errors))
+}
+
+/// Compares everything.
+fn fits(
+    plugins: &'static TypeLayout,
+    hosts: &'static TypeLayout,
+) -> Result<(), AbiInstabilityErrors> {
     // The plugin's types are the interface and the host's the implementation: the host may have
     // more than the plugin asks for, never less. `abi_stable`'s own check is the other way round.
     //
@@ -33,5 +43,4 @@ pub(super) fn check(library: &Library, plugins: &'static TypeLayout) -> Result<(
     // the host's types to what the first older plugin has, and refuse a second one that differs from it.
     // Nothing is lost: what a plugin has after a prefix, the host has as well, with the same types.
     check_layout_compatibility_with_globals(plugins, hosts, &CheckingGlobals::new())
-        .map_err(|errors| mismatch::mismatch(library, &errors))
 }

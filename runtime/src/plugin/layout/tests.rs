@@ -7,7 +7,10 @@ use abi_stable::{
 };
 use tremor_pdk::abi::module::PluginModuleRef;
 
-use super::identical::{every_type, identical};
+use super::{
+    fits,
+    identical::{every_type, identical},
+};
 
 #[test]
 fn the_host_is_identical_to_itself_and_passes_the_full_comparison_with_itself() {
@@ -93,6 +96,8 @@ types! {
 
     prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
         struct T { a: u32, #[sabi(last_prefix_field)] b: u32, c: u32 } }
+    older_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
+        struct T { a: u32, #[sabi(last_prefix_field)] b: u32 } }
     longer_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
         struct T { a: u32, b: u32, #[sabi(last_prefix_field)] c: u32 } }
     more_behind_the_prefix { TRef #[repr(C)] #[derive(StableAbi)] #[sabi(kind(Prefix(prefix_ref = TRef, prefix_fields = TPrefix)))]
@@ -104,6 +109,17 @@ types! {
     other_method { T #[sabi_trait] pub(super) trait O { fn f(&self) -> i8; } type T = O_TO<'static, RBox<()>>; }
     object_to_send { T #[sabi_trait] pub(super) trait O: Send { fn f(&self) -> u8; } type T = O_TO<'static, RBox<()>>; }
     printed_object { T #[sabi_trait] pub(super) trait O: Debug { fn f(&self) -> u8; } type T = O_TO<'static, RBox<()>>; }
+}
+
+#[test]
+fn a_plugin_may_have_less_after_a_prefix_than_the_host_and_never_more() {
+    let named = |wanted: &str| TYPES.iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let host = named("more_behind_the_prefix");
+    for older in ["older_prefix", "prefix", "more_behind_the_prefix"] {
+        assert!(fits(named(older), host).is_ok(), "{older}");
+    }
+    assert!(fits(named("other_type_behind_the_prefix"), host).is_err());
+    assert!(fits(host, named("prefix")).is_err(), "more than the host");
 }
 
 #[test]
