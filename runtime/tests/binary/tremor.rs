@@ -178,4 +178,12 @@ impl Run {
         }
         self
     }
+
+    /// How many events came in and how many went out, of the only flow: its summary says so.
+    #[track_caller]
+    pub(crate) fn events(&self) -> [u64; 2] {
+        let (before, after) = self.stderr.split_once(" events in, ").expect("a summary");
+        let numbers = [before.rsplit(' ').next(), after.split(' ').next()];
+        numbers.map(|number| number.and_then(|number| number.parse().ok()).expect("a number"))
+    }
 }
