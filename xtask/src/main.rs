@@ -52,7 +52,7 @@ enum Command {
     /// Builds the book as a site in target/book, and follows its links
     Book,
     /// Runs every check that a change has to pass, one after the other
-    Ci,
+    Ci(ci::Arguments),
     /// Checks the habits that no compiler and no linter knows
     Tidy,
     /// Runs the tests of the boundary with AddressSanitizer, plugins included (nightly)
@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         Command::Pictures => pictures::run(),
         Command::BuildStatic(arguments) => build_static::run(&arguments),
         Command::Book => book::run(),
-        Command::Ci => ci::run(),
+        Command::Ci(arguments) => ci::run(&arguments),
         Command::Tidy => tidy::run(),
         Command::Sanitize(arguments) => boundary::sanitize(&arguments),
         Command::RandomizeLayout => boundary::randomize_layout(),

@@ -2,6 +2,7 @@
 //!
 //! A failed step does not end the run, so that one run tells everything there is to repair.
 
+pub(crate) mod heavy;
 mod limit;
 
 use std::process::Command;
@@ -9,17 +10,60 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use self::heavy::Workspace;
 use crate::project::{cargo, root, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, models, new_plugin, nightly, outage, perf_gate, pictures,
     restarts, scripts, tidy, tools::Tool,
 };
 
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Test workspaces of their own (`vrl`) although nothing has changed since they were tested
+    #[arg(long)]
+    all: bool,
+    /// Run these steps alone
+    #[arg(value_name = "STEP", value_parser = STEPS.map(|step| step.name))]
+    steps: Vec<String>,
+}
+
 /// A check with the name it is reported by.
 struct Step {
     name: &'static str,
     check: fn() -> Result<Outcome>,
+    /// What it is about alone, if that is a workspace of its own.
+    workspace: Option<&'static Workspace>,
 }
+
+impl Step {
+    const fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Self {
+        Self { name, check, workspace: None }
+    }
+
+    const fn of(
+        workspace: &'static Workspace,
+        name: &'static str,
+        check: fn() -> Result<Outcome>,
+    ) -> Self {
+        Self { name, check, workspace: Some(workspace) }
+    }
+
+    /// Checks, unless it is known how that ends.
+    fn run(&self, all: bool) -> Result<Outcome> {
+        let Some(workspace) = self.workspace else { return (self.check)() };
+        if !all && workspace.is_tested()? {
+            return Ok(Outcome::Partly { skipped: UNCHANGED });
+        }
+        let outcome = (self.check)()?;
+        if matches!(outcome, Outcome::Passed) {
+            workspace.keep_tested()?;
+        }
+        Ok(outcome)
+    }
+}
+
+const UNCHANGED: &str = "all of it, since it was tested as it is (its file `tested` says so; \
+    `cargo xtask ci --all` tests it again)";
 
 /// How a step ended that did not fail.
 enum Outcome {
@@ -35,28 +79,31 @@ const LIMIT: Duration = Duration::from_mins(25);
 
 /// Cheap steps first: what fails often fails early.
 const STEPS: [Step; 18] = [
-    Step { name: "fmt", check: fmt },
-    Step { name: "tidy", check: tidy },
-    Step { name: "deny", check: deny },
-    Step { name: "clippy", check: clippy },
-    Step { name: "test", check: test },
-    Step { name: "new-plugin", check: new_plugin },
-    Step { name: "vrl", check: vrl },
-    Step { name: "models", check: models },
-    Step { name: "scripts", check: scripts },
-    Step { name: "boundary", check: boundary },
-    Step { name: "doc", check: doc },
-    Step { name: "book", check: book },
-    Step { name: "demo", check: demo },
-    Step { name: "crash", check: crash },
-    Step { name: "faults", check: faults },
-    Step { name: "restarts", check: restarts },
-    Step { name: "outage", check: outage },
-    Step { name: "perf", check: perf },
+    Step::new("fmt", fmt),
+    Step::new("tidy", tidy),
+    Step::new("deny", deny),
+    Step::new("clippy", clippy),
+    Step::new("test", test),
+    Step::new("new-plugin", new_plugin),
+    Step::of(&heavy::VRL, "vrl", vrl),
+    Step::new("models", models),
+    Step::new("scripts", scripts),
+    Step::new("boundary", boundary),
+    Step::new("doc", doc),
+    Step::new("book", book),
+    Step::new("demo", demo),
+    Step::new("crash", crash),
+    Step::new("faults", faults),
+    Step::new("restarts", restarts),
+    Step::new("outage", outage),
+    Step::new("perf", perf),
 ];
 
-pub(crate) fn run() -> Result<()> {
-    let reports: Vec<_> = STEPS.iter().map(report).collect();
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let names = &arguments.steps;
+    let steps =
+        STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|it| it == step.name));
+    let reports: Vec<_> = steps.map(|step| report(step, arguments.all)).collect();
     eprintln!("\n==> summary");
     for report in &reports {
         eprintln!("{}", report.line);
@@ -73,10 +120,10 @@ struct Report {
     failed: bool,
 }
 
-fn report(step: &Step) -> Report {
+fn report(step: &Step, all: bool) -> Report {
     eprintln!("\n==> {}", step.name);
     let start = Instant::now();
-    let result = limit::within(LIMIT, step.check);
+    let result = limit::within(LIMIT, || step.run(all));
     let report = summarise(step.name, &result, start.elapsed());
     eprintln!("{}", report.line);
     report

@@ -17,6 +17,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::elf::Needs;
 use crate::built;
+use crate::ci::heavy;
 use crate::project::{cargo, root, run as run_command};
 use crate::running::{empty_folder, write};
 
@@ -50,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cfg!(all(target_os = "linux", target_env = "gnu")),
         "an archive is made on Linux, with glibc"
     );
+    heavy::all_tested()?;
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
     let shipped = shipped()?;
