@@ -16,7 +16,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::nightly;
-use crate::project::run as run_command;
+use crate::project::{root, run as run_command};
 
 /// The sanitizer's functions are in the executable; plugins have to find them there.
 const ADDRESS: &str = "-Zsanitizer=address -Clink-arg=-Wl,--export-dynamic";
@@ -74,6 +74,7 @@ fn cargo_test(flags: &[&str]) -> Command {
     let flags = |seed: u8| format!("{} -Zlayout-seed={seed}", flags.join(" "));
     command.env("RUSTFLAGS", flags(1)).env("RUSTDOCFLAGS", flags(1));
     command.env("TREMOR_TEST_PLUGIN_RUSTFLAGS", flags(2));
+    command.env("RUSTC_WRAPPER", root().join("scripts/fixed-layouts.sh"));
     // The flags are for what is tested, and not for the build scripts and macros that the compiler
     // runs. `--target` would do that as well, and put the plugins where the tests do not look.
     command.env("CARGO_UNSTABLE_TARGET_APPLIES_TO_HOST", "true");
