@@ -1,10 +1,9 @@
-//! Workspaces of their own, which take minutes: they are built and tested when they, or what they stand
-//! on, have changed, and before a release.
+//! Steps that take minutes and depend on little: they run when that has changed, and before a release.
 //!
-//! What was tested last is known by a fingerprint, in a file of the workspace that is committed with it.
+//! What passed last is known by a fingerprint, in a file that is committed with it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -12,55 +11,76 @@ use twox_hash::XxHash3_128;
 
 use crate::project::root;
 
-/// Where the fingerprint is kept, in the workspace's folder.
+/// The name of files with a fingerprint.
 const TESTED: &str = "tested";
 
-/// A workspace beside that of the project.
-pub(crate) struct Workspace {
-    pub(crate) folder: &'static str,
-    /// The folders outside it that its code is built with or tested in.
-    stands_on: &'static [&'static str],
-    /// The pages of the book that are tested with it have this text.
-    pages_with: &'static str,
+/// A step and all that it depends on.
+pub(crate) struct Heavy {
+    /// The folder of the file with its fingerprint.
+    folder: &'static str,
+    /// Files and folders.
+    inputs: &'static [&'static str],
+    /// And the pages of the book that have this text.
+    pages_with: Option<&'static str>,
 }
 
-/// The operator `vrl` and its linked form.
-pub(crate) const VRL: Workspace = Workspace {
-    folder: "operators-plugins/vrl",
-    stands_on: &["bench/flows", "bench/vrl", "runtime/tests/binary/logging", "tremor-pdk"],
-    pages_with: "type: vrl",
+/// The licences and the sources of dependencies: mostly building the program that looks at them.
+pub(crate) const DENY: Heavy = Heavy {
+    folder: ".ci",
+    inputs: &[
+        "Cargo.lock",
+        "Cargo.toml",
+        "deny.toml",
+        "operators-plugins/vrl/Cargo.lock",
+        "operators-plugins/vrl/Cargo.toml",
+        "operators-plugins/vrl/deny.toml",
+    ],
+    pages_with: None,
 };
 
-/// All of them.
-const WORKSPACES: [Workspace; 1] = [VRL];
+/// The operator `vrl` and its linked form, a workspace of their own.
+pub(crate) const VRL: Heavy = Heavy {
+    folder: "operators-plugins/vrl",
+    inputs: &[
+        "bench/flows",
+        "bench/vrl",
+        "operators-plugins/vrl",
+        "runtime/tests/binary/logging",
+        "tremor-pdk",
+    ],
+    pages_with: Some("type: vrl"),
+};
 
-/// Fails unless all of them were tested as they are: what is released is.
-pub(crate) fn all_tested() -> Result<()> {
-    for workspace in WORKSPACES {
-        let folder = workspace.folder;
-        let advice = "`cargo xtask ci` tests it";
-        ensure!(workspace.is_tested()?, "{folder} was not tested as it is: {advice}");
+/// Fails unless all of them passed as they are: what is released has.
+pub(crate) fn all_passed() -> Result<()> {
+    for heavy in [DENY, VRL] {
+        let file = heavy.record();
+        ensure!(
+            heavy.has_passed()?,
+            "{} is older than what it is about: run `cargo xtask ci`",
+            file.display()
+        );
     }
     Ok(())
 }
 
-impl Workspace {
-    /// Whether it was tested with the files and the compiler that there are.
-    pub(crate) fn is_tested(&self) -> Result<bool> {
-        // Without the file nothing was tested.
-        let tested = fs::read_to_string(self.record()).unwrap_or_default();
-        Ok(tested.trim_end() == self.fingerprint()?)
+impl Heavy {
+    /// Whether it passed with the files and the compiler that there are.
+    pub(crate) fn has_passed(&self) -> Result<bool> {
+        // Without the file it did not.
+        let passed = fs::read_to_string(root().join(self.record())).unwrap_or_default();
+        Ok(passed.trim_end() == self.fingerprint()?)
     }
 
-    /// Keeps that it was tested as it is.
-    pub(crate) fn keep_tested(&self) -> Result<()> {
+    /// Keeps that it passed as it is.
+    pub(crate) fn keep(&self) -> Result<()> {
         let path = self.record();
-        fs::write(&path, self.fingerprint()? + "\n")
+        fs::write(root().join(&path), self.fingerprint()? + "\n")
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn record(&self) -> std::path::PathBuf {
-        root().join(self.folder).join(TESTED)
+    fn record(&self) -> PathBuf {
+        Path::new(self.folder).join(TESTED)
     }
 
     fn fingerprint(&self) -> Result<String> {
@@ -69,31 +89,37 @@ impl Workspace {
         self.fingerprint_in(root(), &compiler)
     }
 
-    /// A hash of all that it is made of and tested with, with the names, and of the compiler.
+    /// A hash of all that it depends on, with the names, and of the compiler.
     fn fingerprint_in(&self, root: &Path, compiler: &[u8]) -> Result<String> {
         let mut hash = compiler.to_vec();
         let mut add = |file: &str, content: &[u8]| {
             hash.extend(XxHash3_128::oneshot(file.as_bytes()).to_le_bytes());
             hash.extend(XxHash3_128::oneshot(content).to_le_bytes());
         };
-        for folder in [self.folder].iter().chain(self.stands_on) {
-            for (file, content) in files(root, folder)? {
+        for input in self.inputs {
+            for (file, content) in files(root, input)? {
                 add(&file, &content);
             }
         }
-        for (file, content) in files(root, "docs")? {
-            if String::from_utf8_lossy(&content).contains(self.pages_with) {
-                add(&file, &content);
+        if let Some(text) = self.pages_with {
+            for (file, content) in files(root, "docs")? {
+                if String::from_utf8_lossy(&content).contains(text) {
+                    add(&file, &content);
+                }
             }
         }
         Ok(format!("{:032x}", XxHash3_128::oneshot(&hash)))
     }
 }
 
-/// The files of a folder with their contents, in the order of their names.
-fn files(root: &Path, folder: &str) -> Result<Vec<(String, Vec<u8>)>> {
+/// The file, or those of the folder in the order of their names, with their contents.
+fn files(root: &Path, input: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
-    find_files(root, folder, &mut files)?;
+    if root.join(input).is_dir() {
+        find_files(root, input, &mut files)?;
+    } else {
+        files.push(input.to_owned());
+    }
     files.sort();
     let read = |file: String| {
         let content = fs::read(root.join(&file)).with_context(|| format!("cannot read {file}"))?;
@@ -126,17 +152,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_change_of_a_name_of_a_content_or_of_the_compiler_is_seen_and_what_was_built_is_not_looked_at()
-     {
+    fn a_change_of_a_name_a_content_or_the_compiler_is_seen_and_what_was_built_is_not_looked_at() {
         let folder = env::temp_dir().join(format!("xtask-heavy-{}", std::process::id()));
         let write = |name: &str, text: &str| {
             let path = folder.join(name);
             fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         };
-        let workspace = Workspace { folder: "a", stands_on: &["b"], pages_with: "type: a" };
+        let heavy = Heavy { folder: "a", inputs: &["a", "b/lib.rs"], pages_with: Some("type: a") };
         let now = |compiler: &str| {
-            workspace.fingerprint_in(&folder, compiler.as_bytes()).expect("they are there")
+            heavy.fingerprint_in(&folder, compiler.as_bytes()).expect("they are there")
         };
         write("a/src/lib.rs", "1");
         write("b/lib.rs", "2");
@@ -144,14 +169,14 @@ mod tests {
         let first = now("rustc 1");
         write("a/tested", &first);
         write("a/target/debug/a.so", "3");
-        write("c/lib.rs", "4");
+        write("b/other.rs", "4");
         write("docs/other.md", "type: b");
         assert_eq!(now("rustc 1"), first);
         assert_ne!(now("rustc 2"), first);
         write("b/lib.rs", "3");
         let second = now("rustc 1");
         assert_ne!(second, first);
-        fs::rename(folder.join("b/lib.rs"), folder.join("b/main.rs")).expect("it is renamed");
+        fs::rename(folder.join("a/src/lib.rs"), folder.join("a/src/main.rs")).expect("it is there");
         let third = now("rustc 1");
         write("docs/other.md", "type: a");
         let fourth = now("rustc 1");

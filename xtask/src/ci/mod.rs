@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use self::heavy::Workspace;
+use self::heavy::Heavy;
 use crate::project::{cargo, root, run as run_command};
 use crate::{
     book, boundary, crash, demo, faults, models, new_plugin, nightly, outage, perf_gate, pictures,
@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Test workspaces of their own (`vrl`) although nothing has changed since they were tested
+    /// Run steps that take minutes (`deny`, `vrl`) although they passed with what there is
     #[arg(long)]
     all: bool,
     /// Run these steps alone
@@ -31,39 +31,33 @@ pub(crate) struct Arguments {
 struct Step {
     name: &'static str,
     check: fn() -> Result<Outcome>,
-    /// What it is about alone, if that is a workspace of its own.
-    workspace: Option<&'static Workspace>,
+    /// What it depends on, where it does not run if that is as it was.
+    heavy: Option<&'static Heavy>,
 }
 
 impl Step {
     const fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Self {
-        Self { name, check, workspace: None }
+        Self { name, check, heavy: None }
     }
 
-    const fn of(
-        workspace: &'static Workspace,
-        name: &'static str,
-        check: fn() -> Result<Outcome>,
-    ) -> Self {
-        Self { name, check, workspace: Some(workspace) }
+    const fn of(heavy: &'static Heavy, name: &'static str, check: fn() -> Result<Outcome>) -> Self {
+        Self { name, check, heavy: Some(heavy) }
     }
 
     /// Checks, unless it is known how that ends.
     fn run(&self, all: bool) -> Result<Outcome> {
-        let Some(workspace) = self.workspace else { return (self.check)() };
-        if !all && workspace.is_tested()? {
+        let Some(heavy) = self.heavy else { return (self.check)() };
+        if !all && heavy.has_passed()? {
             return Ok(Outcome::Partly { skipped: UNCHANGED });
         }
         let outcome = (self.check)()?;
-        if matches!(outcome, Outcome::Passed) {
-            workspace.keep_tested()?;
-        }
+        heavy.keep()?;
         Ok(outcome)
     }
 }
 
-const UNCHANGED: &str = "all of it, since it was tested as it is (its file `tested` says so; \
-    `cargo xtask ci --all` tests it again)";
+const UNCHANGED: &str = "all of it, since nothing that it depends on has changed since it passed \
+    (`cargo xtask ci --all` runs it)";
 
 /// How a step ended that did not fail.
 enum Outcome {
@@ -81,7 +75,7 @@ const LIMIT: Duration = Duration::from_mins(25);
 const STEPS: [Step; 18] = [
     Step::new("fmt", fmt),
     Step::new("tidy", tidy),
-    Step::new("deny", deny),
+    Step::of(&heavy::DENY, "deny", deny),
     Step::new("clippy", clippy),
     Step::new("test", test),
     Step::new("new-plugin", new_plugin),

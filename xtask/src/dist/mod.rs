@@ -51,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         cfg!(all(target_os = "linux", target_env = "gnu")),
         "an archive is made on Linux, with glibc"
     );
-    heavy::all_tested()?;
+    heavy::all_passed()?;
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
     let shipped = shipped()?;
