@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::{library, target_folder};
+use crate::support::{libraries, library, target_folder};
 
 /// No run may take longer than this; one that does is killed and fails its test.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -20,56 +20,54 @@ const LIMIT: Duration = Duration::from_mins(2);
 fn plugins() -> &'static Path {
     static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
     PLUGINS.get_or_init(|| {
-        gathered(
-            "binary-test-plugins",
-            &[
-                "connector-file",
-                "connector-stdio",
-                "connector-metronome",
-                "connector-null",
-                "connector-exec",
-                "connector-exit",
-                "connector-bench",
-                "connector-tcp-server",
-                "connector-tcp-client",
-                "connector-udp-server",
-                "connector-udp-client",
-                "connector-unix-server",
-                "connector-unix-client",
-                "codec-otlp",
-                "codec-prometheus",
-                "connector-http-server",
-                "connector-http-client",
-                "connector-ws-server",
-                "connector-ws-client",
-                "operator-logging",
-                "fixture-hostile",
-                "fixture-mischief",
-                "fixture-script",
-                "fixture-tokio",
-                "plugin-peers",
-                "plugin-logfmt",
-            ],
-        )
+        let built = libraries(&LIBRARIES).into_iter().chain(FIXTURES.map(library));
+        gathered("binary-test-plugins", built)
     })
 }
+
+const LIBRARIES: [&str; 22] = [
+    "connector-file",
+    "connector-stdio",
+    "connector-metronome",
+    "connector-null",
+    "connector-exec",
+    "connector-exit",
+    "connector-bench",
+    "connector-tcp-server",
+    "connector-tcp-client",
+    "connector-udp-server",
+    "connector-udp-client",
+    "connector-unix-server",
+    "connector-unix-client",
+    "codec-otlp",
+    "codec-prometheus",
+    "connector-http-server",
+    "connector-http-client",
+    "connector-ws-server",
+    "connector-ws-client",
+    "operator-logging",
+    "plugin-peers",
+    "plugin-logfmt",
+];
+const FIXTURES: [&str; 4] =
+    ["fixture-hostile", "fixture-mischief", "fixture-script", "fixture-tokio"];
 
 /// The plugin `vrl`: by itself, since it takes minutes to build.
 fn vrl() -> &'static Path {
     static VRL: OnceLock<PathBuf> = OnceLock::new();
-    VRL.get_or_init(|| gathered("binary-test-vrl", &["operator-vrl"]))
+    VRL.get_or_init(|| gathered("binary-test-vrl", [library("operator-vrl")]))
 }
 
-/// Builds the packages, and copies their libraries to this folder in the target folder.
-fn gathered(name: &str, packages: &[&str]) -> PathBuf {
+/// Copies libraries to this folder in the target folder.
+fn gathered(name: &str, libraries: impl IntoIterator<Item = PathBuf>) -> PathBuf {
     let folder = target_folder().join(name);
     fs::create_dir_all(&folder).unwrap();
-    for package in packages {
-        let built = library(package);
+    for library in libraries {
+        let name = library.file_name().unwrap();
         // Renamed into place: another run may have the old one open.
-        let copy = folder.join(format!("{package}.{}", std::process::id()));
-        fs::copy(&built, &copy).unwrap();
-        fs::rename(&copy, folder.join(built.file_name().unwrap())).unwrap();
+        let copy = folder.join(format!("{}.{}", name.display(), std::process::id()));
+        fs::copy(&library, &copy).unwrap();
+        fs::rename(&copy, folder.join(name)).unwrap();
     }
     folder
 }

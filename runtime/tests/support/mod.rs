@@ -8,7 +8,7 @@ pub mod derive;
 
 use std::{
     collections::HashMap,
-    env,
+    env::{self, consts::DLL_EXTENSION},
     ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -55,6 +55,14 @@ fn target(package: &str) -> Vec<&str> {
     if package.starts_with("fixture-") { vec!["--example", package] } else { vec!["--lib"] }
 }
 
+/// The paths of the plugin libraries of these packages, none of which is a fixture, built together: cargo
+/// joins the features that they ask of their dependencies, and builds each dependency once.
+pub fn libraries(packages: &[&str]) -> Vec<PathBuf> {
+    let selected = packages.iter().flat_map(|package| ["--package", package]);
+    let arguments: Vec<_> = ["build", "--lib"].into_iter().chain(selected).collect();
+    built_libraries(in_target(&arguments).current_dir(workspace()), packages)
+}
+
 /// Builds each thing once a process, one after the other.
 pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
     static BUILT: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
@@ -69,6 +77,11 @@ pub fn cached(what: &str, make: impl FnOnce() -> PathBuf) -> PathBuf {
 /// # Panics
 /// Where the build fails: the compiler's messages are on stderr.
 pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
+    built_library(in_target(arguments).current_dir(folder), package)
+}
+
+/// A call of cargo in the profile and target folder of this test.
+fn in_target(arguments: &[&str]) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     // So that plugins can be built otherwise than the test that loads them.
     if let Some(flags) = env::var_os("TREMOR_TEST_PLUGIN_RUSTFLAGS") {
@@ -78,8 +91,9 @@ pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
         .arg(arguments[0])
         .arg("--target-dir")
         .arg(target_folder())
-        .args(["--profile", &profile()]);
-    built_library(cargo.arg(JSON).args(&arguments[1..]).current_dir(folder), package)
+        .args(["--profile", &profile(), JSON])
+        .args(&arguments[1..]);
+    cargo
 }
 
 /// What makes cargo say what it built, and leaves what the compiler says to people.
@@ -91,19 +105,30 @@ pub const JSON: &str = "--message-format=json-render-diagnostics";
 /// # Panics
 /// As [`build`].
 pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
+    built_libraries(cargo, &[package]).remove(0)
+}
+
+/// The same of several packages.
+fn built_libraries(cargo: &mut Command, packages: &[&str]) -> Vec<PathBuf> {
     let output = cargo.stderr(Stdio::inherit()).output().expect("cargo can be run");
-    assert!(output.status.success(), "cannot build `{package}`; see the compiler's messages above");
+    let built = output.status.success();
+    assert!(built, "cannot build {packages:?}; see the compiler's messages above");
     let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
-    let target = package.replace('-', "_");
     let library = |message: serde_json::Value| {
         // The name of a library has no dashes, that of an example has.
-        let is_meant = message["target"]["name"].as_str()?.replace('-', "_") == target;
-        let files = message["filenames"].as_array().filter(|_| is_meant)?;
+        let name = message["target"]["name"].as_str()?.replace('-', "_");
+        let files = message["filenames"].as_array()?;
         let mut files = files.iter().filter_map(|file| file.as_str()).map(PathBuf::from);
-        files.find(|file| file.extension() == Some(OsStr::new(env::consts::DLL_EXTENSION)))
+        let is_library = |file: &PathBuf| file.extension() == Some(DLL_EXTENSION.as_ref());
+        Some((name, files.find(is_library)?))
     };
     let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
-    messages.filter_map(library).next_back().unwrap_or_else(|| panic!("`{package}` has no library"))
+    let libraries: HashMap<String, PathBuf> = messages.filter_map(library).collect();
+    let of = |package: &&str| match libraries.get(&package.replace('-', "_")) {
+        Some(library) => library.clone(),
+        None => panic!("`{package}` has no library"),
+    };
+    packages.iter().map(of).collect()
 }
 
 /// The profile that this test was built in: its folder's name, but for the one that differs.
