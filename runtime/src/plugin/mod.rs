@@ -41,6 +41,7 @@ mod library;
 mod load;
 mod metrics;
 mod open;
+mod program;
 mod registry;
 mod stream;
 mod verify;

@@ -27,7 +27,7 @@ use self::{
     cache::Cache,
     process::{Finished, run},
 };
-use super::{Error, ErrorKind, Library, Policy, connector};
+use super::{Error, ErrorKind, Library, Policy, connector, program};
 
 /// The hidden command of the binary.
 pub const COMMAND: &str = "plugin-describe";
@@ -92,8 +92,13 @@ impl Describer {
     /// Asks by way of this program itself, which therefore is the `tremor` binary or knows its
     /// hidden command; caches where the user's caches are; waits ten seconds for an answer.
     pub fn new(policy: Policy) -> Self {
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
-        Self { program, timeout: TIMEOUT, cache: Cache::of_user(), policy, compares: false }
+        Self {
+            program: program::own(),
+            timeout: TIMEOUT,
+            cache: Cache::of_user(),
+            policy,
+            compares: false,
+        }
     }
 
     /// Also has a child compare configurations with schemas, those of what is built in as well.

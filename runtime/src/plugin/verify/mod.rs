@@ -21,6 +21,7 @@ pub use self::child::verify_main;
 use super::{
     ArtefactMetadata, Describer, Error, ErrorKind, Library, Policy,
     describe::process::{Finished, run},
+    program,
 };
 use crate::flow;
 
@@ -265,7 +266,7 @@ fn check(
 
 /// The checks that one child has made, with the one that it did not survive.
 fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, Error> {
-    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tremor"));
+    let program = program::own();
     let failed = |message: String| Error::without_file(ErrorKind::Describe, message);
     let input = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
     let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK))
