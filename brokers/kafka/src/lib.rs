@@ -7,3 +7,5 @@ compile_error!("the connectors for Kafka are tried on Linux only");
 pub mod client;
 pub mod consumer;
 pub mod producer;
+
+tremor_pdk::export! { connectors: [consumer::KafkaConsumer] }
