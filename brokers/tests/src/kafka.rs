@@ -95,14 +95,14 @@ impl Kafka {
         for partition in partitions {
             for number in numbers.clone() {
                 let payload = record(partition, number);
-                self.send(BaseRecord::to(topic).partition(partition).payload(&payload).key(""));
+                self.send(BaseRecord::to(topic).partition(partition).payload(&payload));
             }
         }
         self.flush();
     }
 
     /// Writes a record, some time.
-    pub fn send(&self, mut record: BaseRecord<'_, str, String>) {
+    pub fn send(&self, mut record: BaseRecord<'_, str, str>) {
         while let Err((_, again)) = self.producer.send(record) {
             // It has as many as it keeps.
             self.producer.poll(Duration::from_millis(10));

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// How long anything may take that a test waits for.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Waits until something is there in another process, and gives it. `what` is it that is waited for.
 pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

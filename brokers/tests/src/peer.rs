@@ -6,9 +6,10 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex},
     thread,
+    time::Instant,
 };
 
-use crate::eventually;
+use crate::PATIENCE;
 
 /// It, until the test ends.
 #[derive(Clone)]
@@ -94,7 +95,13 @@ impl Peer {
 
     /// Waits until this holds for the lines that have come.
     pub fn comes(&self, what: &str, holds: impl Fn(&[String]) -> bool) {
-        eventually(what, || holds(&self.0.state.lock().unwrap().came).then_some(()));
+        let start = Instant::now();
+        let mut state = self.0.state.lock().unwrap();
+        while !holds(&state.came) {
+            let left = PATIENCE.checked_sub(start.elapsed());
+            let left = left.unwrap_or_else(|| panic!("{what}: only {:?} came", state.came));
+            state = self.0.changed.wait_timeout(state, left).unwrap().0;
+        }
     }
 
     fn serve(&self, stream: TcpStream) -> Option<()> {
@@ -121,6 +128,7 @@ impl Peer {
             let lines: Vec<String> = body.lines().map(str::to_owned).collect();
             let mut state = self.0.state.lock().unwrap();
             state.came.extend_from_slice(&lines);
+            self.0.changed.notify_all();
             while lines.iter().any(|line| (state.holds)(line)) {
                 state = self.0.changed.wait(state).unwrap();
             }

@@ -19,8 +19,12 @@ pub(crate) struct Told {
 struct State {
     /// What time does not mend.
     is_final: Option<Error>,
-    /// The last word on connections, where there is none now.
-    is_down: Option<Error>,
+    /// Whether a broker has ever answered.
+    was_up: bool,
+    /// The last word on a connection that failed.
+    failed: Option<Error>,
+    /// Whether no broker is reached.
+    are_down: bool,
 }
 
 impl Told {
@@ -48,13 +52,19 @@ impl Told {
         let error = explain(error, reason);
         tremor_pdk::warn!(self.host, "{error}");
         let mut state = self.state();
-        if error.is_final() {
-            state.is_final.get_or_insert(error);
-        } else if matches!(
-            code,
-            Some(Code::AllBrokersDown | Code::BrokerTransportFailure | Code::Resolve)
-        ) {
-            state.is_down = Some(error);
+        match code {
+            Some(Code::AllBrokersDown) => {
+                state.failed.get_or_insert(error);
+                state.are_down = true;
+            }
+            // A broker that has once accepted this client does so again, or another does: one that is just
+            // starting may refuse it.
+            Some(Code::Authentication | Code::SSL) if state.was_up => state.failed = Some(error),
+            _ if error.is_final() => _ = state.is_final.get_or_insert(error),
+            Some(Code::BrokerTransportFailure | Code::Resolve | Code::SSL) => {
+                state.failed = Some(error);
+            }
+            _ => {}
         }
     }
 
@@ -65,12 +75,14 @@ impl Told {
 
     /// Why no broker is reached, if one was told.
     pub(crate) fn is_down(&self) -> Option<Error> {
-        self.state().is_down.clone()
+        let state = self.state();
+        state.failed.clone().filter(|_| state.are_down)
     }
 
     /// A broker has answered.
     pub(crate) fn is_up(&self) {
-        self.state().is_down = None;
+        let mut state = self.state();
+        (state.was_up, state.are_down, state.failed) = (true, false, None);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

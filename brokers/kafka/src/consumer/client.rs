@@ -5,7 +5,7 @@
 //! the bound of librdkafka on what it fetches ahead holds for each partition and not for all of them.
 
 use std::{
-    ffi::{CStr, CString, c_void},
+    ffi::{CStr, CString, c_int, c_uint, c_void},
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{self, NonNull},
@@ -14,14 +14,17 @@ use std::{
 };
 
 use rdkafka::{
-    ClientConfig, bindings as sys,
+    ClientConfig, TopicPartitionList, bindings as sys,
     consumer::{BaseConsumer, Consumer},
     error::{KafkaError, KafkaResult},
     types::RDKafkaErrorCode,
 };
 use tremor_pdk::Host;
 
-use super::{context::Heard, signal::Signal};
+use super::{
+    context::{Heard, Name},
+    signal::Signal,
+};
 
 /// Such a consumer. The methods of `BaseConsumer` that read are for what the group and the brokers tell.
 ///
@@ -101,6 +104,36 @@ impl Client {
         Ok(())
     }
 
+    /// Goes on with these partitions, which librdkafka has paused. Blocks until it has done so, which is soon.
+    ///
+    /// It pauses all that a member has, also those that stay, from the moment that it asks for an answer to a
+    /// rebalance until it has that: for as long as a drain takes. It does so for applications that read all
+    /// partitions and serve rebalances in one loop, and has no function to say that this is none. The function that
+    /// it calls itself may be called from any thread.
+    ///
+    /// # Errors
+    /// librdkafka's.
+    pub(super) fn go_on(&self, names: &[Name]) -> KafkaResult<()> {
+        // It answers after it has paused them, which it does in its own time: what is not paused cannot go on.
+        self.consumer.assignment()?;
+        let mut list = TopicPartitionList::with_capacity(names.len());
+        for (topic, partition) in names {
+            list.add_partition(topic, *partition);
+        }
+        // SAFETY: the client and the list are valid, and the list is only written errors to, which are told to
+        // nobody. The version of librdkafka, whose function that is, is exact in the manifest.
+        unsafe {
+            rd_kafka_toppars_pause_resume(
+                self.consumer.client().native_ptr(),
+                0,
+                ASYNCHRONOUS,
+                PAUSED_BY_LIBRARY,
+                list.ptr(),
+            );
+        }
+        Ok(())
+    }
+
     /// Takes what was fetched, up to so many records, into `taken`, which is empty. Fewer mean that there are
     /// no more now.
     pub(super) fn take(self: &Arc<Self>, most: usize, taken: &mut Records) {
@@ -156,6 +189,23 @@ impl Drop for Client {
         drop(ends);
     }
 }
+
+unsafe extern "C" {
+    /// Of `rdkafka_partition.h`, which is not public.
+    fn rd_kafka_toppars_pause_resume(
+        client: *mut sys::rd_kafka_t,
+        pause: u8,
+        asynchronous: c_uint,
+        flag: c_int,
+        partitions: *mut sys::rd_kafka_topic_partition_list_t,
+    ) -> sys::rd_kafka_resp_err_t;
+}
+
+/// `RD_ASYNC` of `rdtypes.h`.
+const ASYNCHRONOUS: c_uint = 1;
+
+/// `RD_KAFKA_TOPPAR_F_LIB_PAUSE` of `rdkafka_partition.h`.
+const PAUSED_BY_LIBRARY: c_int = 0x20;
 
 unsafe extern "C" fn has_records(_client: *mut sys::rd_kafka_t, opaque: *mut c_void) {
     // SAFETY: it is the signal that the callback was set with, which lives until it is taken back.

@@ -14,7 +14,7 @@ use tremor_pdk::{
 use crate::client::{Peer, Sasl, Tls};
 
 /// How long a member may take for a rebalance: as long as it takes to drain what was revoked, and more.
-const REBALANCE: Duration = Duration::from_secs(300);
+const REBALANCE: Duration = Duration::from_mins(5);
 
 /// Which topics to read, from where, and as whom.
 #[tremor_pdk::config]

@@ -30,7 +30,7 @@ pub(super) async fn connect(
     let alive = Arc::new(());
     let (weak, settings) = (Arc::downgrade(&alive), settings.clone());
     let (own, ended) = (host.clone(), ended.clone());
-    let client = host.blocking(move || attempt(&settings, own, ended, &weak)).await?;
+    let client = host.blocking(move || attempt(&settings, own, &ended, &weak)).await?;
     drop(alive);
     client
 }
@@ -38,7 +38,7 @@ pub(super) async fn connect(
 fn attempt(
     settings: &Settings,
     host: Host,
-    ended: Arc<Signal>,
+    ended: &Arc<Signal>,
     alive: &Weak<()>,
 ) -> Result<Arc<Client>> {
     let heard = Heard::new(host.clone());
@@ -67,11 +67,13 @@ fn attempt(
             told.is_up();
             break;
         }
-        let is_down = told.is_down();
+        if let Some(error) = told.is_down() {
+            return Err(error);
+        }
         if alive.strong_count() == 0 || Instant::now() > until {
-            return Err(is_down.unwrap_or_else(|| {
-                Error::connection_refused("no broker of `brokers` answers within ten seconds")
-            }));
+            return Err(Error::connection_refused(
+                "no broker of `brokers` answers within ten seconds",
+            ));
         }
     }
     let topics: Vec<&str> = settings.topics.iter().map(String::as_str).collect();

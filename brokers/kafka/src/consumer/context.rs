@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use rdkafka::{
-    ClientContext, Offset, TopicPartitionList,
+    ClientContext, TopicPartitionList,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::{KafkaError, KafkaResult},
@@ -14,31 +14,29 @@ use rdkafka::{
 };
 use tremor_pdk::{Host, warn};
 
-use super::{partitions::Position, signal::Signal};
+use super::signal::Signal;
 use crate::client::Told;
 
 /// A partition of a topic, by their names.
 pub(super) type Name = (Arc<str>, i32);
 
-/// What the member of the group has to act on.
+/// A change of what is ours, which the member of the group has to act on.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum Change {
     /// These partitions are ours, once we take them.
     Assigned(Vec<Name>),
     /// These partitions are another member's, once we release them; or they were lost, and may be in use
     /// elsewhere already.
     Revoked { list: Vec<Name>, are_lost: bool },
-    /// What has become of a commit: positions that are committed, or why they are not.
-    Committed(Result<Vec<Position>, KafkaError>),
 }
 
-/// Keeps that. The context of the client.
+/// Keeps them. The context of the client.
 pub(super) struct Heard {
     pub(super) told: Told,
     /// Set whenever there is something to serve.
     pub(super) signal: Arc<Signal>,
     host: Host,
-    news: Mutex<Vec<News>>,
+    changes: Mutex<Vec<Change>>,
     /// How often librdkafka has called.
     calls: AtomicU64,
     is_ending: AtomicBool,
@@ -50,7 +48,7 @@ impl Heard {
             told: Told::new(host.clone()),
             signal: Arc::default(),
             host,
-            news: Mutex::default(),
+            changes: Mutex::default(),
             calls: AtomicU64::new(0),
             is_ending: AtomicBool::new(false),
         }
@@ -68,16 +66,16 @@ impl Heard {
     }
 
     /// What there is to act on, in order.
-    pub(super) fn take(&self) -> Vec<News> {
-        std::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn take(&self) -> Vec<Change> {
+        std::mem::take(&mut self.changes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn add(&self, news: News) {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).push(news);
+    fn add(&self, change: Change) {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner).push(change);
     }
 }
 
@@ -114,26 +112,13 @@ impl ConsumerContext for Heard {
         }
         let names = list.elements().iter().map(|it| (it.topic().into(), it.partition())).collect();
         self.add(match kind {
-            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => News::Assigned(names),
-            _ => News::Revoked { list: names, are_lost: consumer.assignment_lost() },
+            RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => Change::Assigned(names),
+            _ => Change::Revoked { list: names, are_lost: consumer.assignment_lost() },
         });
     }
 
-    fn commit_callback(&self, result: KafkaResult<()>, list: &TopicPartitionList) {
+    /// Of a commit that nobody waits for: there is none.
+    fn commit_callback(&self, _result: KafkaResult<()>, _list: &TopicPartitionList) {
         self.call();
-        self.add(News::Committed(result.map(|()| positions(list))));
     }
-}
-
-/// The positions of a list, of partitions without an error.
-pub(super) fn positions(list: &TopicPartitionList) -> Vec<Position> {
-    let elements = list.elements();
-    let good = elements.iter().filter(|it| it.error().is_ok());
-    good.filter_map(|it| match it.offset() {
-        Offset::Offset(offset) => {
-            Some(Position { name: (it.topic().into(), it.partition()), offset })
-        }
-        _ => None,
-    })
-    .collect()
 }

@@ -7,22 +7,22 @@
 use std::{
     collections::VecDeque,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
 
 use rdkafka::{
-    Message,
+    Message, TopicPartitionList,
     consumer::{CommitMode, Consumer},
     error::KafkaError,
 };
-use tremor_pdk::{debug, info, net::within, prelude::*, warn};
+use tremor_pdk::{Blocking, debug, info, net::within, prelude::*, warn};
 
 use super::{
     client::Client,
-    context::{Name, News},
+    context::{Change, Name},
     partitions::Position,
     shared::{Shared, list},
     start,
@@ -40,14 +40,17 @@ const LAST_COMMIT: Duration = Duration::from_secs(4);
 pub(super) struct Member {
     shared: Arc<Shared>,
     /// Changes of the assignment that are not begun.
-    changes: VecDeque<News>,
+    changes: VecDeque<Change>,
     leaving: Option<Leaving>,
     next_commit: Instant,
-    /// A commit that is not answered.
-    has_commit: bool,
+    /// The commit that is not answered, of these positions: one at a time.
+    commit: Option<(Commit, Vec<Position>)>,
     /// Whether the last commit failed, which was said.
     has_failed: bool,
 }
+
+/// What the group says of a commit.
+type Commit = Blocking<Result<(), KafkaError>>;
 
 /// Partitions that were revoked and not released.
 struct Leaving {
@@ -62,7 +65,7 @@ impl Member {
             shared,
             changes: VecDeque::new(),
             leaving: None,
-            has_commit: false,
+            commit: None,
             has_failed: false,
         }
     }
@@ -70,7 +73,10 @@ impl Member {
     /// Goes on until its task is dropped, or the client has ended.
     pub(super) async fn run(mut self) {
         loop {
-            self.wait().await;
+            if let Some((result, positions)) = self.wait().await {
+                self.commit = None;
+                self.committed(result, &positions);
+            }
             let Some(client) = self.shared.client() else { return };
             self.serve_queue(&client);
             self.serve_changes(&client).await;
@@ -78,9 +84,9 @@ impl Member {
         }
     }
 
-    /// Waits until there is something to do.
-    async fn wait(&mut self) {
-        let Some(client) = self.shared.client() else { return };
+    /// Waits until there is something to do. Gives what has become of a commit.
+    async fn wait(&mut self) -> Option<(Result<Result<(), KafkaError>>, Vec<Position>)> {
+        let client = self.shared.client()?;
         let now = Instant::now();
         let mut until = self.next_commit.min(now + IDLE);
         if let Some(leaving) = &self.leaving {
@@ -88,8 +94,16 @@ impl Member {
         }
         let mut timer = pin!(self.shared.host.sleep(until.saturating_duration_since(now)));
         let names = self.leaving.as_ref().map(|it| &it.names);
+        let mut answered = None;
         poll_fn(|context| {
             if client.context().signal.poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            if let Some((commit, positions)) = &mut self.commit
+                && let Poll::Ready(result) = Pin::new(commit).poll(context)
+            {
+                let positions = std::mem::take(positions);
+                answered = Some((result, positions));
                 return Poll::Ready(());
             }
             // Only a release waits for acknowledgements: otherwise each of them would wake this task.
@@ -103,6 +117,7 @@ impl Member {
             timer.as_mut().poll(context)
         })
         .await;
+        answered
     }
 
     /// Has librdkafka tell what there is.
@@ -117,20 +132,34 @@ impl Member {
                 }
                 Some(Err(_)) => {}
                 Some(Ok(record)) => {
-                    self.misrouted(client, record.topic(), record.partition(), record.offset())
+                    self.misrouted(client, record.topic(), record.partition(), record.offset());
                 }
                 None if client.context().calls() != calls => {}
                 None => break,
             }
         }
-        for news in client.context().take() {
-            match news {
-                News::Committed(result) => self.committed(result),
-                change => self.changes.push_back(change),
-            }
-        }
+        self.changes.extend(client.context().take());
         if let Some(error) = client.context().told.is_final() {
             self.shared.fail(error);
+        }
+    }
+
+    /// Goes on with all partitions, which librdkafka has paused before it told of a change: those that stay are not
+    /// to wait for the others.
+    async fn go_on(&self, client: &Arc<Client>) {
+        let mut names = self.shared.state().partitions.staying();
+        for change in &self.changes {
+            if let Change::Revoked { list, .. } = change {
+                names.retain(|name| !list.contains(name));
+            }
+        }
+        let own = client.clone();
+        let result = self.shared.host.blocking(move || own.go_on(&names)).await;
+        if let Err(error) = flatten(result) {
+            warn!(
+                self.shared.host,
+                "partitions that stay wait for the end of the rebalance: {error}"
+            );
         }
     }
 
@@ -150,6 +179,9 @@ impl Member {
 
     /// Begins changes of the assignment, and ends them.
     async fn serve_changes(&mut self, client: &Arc<Client>) {
+        if !self.changes.is_empty() {
+            self.go_on(client).await;
+        }
         loop {
             if let Some(Leaving { names, until }) = self.leaving.take() {
                 let is_settled = {
@@ -174,17 +206,16 @@ impl Member {
                 self.release(client, names, !are_lost).await;
             }
             match self.changes.pop_front() {
-                Some(News::Assigned(names)) => self.assign(client, names).await,
-                Some(News::Revoked { list: names, are_lost }) => {
-                    self.revoked(client, names, are_lost).await
+                Some(Change::Assigned(names)) => self.assign(client, names).await,
+                Some(Change::Revoked { list: names, are_lost }) => {
+                    self.revoked(client, names, are_lost).await;
                 }
-                Some(News::Committed(_)) => {}
                 None => return,
             }
         }
     }
 
-    async fn assign(&mut self, client: &Arc<Client>, names: Vec<Name>) {
+    async fn assign(&mut self, client: &Arc<Client>, mut names: Vec<Name>) {
         let host = &self.shared.host.clone();
         self.shared.meters.rebalances.add(1);
         let positions = loop {
@@ -195,7 +226,9 @@ impl Member {
             host.sleep(IDLE).await;
             self.serve_queue(client);
             if client.assignment_lost() {
-                break Default::default();
+                // librdkafka asks for their release next, and before that for an answer to this.
+                names.clear();
+                break TopicPartitionList::new();
             }
         };
         {
@@ -261,7 +294,7 @@ impl Member {
         }
         let (own, released) = (client.clone(), names.clone());
         let result = host.blocking(move || {
-            let mut list = rdkafka::TopicPartitionList::with_capacity(released.len());
+            let mut list = TopicPartitionList::with_capacity(released.len());
             for (topic, partition) in &released {
                 list.add_partition(topic, *partition);
             }
@@ -274,7 +307,7 @@ impl Member {
     }
 
     /// Commits what is acknowledged, if it is time for that.
-    fn commit(&mut self, client: &Client) {
+    fn commit(&mut self, client: &Arc<Client>) {
         let now = Instant::now();
         if now < self.next_commit {
             return;
@@ -285,27 +318,21 @@ impl Member {
             self.shared.hear(&mut state);
             state.partitions.uncommitted()
         };
-        // One at a time: librdkafka answers each, also where the group does not.
-        if self.has_commit || positions.is_empty() {
-            return;
-        }
-        match list(&positions).and_then(|list| client.commit(&list, CommitMode::Async)) {
-            Ok(()) => self.has_commit = true,
-            Err(error) => self.committed(Err(error)),
+        if self.commit.is_none() && !positions.is_empty() {
+            self.commit = Some((commit(&self.shared.host, client, positions.clone()), positions));
         }
     }
 
-    fn committed(&mut self, result: Result<Vec<Position>, KafkaError>) {
-        self.has_commit = false;
-        match result {
-            Ok(positions) => {
+    fn committed(&mut self, result: Result<Result<(), KafkaError>>, positions: &[Position]) {
+        match flatten(result) {
+            Ok(()) => {
                 self.has_failed = false;
                 self.shared.meters.commits.add(1);
-                self.shared.state().partitions.committed(&positions);
+                self.shared.state().partitions.committed(positions);
             }
             Err(error) => {
                 self.shared.meters.commits_failed.add(1);
-                let error = explain(&error, "").context("to commit what is acknowledged");
+                let error = error.context("to commit what is acknowledged");
                 // The next one commits it as well, and says nothing new.
                 if !std::mem::replace(&mut self.has_failed, true) {
                     warn!(self.shared.host, "{error}; tries again");
@@ -324,14 +351,18 @@ pub(super) async fn commit_now(
     client: &Arc<Client>,
     positions: &[Position],
 ) -> Result<()> {
-    let failed = |error: KafkaError| explain(&error, "").context("to commit what is acknowledged");
-    let list = list(positions).map_err(failed)?;
-    let own = client.clone();
-    let commits = host.blocking(move || own.commit(&list, CommitMode::Sync));
-    match within(host, LAST_COMMIT, commits).await {
-        Some(result) => result?.map_err(failed),
+    match within(host, LAST_COMMIT, commit(host, client, positions.to_vec())).await {
+        Some(result) => {
+            flatten(result).map_err(|error| error.context("to commit what is acknowledged"))
+        }
         None => Err(Error::timeout("the group does not answer a commit within four seconds")),
     }
+}
+
+/// Commits that. librdkafka tells of a commit that it waits for, and of no other that goes well.
+fn commit(host: &Host, client: &Arc<Client>, positions: Vec<Position>) -> Commit {
+    let client = client.clone();
+    host.blocking(move || client.commit(&list(&positions)?, CommitMode::Sync))
 }
 
 fn flatten(result: Result<Result<(), KafkaError>>) -> Result<()> {

@@ -37,6 +37,8 @@ struct Partition {
     epoch: u64,
     /// The offset that was brought first in this epoch.
     first: Option<i64>,
+    /// The offset after the last that was brought in this epoch.
+    next: Option<i64>,
     /// Up to where it is acknowledged.
     mark: Option<i64>,
     /// Up to where it is committed.
@@ -73,6 +75,7 @@ impl Partitions {
                 stream,
                 epoch: self.epochs,
                 first: None,
+                next: None,
                 mark: None,
                 committed: None,
                 is_leaving: false,
@@ -91,10 +94,16 @@ impl Partitions {
         self.list[place].stream
     }
 
+    /// Whether a record of it was brought already. librdkafka fetches some twice where it goes on after a pause.
+    pub(super) fn has(&self, Place(place): Place, offset: i64) -> bool {
+        self.list[place].next.is_some_and(|next| offset < next)
+    }
+
     /// This pull has brought records of it, from the first of these offsets to before the second.
     pub(super) fn brought(&mut self, pull: u64, Place(place): Place, from: i64, to: i64) {
         let partition = &mut self.list[place];
         partition.first.get_or_insert(from);
+        partition.next = Some(to);
         self.watermarks.brought(pull, partition.epoch, to);
     }
 
@@ -125,7 +134,7 @@ impl Partitions {
             let from = from.or(partition.first);
             self.epochs += 1;
             partition.epoch = self.epochs;
-            partition.first = None;
+            (partition.first, partition.next) = (None, None);
             if let Some(offset) = from.filter(|_| !partition.is_leaving) {
                 places.push(Position { name: partition.name.clone(), offset });
             }
@@ -142,6 +151,11 @@ impl Partitions {
     pub(super) fn leave(&mut self, names: &[Name]) {
         let leaving = self.list.iter_mut().filter(|it| names.contains(&it.name));
         leaving.for_each(|it| it.is_leaving = true);
+    }
+
+    /// The names of those that were not revoked.
+    pub(super) fn staying(&self) -> Vec<Name> {
+        self.list.iter().filter(|it| !it.is_leaving).map(|it| it.name.clone()).collect()
     }
 
     /// Whether what was brought of these has ended.
@@ -188,8 +202,132 @@ impl Partition {
     }
 }
 
-/// A name, of its parts.
 #[cfg(test)]
-pub(super) fn name(topic: &str, number: i32) -> Name {
-    (topic.into(), number)
+mod tests {
+    use tremor_pdk::Acks;
+
+    use super::*;
+
+    fn name(number: i32) -> Name {
+        ("t".into(), number)
+    }
+
+    /// Partitions 0 and 1, of which pulls 1 and 2 have brought the offsets 0 to 9.
+    fn two() -> (Partitions, Watermarks<i64>) {
+        let mut partitions = Partitions::default();
+        partitions.assign(&[name(0), name(1)]);
+        for number in [0, 1] {
+            let place = partitions.find("t", number).unwrap();
+            partitions.brought(u64::from(number.cast_unsigned()) + 1, place, 0, 10);
+        }
+        let acks = partitions.watermarks().clone();
+        (partitions, acks)
+    }
+
+    fn at(number: i32, offset: i64) -> Position {
+        Position { name: name(number), offset }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_uncommitted_until_it_is_committed() {
+        let (mut partitions, mut acks) = two();
+        acks.ack(2).unwrap();
+        assert_eq!(partitions.hear(), []);
+        assert_eq!(partitions.uncommitted(), [at(1, 10)]);
+        partitions.committed(&[at(1, 10)]);
+        assert_eq!(partitions.uncommitted(), []);
+    }
+
+    #[test]
+    fn a_partition_that_has_left_brings_nothing_and_is_settled_once_its_pulls_have_ended() {
+        let (mut partitions, mut acks) = two();
+        partitions.leave(&[name(0)]);
+        assert!(partitions.find("t", 0).is_none() && partitions.find("t", 1).is_some());
+        assert_eq!(partitions.staying(), [name(1)]);
+        assert!(!partitions.are_settled(&[name(0)]));
+        acks.ack(1).unwrap();
+        partitions.hear();
+        assert!(partitions.are_settled(&[name(0)]));
+        assert_eq!(partitions.release(&[name(0)]), [at(0, 10)]);
+    }
+
+    #[test]
+    fn one_that_fails_while_it_leaves_is_settled_and_not_read_again() {
+        let (mut partitions, mut acks) = two();
+        partitions.leave(&[name(0)]);
+        acks.fail(1, &[]).unwrap();
+        assert_eq!(partitions.hear(), []);
+        assert!(partitions.are_settled(&[name(0)]));
+        assert_eq!(partitions.release(&[name(0)]), []);
+    }
+
+    #[test]
+    fn what_is_heard_of_a_partition_after_its_release_changes_nothing() {
+        let (mut partitions, mut acks) = two();
+        assert_eq!(partitions.release(&[name(0)]), []);
+        acks.ack(1).unwrap();
+        partitions.hear();
+        assert_eq!(partitions.uncommitted(), []);
+        // The same when it is ours again.
+        partitions.assign(&[name(0)]);
+        assert_eq!(partitions.uncommitted(), []);
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 50, 60);
+        acks.ack(1).unwrap();
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![]));
+        acks.ack(3).unwrap();
+        partitions.hear();
+        assert_eq!(partitions.uncommitted(), [at(0, 60)]);
+    }
+
+    #[test]
+    fn a_partition_that_is_assigned_again_goes_on_as_the_same_stream() {
+        let (mut partitions, _) = two();
+        let stream = |partitions: &Partitions, number| {
+            partitions.stream(partitions.find("t", number).unwrap())
+        };
+        let before = [stream(&partitions, 0), stream(&partitions, 1)];
+        assert_ne!(before[0], before[1]);
+        partitions.release(&[name(0)]);
+        partitions.assign(&[name(0)]);
+        assert_eq!([stream(&partitions, 0), stream(&partitions, 1)], before);
+    }
+
+    #[test]
+    fn what_has_failed_is_read_again_from_what_was_acknowledged_or_from_its_first_record() {
+        let (mut partitions, mut acks) = two();
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 10, 20);
+        acks.ack(1).unwrap();
+        acks.fail(3, &[]).unwrap();
+        acks.fail(2, &[]).unwrap();
+        let mut places = partitions.hear();
+        places.sort_by_key(|it| it.name.1);
+        assert_eq!(places, [at(0, 10), at(1, 0)]);
+        assert_eq!(partitions.uncommitted(), [at(0, 10)]);
+        assert!(!partitions.has(place, 10), "it comes again");
+    }
+
+    /// A pull that was filled between the failure and the news of it: its records come after those that have
+    /// failed.
+    #[test]
+    fn what_was_brought_after_a_failure_is_not_taken_for_all_before_it() {
+        let (mut partitions, mut acks) = two();
+        acks.fail(1, &[]).unwrap();
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 10, 20);
+        acks.ack(3).unwrap();
+        assert_eq!(partitions.hear(), [at(0, 0)]);
+        assert_eq!(partitions.uncommitted(), []);
+    }
+
+    #[test]
+    fn a_record_that_is_fetched_twice_is_known() {
+        let (mut partitions, _) = two();
+        let place = partitions.find("t", 0).unwrap();
+        assert!(partitions.has(place, 9) && !partitions.has(place, 10));
+        partitions.assign(&[name(0)]);
+        let place = partitions.find("t", 0).unwrap();
+        assert!(!partitions.has(place, 0), "nothing was brought of this assignment");
+    }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// How many records are taken from librdkafka at a time.
-const RECORDS: usize = 256;
+const RECORDS: usize = 1_000;
 
 /// The source of one connection of the runtime's.
 pub struct Records {
@@ -102,17 +102,19 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
     }
 }
 
-/// Adds records to the batch until it is full or there are no more.
+/// Adds records of one partition to the batch, until it is full, or another partition's are next, or there are
+/// none.
+///
+/// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
+/// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
 fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
-    let pull = batch.pull();
-    let mut run = None;
     let State { client, partitions, records, .. } = state;
+    let mut run: Option<Run> = None;
     let mut result = Ok(());
     while result.is_ok() && !batch.is_full() {
         let Some(record) = records.first() else {
-            let Some(client) = client else { break };
-            // Its handle on a topic is good as long as its records are.
-            Run::end(&mut run, partitions, pull);
+            // Topics are known by their names only until all records are done with.
+            let Some(client) = client.as_ref().filter(|_| run.is_none()) else { break };
             client.take(RECORDS, records);
             if records.is_empty() {
                 break;
@@ -121,24 +123,27 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
         };
         if let Some((code, text)) = record.error() {
             shared.partition_failed(record.topic(), record.partition(), code, &text);
+        } else if let Some(run) = &mut run {
+            if !run.is_of(record) {
+                break;
+            }
+            if record.offset() >= run.to {
+                result = run.push(batch, record);
+            }
+        } else if let Some(place) = partitions.find(record.topic(), record.partition())
+            && !partitions.has(place, record.offset())
+        {
+            let first = run.insert(Run::new(place, partitions.stream(place), record));
+            result = first.push(batch, record);
         } else {
-            if run.as_ref().is_some_and(|run: &Run| !run.is_of(record)) {
-                Run::end(&mut run, partitions, pull);
-            }
-            if run.is_none() {
-                run = partitions
-                    .find(record.topic(), record.partition())
-                    .map(|place| Run::begin(place, partitions.stream(place), record));
-            }
-            // One of a partition that is ours no more, or not for long, is for whoever has it next.
-            if let Some(run) = &mut run {
-                result = record::push(batch, run.stream, record);
-                run.to = record.offset() + 1;
-            }
+            // Of a partition that is ours no more, or not for long: for whoever has it next. Or it was
+            // brought already.
         }
         records.pop();
     }
-    Run::end(&mut run, partitions, pull);
+    if let Some(Run { place, from, to, .. }) = run {
+        partitions.brought(batch.pull(), place, from, to);
+    }
     result
 }
 
@@ -154,7 +159,7 @@ struct Run {
 }
 
 impl Run {
-    fn begin(place: Place, stream: u64, first: Record<'_>) -> Self {
+    fn new(place: Place, stream: u64, first: Record<'_>) -> Self {
         Self {
             place,
             stream,
@@ -169,9 +174,8 @@ impl Run {
         self.partition == record.partition() && self.topic_handle == record.topic_handle()
     }
 
-    fn end(run: &mut Option<Self>, partitions: &mut super::partitions::Partitions, pull: u64) {
-        if let Some(run) = run.take() {
-            partitions.brought(pull, run.place, run.from, run.to);
-        }
+    fn push(&mut self, batch: &mut Batch, record: Record<'_>) -> Result<()> {
+        self.to = record.offset() + 1;
+        record::push(batch, self.stream, record)
     }
 }

@@ -40,7 +40,7 @@ pub(super) async fn find(
             return Ok(list);
         }
         let committed = client.committed_offsets(list, ANSWER)?;
-        complete(&client, committed, start)
+        complete(&client, &committed, start)
     });
     let doing = "to find where to begin with partitions";
     list.await?.map_err(|error: KafkaError| explain(&error, "").context(doing))
@@ -49,26 +49,20 @@ pub(super) async fn find(
 /// Finds the places of those of which nothing is committed.
 fn complete(
     client: &Client,
-    committed: TopicPartitionList,
+    committed: &TopicPartitionList,
     start: Start,
 ) -> KafkaResult<TopicPartitionList> {
     let (mut all, mut new) = (TopicPartitionList::new(), TopicPartitionList::new());
     for element in committed.elements() {
         element.error()?;
         let (topic, partition) = (element.topic(), element.partition());
-        match element.offset() {
-            Offset::Offset(offset) => {
-                all.add_partition_offset(topic, partition, Offset::Offset(offset))?
-            }
-            _ => match start {
-                Start::Time(ms) => {
-                    new.add_partition_offset(topic, partition, Offset::Offset(ms))?
-                }
-                _ => {
-                    let (_, end) = client.fetch_watermarks(topic, partition, ANSWER)?;
-                    new.add_partition_offset(topic, partition, Offset::Offset(end))?;
-                }
-            },
+        if let Offset::Offset(offset) = element.offset() {
+            all.add_partition_offset(topic, partition, Offset::Offset(offset))?;
+        } else if let Start::Time(ms) = start {
+            new.add_partition_offset(topic, partition, Offset::Offset(ms))?;
+        } else {
+            let (_, end) = client.fetch_watermarks(topic, partition, ANSWER)?;
+            new.add_partition_offset(topic, partition, Offset::Offset(end))?;
         }
     }
     if new.count() == 0 {

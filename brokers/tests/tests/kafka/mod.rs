@@ -1,6 +1,9 @@
 //! Kafka.
 
 mod consumer;
+mod consumer_faults;
+mod consumer_security;
+mod rebalance;
 
 use std::sync::{Mutex, OnceLock};
 
