@@ -8,8 +8,7 @@ use std::{
 };
 
 /// The plugins of the project that flows of these tests use, beside those of this workspace.
-const PLUGINS: &[&str] =
-    &["connector-file", "connector-stdio", "connector-http-client", "connector-bench"];
+const PLUGINS: &[&str] = &["connector-file", "connector-stdio", "connector-http-client"];
 
 /// Where they are, built once.
 pub struct Built {

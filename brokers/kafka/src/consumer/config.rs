@@ -21,8 +21,10 @@ const REBALANCE: Duration = Duration::from_mins(5);
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The addresses of some brokers, `HOST:PORT`. They know the others.
+    #[schemars(example = one("127.0.0.1:9092"))]
     pub brokers: Vec<Address>,
     /// The topics: names, and patterns, which begin with `^`: `[orders, '^logs-.*']`.
+    #[schemars(example = one("orders"))]
     pub topics: Vec<String>,
     /// The consumer group: its members share the partitions, and what it has committed is not read again.
     pub group: String,
@@ -50,6 +52,10 @@ pub struct Config {
     /// How much is fetched ahead of the flow, of all partitions together.
     #[serde(default = "prefetch")]
     pub prefetch: Size,
+}
+
+fn one(example: &str) -> [&str; 1] {
+    [example]
 }
 
 const fn commit_interval() -> Interval {
