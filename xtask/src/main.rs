@@ -4,6 +4,7 @@
 
 mod book;
 mod boundary;
+mod broker;
 mod build_static;
 mod built;
 mod ci;
@@ -85,6 +86,8 @@ enum Command {
     Syslog(syslog::Arguments),
     #[command(hide = true)]
     BareLoop(syslog::BareLoop),
+    /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
+    Broker(broker::Arguments),
     /// Restarts connectors under load, and fails if that leaves memory, descriptors or threads behind
     Restarts(restarts::Arguments),
 }
@@ -110,6 +113,7 @@ fn main() -> ExitCode {
         Command::Outage(arguments) => outage::run(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
+        Command::Broker(arguments) => broker::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
         Command::Syslog(arguments) => syslog::run(&arguments),
         Command::BareLoop(arguments) => syslog::bare_loop(&arguments),

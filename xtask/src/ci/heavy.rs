@@ -30,6 +30,11 @@ pub(crate) const DENY: Heavy = Heavy {
     inputs: &[
         "Cargo.lock",
         "Cargo.toml",
+        "brokers/Cargo.lock",
+        "brokers/Cargo.toml",
+        "brokers/deny.toml",
+        "brokers/kafka/Cargo.toml",
+        "brokers/tests/Cargo.toml",
         "deny.toml",
         "operators-plugins/vrl/Cargo.lock",
         "operators-plugins/vrl/Cargo.toml",
@@ -51,9 +56,25 @@ pub(crate) const VRL: Heavy = Heavy {
     pages_with: Some("type: vrl"),
 };
 
+/// The clients of brokers, which real brokers test, a workspace of their own.
+pub(crate) const BROKERS: Heavy = Heavy {
+    folder: "brokers",
+    inputs: &[
+        "brokers",
+        "connectors-plugins/file",
+        "connectors-plugins/http_client",
+        "connectors-plugins/stdio",
+        "examples/kafka.yaml",
+        "runtime/src",
+        "tremor-pdk",
+        "xtask/src/broker",
+    ],
+    pages_with: Some("type: kafka_"),
+};
+
 /// Fails unless all of them passed as they are: what is released has.
 pub(crate) fn all_passed() -> Result<()> {
-    for heavy in [DENY, VRL] {
+    for heavy in [DENY, VRL, BROKERS] {
         let file = heavy.record();
         ensure!(
             heavy.has_passed()?,

@@ -72,7 +72,7 @@ enum Outcome {
 const LIMIT: Duration = Duration::from_mins(25);
 
 /// Cheap steps first: what fails often fails early.
-const STEPS: [Step; 18] = [
+const STEPS: [Step; 19] = [
     Step::new("fmt", fmt),
     Step::new("tidy", tidy),
     Step::of(&heavy::DENY, "deny", deny),
@@ -80,6 +80,7 @@ const STEPS: [Step; 18] = [
     Step::new("test", test),
     Step::new("new-plugin", new_plugin),
     Step::of(&heavy::VRL, "vrl", vrl),
+    Step::of(&heavy::BROKERS, "brokers", brokers),
     Step::new("models", models),
     Step::new("scripts", scripts),
     Step::new("boundary", boundary),
@@ -156,7 +157,11 @@ const DENY: Tool =
 /// The advisory database is a repository of its own, which CI has no access to.
 fn deny() -> Result<Outcome> {
     let program = DENY.find().context("there is no cargo-deny, and cargo cannot install it")?;
-    let workspaces: [&[&str]; 2] = [&[], &[VRL, "--config=operators-plugins/vrl/deny.toml"]];
+    let workspaces: [&[&str]; 3] = [
+        &[],
+        &[VRL, "--config=operators-plugins/vrl/deny.toml"],
+        &[BROKERS, "--config=brokers/deny.toml"],
+    ];
     for workspace in workspaces {
         let mut command = Command::new(&program);
         command.args(workspace).args(["--workspace", "check", "bans", "licenses", "sources"]);
@@ -197,6 +202,18 @@ fn vrl() -> Result<Outcome> {
     passes(doc)
 }
 
+/// The clients of brokers, a workspace of their own, with the tests against real brokers.
+fn brokers() -> Result<Outcome> {
+    run_command(cargo(["fmt", BROKERS, "--all", "--check"]))?;
+    let shared = [BROKERS, "--workspace", "--target-dir=target"];
+    let lints = ["--all-targets", "--", "--deny", "warnings"];
+    run_command(cargo([&["clippy"][..], &shared, &lints].concat()))?;
+    run_command(cargo([&["test"][..], &shared].concat()))?;
+    let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
+    doc.env("RUSTDOCFLAGS", "--deny warnings");
+    passes(doc)
+}
+
 /// The models of concurrency protocols, a workspace of their own.
 fn models() -> Result<Outcome> {
     run_command(cargo(["fmt", models::MODELS, "--check"]))?;
@@ -209,6 +226,7 @@ fn models() -> Result<Outcome> {
 }
 
 const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
+const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
 
 /// The benchmark harness with subjects that measure nothing, and what shellcheck says of all scripts.
 fn scripts() -> Result<Outcome> {

@@ -18,7 +18,7 @@ pub(super) struct Package {
 }
 
 pub(super) fn read_packages() -> Result<Vec<Package>> {
-    let workspaces = ["Cargo.toml", "operators-plugins/vrl/Cargo.toml"];
+    let workspaces = ["Cargo.toml", "brokers/Cargo.toml", "operators-plugins/vrl/Cargo.toml"];
     Ok(workspaces.map(read).into_iter().collect::<Result<Vec<_>>>()?.concat())
 }
 

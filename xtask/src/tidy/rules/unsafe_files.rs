@@ -13,6 +13,10 @@ struct Allowed {
 const ALLOWED: &[Allowed] = &[
     Allowed { path: "fuzz/checks/document.rs", why: "nodes that nobody would make" },
     Allowed {
+        path: "brokers/kafka/src/consumer/client.rs",
+        why: "functions of librdkafka that its crate does not wrap: a queue of the records of all partitions",
+    },
+    Allowed {
         path: "bench/allocators/src/",
         why: "an experiment with allocators, and a plugin without the checks of the runtime",
     },

@@ -31,6 +31,7 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "file",
             "http_client",
             "http_server",
+            "kafka_consumer",
             "metronome",
             "null",
             "stdio",

@@ -1,0 +1,63 @@
+//! The keys that both connectors have.
+
+use std::path::PathBuf;
+
+/// TLS. A client needs none of the keys: without `ca_file` it trusts the roots of the system. Files are PEM,
+/// and a relative path starts at the folder of the flow file.
+#[tremor_pdk::config]
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The certificates of whoever signs those of the brokers.
+    pub ca_file: Option<PathBuf>,
+    /// The own certificate, and after it those up to the CA's, for brokers that ask for one.
+    pub cert_file: Option<PathBuf>,
+    /// The private key of the own certificate.
+    pub key_file: Option<PathBuf>,
+}
+
+/// Who this client is.
+#[tremor_pdk::config]
+#[derive(Clone)]
+pub struct Sasl {
+    /// How it says so.
+    pub mechanism: Mechanism,
+    /// The name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+}
+
+/// How a client says who it is.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Name and password as they are: only together with `tls`.
+    #[serde(rename = "PLAIN")]
+    Plain,
+    /// A proof that it knows the password, with SHA-256.
+    #[serde(rename = "SCRAM-SHA-256")]
+    ScramSha256,
+    /// The same with SHA-512.
+    #[serde(rename = "SCRAM-SHA-512")]
+    ScramSha512,
+}
+
+impl Mechanism {
+    /// As Kafka names it.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
+}
+
+impl std::fmt::Debug for Sasl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sasl")
+            .field("mechanism", &self.mechanism)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}

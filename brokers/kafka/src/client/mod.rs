@@ -1,0 +1,11 @@
+//! What both connectors share: how they reach brokers, and what becomes of librdkafka's log and errors.
+
+mod config;
+mod errors;
+mod properties;
+mod told;
+
+pub use config::{Mechanism, Sasl, Tls};
+pub(crate) use errors::explain;
+pub(crate) use properties::Peer;
+pub(crate) use told::Told;

@@ -1,0 +1,107 @@
+//! The properties of librdkafka that say how brokers are reached.
+
+use std::path::Path;
+
+use rdkafka::{ClientConfig, config::RDKafkaLogLevel};
+use tremor_pdk::{net::Address, prelude::*};
+
+use super::{Sasl, Tls};
+
+/// How brokers are reached.
+pub(crate) struct Peer<'c> {
+    pub(crate) brokers: &'c [Address],
+    pub(crate) sasl: Option<&'c Sasl>,
+    pub(crate) tls: Option<&'c Tls>,
+}
+
+impl Peer<'_> {
+    /// The properties of a client that reaches these brokers.
+    ///
+    /// # Errors
+    /// Kind configuration: the key, what was found and what was expected.
+    pub(crate) fn properties(&self, host: &Host) -> Result<ClientConfig> {
+        if self.brokers.is_empty() {
+            return Err(Error::configuration(
+                "`brokers`: expected the address of a broker at least, such as `kafka-1:9092`",
+            ));
+        }
+        let brokers: Vec<String> = self.brokers.iter().map(Address::to_string).collect();
+        let protocol = match (self.tls, self.sasl) {
+            (None, None) => "plaintext",
+            (Some(_), None) => "ssl",
+            (None, Some(_)) => "sasl_plaintext",
+            (Some(_), Some(_)) => "sasl_ssl",
+        };
+        let mut properties = ClientConfig::new();
+        properties
+            .set("bootstrap.servers", brokers.join(","))
+            .set("client.id", "tremor")
+            .set("client.software.name", "tremor")
+            .set("security.protocol", protocol)
+            .set("socket.keepalive.enable", "true")
+            .set("socket.connection.setup.timeout.ms", "10000")
+            // After an outage a broker is found again within that.
+            .set("reconnect.backoff.max.ms", "2000")
+            .set("log_level", "6")
+            .set_log_level(RDKafkaLogLevel::Info);
+        if let Some(tls) = self.tls {
+            tls.add_to(&mut properties, host)?;
+        }
+        if let Some(sasl) = self.sasl {
+            sasl.add_to(&mut properties)?;
+        }
+        Ok(properties)
+    }
+}
+
+impl Tls {
+    fn add_to(&self, properties: &mut ClientConfig, host: &Host) -> Result<()> {
+        match (&self.cert_file, &self.key_file) {
+            (Some(_), None) => {
+                return Err(Error::configuration(
+                    "`tls`: the certificate needs its private key: name its file as `key_file`",
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(Error::configuration(
+                    "`tls`: the private key needs its certificate: name its file as `cert_file`",
+                ));
+            }
+            _ => {}
+        }
+        let path = |key: &str, path: &Path| -> Result<String> {
+            let path = host.resolve(path).into_os_string().into_string();
+            let path = path.ok().filter(|path| !path.contains('\0'));
+            path.ok_or_else(|| {
+                Error::configuration(format_args!("`tls.{key}`: expected a path in UTF-8"))
+            })
+        };
+        // Of the system, wherever it has them: OpenSSL is linked, and does not know the system's place.
+        let ca = self.ca_file.as_deref().map(|it| path("ca_file", it));
+        properties.set("ssl.ca.location", ca.unwrap_or_else(|| Ok("probe".to_owned()))?);
+        if let Some(file) = &self.cert_file {
+            properties.set("ssl.certificate.location", path("cert_file", file)?);
+        }
+        if let Some(file) = &self.key_file {
+            properties.set("ssl.key.location", path("key_file", file)?);
+        }
+        Ok(())
+    }
+}
+
+impl Sasl {
+    fn add_to(&self, properties: &mut ClientConfig) -> Result<()> {
+        for (key, text) in [("user", &self.user), ("password", &self.password)] {
+            if text.is_empty() || text.contains('\0') {
+                return Err(Error::configuration(format_args!(
+                    "`sasl.{key}`: expected a text with a character at least and none that is zero"
+                )));
+            }
+        }
+        properties
+            .set("sasl.mechanism", self.mechanism.as_str())
+            .set("sasl.username", &self.user)
+            .set("sasl.password", &self.password);
+        Ok(())
+    }
+}

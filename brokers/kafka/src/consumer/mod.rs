@@ -1,0 +1,109 @@
+//! The connector `kafka_consumer`: reads topics as a member of a consumer group.
+//!
+//! ```yaml
+//! connectors:
+//!   orders:
+//!     type: kafka_consumer
+//!     codec: json
+//!     config: { brokers: ['kafka-1:9092'], topics: [orders], group: billing }
+//! ```
+//!
+//! A record is a message, and its partition is a stream. What is committed is what is acknowledged.
+
+mod client;
+mod config;
+mod connect;
+mod context;
+mod member;
+mod partitions;
+mod record;
+mod shared;
+mod signal;
+mod source;
+mod start;
+#[cfg(test)]
+mod tests;
+
+use std::{future::poll_fn, sync::Arc};
+
+use tremor_pdk::prelude::*;
+
+use self::{client::Client, config::Settings, member::Member, shared::Shared, signal::Signal};
+pub use self::{
+    config::{Config, Start},
+    source::Records,
+};
+
+/// The connector.
+pub struct KafkaConsumer {
+    settings: Arc<Settings>,
+    context: Context,
+    /// What the next source reads with.
+    client: Option<Arc<Client>>,
+    /// Set once the last client has left the group. None: there is none.
+    ended: Option<Arc<Signal>>,
+}
+
+impl Component for KafkaConsumer {
+    const NAME: &str = "kafka_consumer";
+    const DESCRIPTION: &str = "Reads topics of Apache Kafka as a member of a consumer group.";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let settings = Arc::new(Settings::new(&config, &context)?);
+        Ok(Self { settings, context, client: None, ended: None })
+    }
+}
+
+impl KafkaConsumer {
+    /// Waits until an earlier client has left the group.
+    async fn ended(&mut self) {
+        self.client = None;
+        if let Some(ended) = &self.ended {
+            poll_fn(|context| ended.poll(context)).await;
+        }
+        self.ended = None;
+    }
+}
+
+impl Connector for KafkaConsumer {
+    type Source = Records;
+    type Sink = NoSink;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        self.ended().await;
+        let ended = self.ended.insert(Arc::default());
+        let client = match connect::connect(&self.context, &self.settings, ended).await {
+            Ok(client) => client,
+            Err(error) => {
+                self.ended().await;
+                return Err(error);
+            }
+        };
+        tremor_pdk::info!(self.context, "joins the group");
+        self.client = Some(client);
+        Ok(true)
+    }
+
+    async fn create_source(&mut self) -> Result<Option<Records>> {
+        let Some(client) = self.client.take() else { return Ok(None) };
+        let shared = Shared::new(Host::clone(&self.context), self.settings.clone(), client);
+        let shared = Arc::new(shared);
+        let member =
+            self.context.spawn("is a member of the group", Member::new(shared.clone()).run());
+        Ok(Some(Records::new(shared, member)))
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.ended().await;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for KafkaConsumer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KafkaConsumer")
+            .field("topics", &self.settings.topics)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,333 @@
+//! The partitions that are ours: what was brought of each, up to where it is acknowledged, and what of that is
+//! committed.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    pin::pin,
+    task::{Context, Poll},
+};
+
+use tremor_pdk::{Progress, Unacknowledged, Watermarks};
+
+use super::context::Name;
+
+/// A place in a partition: everything before it is acknowledged, or it is read from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) name: Name,
+    pub(super) offset: i64,
+}
+
+/// They.
+#[derive(Default)]
+pub(super) struct Partitions {
+    list: Vec<Partition>,
+    watermarks: Watermarks<i64>,
+    /// How often a partition was assigned or read again: each time it is another stream to the watermarks, so
+    /// that what is heard late of an earlier one changes nothing.
+    epochs: u64,
+    /// The stream of each partition that ever was ours: its events are of the same one in every epoch.
+    streams: HashMap<Name, u64>,
+}
+
+struct Partition {
+    name: Name,
+    stream: u64,
+    epoch: u64,
+    /// The offset that was brought first in this epoch.
+    first: Option<i64>,
+    /// The offset after the last that was brought in this epoch.
+    next: Option<i64>,
+    /// Up to where it is acknowledged.
+    mark: Option<i64>,
+    /// Up to where it is committed.
+    committed: Option<i64>,
+    /// Revoked: nothing more is brought of it.
+    is_leaving: bool,
+}
+
+/// A partition that is ours, until the list of them changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
+impl Partitions {
+    /// What hears of acknowledgements.
+    pub(super) fn watermarks(&self) -> &Watermarks<i64> {
+        &self.watermarks
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// These are ours from here on.
+    pub(super) fn assign(&mut self, names: &[Name]) {
+        // What was known of them is of an earlier assignment.
+        self.release(names);
+        for name in names {
+            let next = self.streams.len() as u64;
+            let stream = *self.streams.entry(name.clone()).or_insert(next);
+            self.epochs += 1;
+            self.list.push(Partition {
+                name: name.clone(),
+                stream,
+                epoch: self.epochs,
+                first: None,
+                next: None,
+                mark: None,
+                committed: None,
+                is_leaving: false,
+            });
+        }
+    }
+
+    /// The one of this name, if more is to be brought of it.
+    pub(super) fn find(&self, topic: &str, number: i32) -> Option<Place> {
+        let is_it = |it: &Partition| it.name.1 == number && &*it.name.0 == topic && !it.is_leaving;
+        self.list.iter().position(is_it).map(Place)
+    }
+
+    /// The number of its stream.
+    pub(super) fn stream(&self, Place(place): Place) -> u64 {
+        self.list[place].stream
+    }
+
+    /// Whether a record of it was brought already. librdkafka fetches some twice where it goes on after a pause.
+    pub(super) fn has(&self, Place(place): Place, offset: i64) -> bool {
+        self.list[place].next.is_some_and(|next| offset < next)
+    }
+
+    /// This pull has brought records of it, from the first of these offsets to before the second.
+    pub(super) fn brought(&mut self, pull: u64, Place(place): Place, from: i64, to: i64) {
+        let partition = &mut self.list[place];
+        partition.first.get_or_insert(from);
+        partition.next = Some(to);
+        self.watermarks.brought(pull, partition.epoch, to);
+    }
+
+    /// Hears what has become of pulls. Gives the places from where partitions are to be read again, which
+    /// begins another epoch of each.
+    pub(super) fn hear(&mut self) -> Vec<Position> {
+        let progress = self.watermarks.take();
+        self.apply(progress)
+    }
+
+    /// Waits until something has become of pulls, and hears of that as [`Partitions::hear`] does.
+    pub(super) fn poll_hear(&mut self, context: &mut Context<'_>) -> Poll<Vec<Position>> {
+        // Polled where nobody else takes progress: it is to be applied in its order.
+        let progress = pin!(self.watermarks.progress()).poll(context);
+        progress.map(|progress| self.apply(progress))
+    }
+
+    fn apply(&mut self, progress: Progress<i64>) -> Vec<Position> {
+        let Progress { acknowledged, again } = progress;
+        let mut places = Vec::new();
+        // First: what is acknowledged of the same epoch may have been brought after what has failed.
+        for Unacknowledged { stream: epoch, from } in again {
+            self.watermarks.forget(epoch);
+            let Some(partition) = self.list.iter_mut().find(|it| it.epoch == epoch) else {
+                continue;
+            };
+            partition.mark = from.or(partition.mark);
+            let from = from.or(partition.first);
+            self.epochs += 1;
+            partition.epoch = self.epochs;
+            (partition.first, partition.next) = (None, None);
+            if let Some(offset) = from.filter(|_| !partition.is_leaving) {
+                places.push(Position { name: partition.name.clone(), offset });
+            }
+        }
+        for (epoch, mark) in acknowledged {
+            if let Some(partition) = self.list.iter_mut().find(|it| it.epoch == epoch) {
+                partition.mark = Some(mark);
+            }
+        }
+        places
+    }
+
+    /// These were revoked: nothing more is brought of them.
+    pub(super) fn leave(&mut self, names: &[Name]) {
+        let leaving = self.list.iter_mut().filter(|it| names.contains(&it.name));
+        leaving.for_each(|it| it.is_leaving = true);
+    }
+
+    /// The names of those that were not revoked.
+    pub(super) fn staying(&self) -> Vec<Name> {
+        self.list.iter().filter(|it| !it.is_leaving).map(|it| it.name.clone()).collect()
+    }
+
+    /// Whether what was brought of these has ended.
+    pub(super) fn are_settled(&self, names: &[Name]) -> bool {
+        let mut those = self.list.iter().filter(|it| names.contains(&it.name));
+        those.all(|it| self.watermarks.is_settled(it.epoch))
+    }
+
+    /// These are ours no more: what is heard of them from here on changes nothing. Gives what is acknowledged of
+    /// them and not committed.
+    pub(super) fn release(&mut self, names: &[Name]) -> Vec<Position> {
+        let (gone, kept) = std::mem::take(&mut self.list)
+            .into_iter()
+            .partition::<Vec<_>, _>(|it| names.contains(&it.name));
+        self.list = kept;
+        gone.iter().for_each(|it| _ = self.watermarks.forget(it.epoch));
+        gone.iter().filter_map(Partition::uncommitted).collect()
+    }
+
+    /// What is acknowledged of all and not committed.
+    pub(super) fn uncommitted(&self) -> Vec<Position> {
+        self.list.iter().filter_map(Partition::uncommitted).collect()
+    }
+
+    /// These are committed.
+    pub(super) fn committed(&mut self, positions: &[Position]) {
+        for Position { name, offset } in positions {
+            if let Some(partition) = self.list.iter_mut().find(|it| it.name == *name) {
+                partition.committed = Some(*offset);
+            }
+        }
+    }
+
+    /// The names of all.
+    pub(super) fn names(&self) -> Vec<Name> {
+        self.list.iter().map(|it| it.name.clone()).collect()
+    }
+}
+
+impl Partition {
+    fn uncommitted(&self) -> Option<Position> {
+        let offset = self.mark.filter(|mark| self.committed != Some(*mark))?;
+        Some(Position { name: self.name.clone(), offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tremor_pdk::Acks;
+
+    use super::*;
+
+    fn name(number: i32) -> Name {
+        ("t".into(), number)
+    }
+
+    /// Partitions 0 and 1, of which pulls 1 and 2 have brought the offsets 0 to 9.
+    fn two() -> (Partitions, Watermarks<i64>) {
+        let mut partitions = Partitions::default();
+        partitions.assign(&[name(0), name(1)]);
+        for number in [0, 1] {
+            let place = partitions.find("t", number).unwrap();
+            partitions.brought(u64::from(number.cast_unsigned()) + 1, place, 0, 10);
+        }
+        let acks = partitions.watermarks().clone();
+        (partitions, acks)
+    }
+
+    fn at(number: i32, offset: i64) -> Position {
+        Position { name: name(number), offset }
+    }
+
+    #[test]
+    fn what_is_acknowledged_is_uncommitted_until_it_is_committed() {
+        let (mut partitions, mut acks) = two();
+        acks.ack(2).unwrap();
+        assert_eq!(partitions.hear(), []);
+        assert_eq!(partitions.uncommitted(), [at(1, 10)]);
+        partitions.committed(&[at(1, 10)]);
+        assert_eq!(partitions.uncommitted(), []);
+    }
+
+    #[test]
+    fn a_partition_that_has_left_brings_nothing_and_is_settled_once_its_pulls_have_ended() {
+        let (mut partitions, mut acks) = two();
+        partitions.leave(&[name(0)]);
+        assert!(partitions.find("t", 0).is_none() && partitions.find("t", 1).is_some());
+        assert_eq!(partitions.staying(), [name(1)]);
+        assert!(!partitions.are_settled(&[name(0)]));
+        acks.ack(1).unwrap();
+        partitions.hear();
+        assert!(partitions.are_settled(&[name(0)]));
+        assert_eq!(partitions.release(&[name(0)]), [at(0, 10)]);
+    }
+
+    #[test]
+    fn one_that_fails_while_it_leaves_is_settled_and_not_read_again() {
+        let (mut partitions, mut acks) = two();
+        partitions.leave(&[name(0)]);
+        acks.fail(1, &[]).unwrap();
+        assert_eq!(partitions.hear(), []);
+        assert!(partitions.are_settled(&[name(0)]));
+        assert_eq!(partitions.release(&[name(0)]), []);
+    }
+
+    #[test]
+    fn what_is_heard_of_a_partition_after_its_release_changes_nothing() {
+        let (mut partitions, mut acks) = two();
+        assert_eq!(partitions.release(&[name(0)]), []);
+        acks.ack(1).unwrap();
+        partitions.hear();
+        assert_eq!(partitions.uncommitted(), []);
+        // The same when it is ours again.
+        partitions.assign(&[name(0)]);
+        assert_eq!(partitions.uncommitted(), []);
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 50, 60);
+        acks.ack(1).unwrap();
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![]));
+        acks.ack(3).unwrap();
+        partitions.hear();
+        assert_eq!(partitions.uncommitted(), [at(0, 60)]);
+    }
+
+    #[test]
+    fn a_partition_that_is_assigned_again_goes_on_as_the_same_stream() {
+        let (mut partitions, _) = two();
+        let stream = |partitions: &Partitions, number| {
+            partitions.stream(partitions.find("t", number).unwrap())
+        };
+        let before = [stream(&partitions, 0), stream(&partitions, 1)];
+        assert_ne!(before[0], before[1]);
+        partitions.release(&[name(0)]);
+        partitions.assign(&[name(0)]);
+        assert_eq!([stream(&partitions, 0), stream(&partitions, 1)], before);
+    }
+
+    #[test]
+    fn what_has_failed_is_read_again_from_what_was_acknowledged_or_from_its_first_record() {
+        let (mut partitions, mut acks) = two();
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 10, 20);
+        acks.ack(1).unwrap();
+        acks.fail(3, &[]).unwrap();
+        acks.fail(2, &[]).unwrap();
+        let mut places = partitions.hear();
+        places.sort_by_key(|it| it.name.1);
+        assert_eq!(places, [at(0, 10), at(1, 0)]);
+        assert_eq!(partitions.uncommitted(), [at(0, 10)]);
+        assert!(!partitions.has(place, 10), "it comes again");
+    }
+
+    /// A pull that was filled between the failure and the news of it: its records come after those that have
+    /// failed.
+    #[test]
+    fn what_was_brought_after_a_failure_is_not_taken_for_all_before_it() {
+        let (mut partitions, mut acks) = two();
+        acks.fail(1, &[]).unwrap();
+        let place = partitions.find("t", 0).unwrap();
+        partitions.brought(3, place, 10, 20);
+        acks.ack(3).unwrap();
+        assert_eq!(partitions.hear(), [at(0, 0)]);
+        assert_eq!(partitions.uncommitted(), []);
+    }
+
+    #[test]
+    fn a_record_that_is_fetched_twice_is_known() {
+        let (mut partitions, _) = two();
+        let place = partitions.find("t", 0).unwrap();
+        assert!(partitions.has(place, 9) && !partitions.has(place, 10));
+        partitions.assign(&[name(0)]);
+        let place = partitions.find("t", 0).unwrap();
+        assert!(!partitions.has(place, 0), "nothing was brought of this assignment");
+    }
+}

@@ -1,0 +1,181 @@
+//! The source: the records of the partitions that are ours.
+
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context as TaskContext, Poll},
+};
+
+use rdkafka::consumer::Consumer;
+use tremor_pdk::{Task, prelude::*};
+
+use super::{
+    client::Record,
+    member::commit_now,
+    partitions::Place,
+    record,
+    shared::{Shared, State},
+};
+
+/// How many records are taken from librdkafka at a time.
+const RECORDS: usize = 1_000;
+
+/// The source of one connection of the runtime's.
+pub struct Records {
+    shared: Arc<Shared>,
+    /// The member of the group; none after the end.
+    member: Option<Task>,
+}
+
+impl Records {
+    pub(super) fn new(shared: Arc<Shared>, member: Task) -> Self {
+        Self { shared, member: Some(member) }
+    }
+
+    fn end(&mut self) {
+        self.member = None;
+        self.shared.end();
+    }
+}
+
+impl Source for Records {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        poll_fn(|context| poll_pull(&self.shared, context, batch)).await?;
+        Ok(Pull::Events)
+    }
+
+    fn acks(&mut self) -> Option<Box<dyn Acks>> {
+        Some(Box::new(self.shared.state().partitions.watermarks().clone()))
+    }
+
+    /// Commits what is acknowledged, and leaves the group.
+    async fn close(&mut self) -> Result<()> {
+        // From here on nobody else commits.
+        self.member = None;
+        let (client, positions) = {
+            let mut state = self.shared.state();
+            self.shared.hear(&mut state);
+            let names = state.partitions.names();
+            (state.client.clone(), state.partitions.release(&names))
+        };
+        let result = match client {
+            Some(client) if !positions.is_empty() && !client.assignment_lost() => {
+                commit_now(&self.shared.host, &client, &positions).await
+            }
+            _ => Ok(()),
+        };
+        self.end();
+        result
+    }
+}
+
+impl Drop for Records {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl std::fmt::Debug for Records {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Records")
+    }
+}
+
+fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> Poll<Result<()>> {
+    let mut state = shared.state();
+    loop {
+        if let Some(error) = state.failed.take() {
+            return Poll::Ready(Err(error));
+        }
+        shared.hear(&mut state);
+        let filled = fill(shared, &mut state, batch);
+        if filled.is_err() || !batch.is_empty() {
+            return Poll::Ready(filled);
+        }
+        let Some(client) = state.client.clone() else { return Poll::Pending };
+        // There was nothing: something may have come since.
+        if client.records().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+    }
+}
+
+/// Adds records of one partition to the batch, until it is full, or another partition's are next, or there are
+/// none.
+///
+/// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
+/// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
+fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
+    let State { client, partitions, records, .. } = state;
+    let mut run: Option<Run> = None;
+    let mut result = Ok(());
+    while result.is_ok() && !batch.is_full() {
+        let Some(record) = records.first() else {
+            // Topics are known by their names only until all records are done with.
+            let Some(client) = client.as_ref().filter(|_| run.is_none()) else { break };
+            client.take(RECORDS, records);
+            if records.is_empty() {
+                break;
+            }
+            continue;
+        };
+        if let Some((code, text)) = record.error() {
+            shared.partition_failed(record.topic(), record.partition(), code, &text);
+        } else if let Some(run) = &mut run {
+            if !run.is_of(record) {
+                break;
+            }
+            if record.offset() >= run.to {
+                result = run.push(batch, record);
+            }
+        } else if let Some(place) = partitions.find(record.topic(), record.partition())
+            && !partitions.has(place, record.offset())
+        {
+            let first = run.insert(Run::new(place, partitions.stream(place), record));
+            result = first.push(batch, record);
+        } else {
+            // Of a partition that is ours no more, or not for long: for whoever has it next. Or it was
+            // brought already.
+        }
+        records.pop();
+    }
+    if let Some(Run { place, from, to, .. }) = run {
+        partitions.brought(batch.pull(), place, from, to);
+    }
+    result
+}
+
+/// Records of one partition, one after the other.
+struct Run {
+    place: Place,
+    stream: u64,
+    topic_handle: usize,
+    partition: i32,
+    from: i64,
+    /// The offset after the last.
+    to: i64,
+}
+
+impl Run {
+    fn new(place: Place, stream: u64, first: Record<'_>) -> Self {
+        Self {
+            place,
+            stream,
+            topic_handle: first.topic_handle(),
+            partition: first.partition(),
+            from: first.offset(),
+            to: first.offset(),
+        }
+    }
+
+    fn is_of(&self, record: Record<'_>) -> bool {
+        self.partition == record.partition() && self.topic_handle == record.topic_handle()
+    }
+
+    fn push(&mut self, batch: &mut Batch, record: Record<'_>) -> Result<()> {
+        self.to = record.offset() + 1;
+        record::push(batch, self.stream, record)
+    }
+}

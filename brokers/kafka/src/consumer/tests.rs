@@ -1,0 +1,69 @@
+use std::sync::Arc;
+
+use tremor_pdk::{
+    ErrorKind, Result,
+    testing::{TestHost, conformance},
+};
+
+use super::{KafkaConsumer, Start, config::Settings};
+
+/// Nobody listens there.
+const ALONE: &str = r#""brokers": ["127.0.0.1:1"], "topics": ["t"], "group": "g""#;
+
+fn settings(keys: &str) -> Result<Arc<Settings>> {
+    let consumer: KafkaConsumer = TestHost::new().component(&format!("{{ {keys} }}"))?;
+    Ok(consumer.settings)
+}
+
+#[test]
+fn a_mistake_in_the_configuration_is_said_with_its_key_and_no_secret() {
+    let long = "a".repeat(250);
+    let cases = [
+        (r#""brokers": [], "topics": ["t"], "group": "g""#, "`brokers`"),
+        (r#""brokers": ["a:1"], "topics": [], "group": "g""#, "`topics`"),
+        (r#""brokers": ["a:1"], "topics": ["no spaces"], "group": "g""#, "`topics`"),
+        (&format!(r#""brokers": ["a:1"], "topics": ["{long}"], "group": "g""#), "`topics`"),
+        (r#""brokers": ["a:1"], "topics": ["t"], "group": """#, "`group`"),
+        (&format!(r#"{ALONE}, "start": "yesterday""#), "`yesterday`"),
+        (&format!(r#"{ALONE}, "drain_timeout": "5m""#), "`drain_timeout`"),
+        (&format!(r#"{ALONE}, "session_timeout": "10ms""#), "`session_timeout`"),
+        (&format!(r#"{ALONE}, "prefetch": 1"#), "`prefetch`"),
+        (&format!(r#"{ALONE}, "tls": {{ "cert_file": "c" }}"#), "`key_file`"),
+        (
+            &format!(
+                r#"{ALONE}, "sasl": {{ "mechanism": "PLAIN", "user": "", "password": "pst" }}"#
+            ),
+            "`sasl.user`",
+        ),
+    ];
+    for (keys, expected) in cases {
+        let error = settings(keys).err().unwrap_or_else(|| panic!("{keys} is wrong"));
+        assert_eq!(error.kind(), ErrorKind::CONFIGURATION, "{keys}");
+        let text = error.to_string();
+        assert!(text.contains(expected) && !text.contains("pst"), "{keys}: {text}");
+    }
+}
+
+#[test]
+fn a_start_is_a_word_or_a_time() -> Result<()> {
+    let start = |text: &str| Ok::<_, tremor_pdk::Error>(settings(text)?.start);
+    assert_eq!(start(ALONE)?, Start::Earliest);
+    assert_eq!(start(&format!(r#"{ALONE}, "start": "latest""#))?, Start::Latest);
+    let time = format!(r#"{ALONE}, "start": "2026-11-23T11:00:00.5+01:00""#);
+    assert_eq!(start(&time)?, Start::Time(1_795_428_000_500));
+    Ok(())
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    conformance::connector::<KafkaConsumer>(&format!("{{ {ALONE} }}")).expect_no_faults();
+}
+
+#[test]
+fn without_a_broker_it_says_which_it_does_not_reach() {
+    let host = TestHost::new();
+    let error = host.connect::<KafkaConsumer>(&format!("{{ {ALONE} }}")).err();
+    let error = error.expect("nobody listens there");
+    assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}

@@ -1,0 +1,1 @@
+//! The connector `kafka_producer`.

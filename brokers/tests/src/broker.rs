@@ -1,0 +1,68 @@
+//! Brokers that `cargo xtask broker` starts.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::built::built;
+
+/// A broker, until it is dropped or the test ends.
+pub struct Broker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    described: Value,
+    _folder: TempDir,
+}
+
+impl Broker {
+    /// Starts one: `kafka`, with further arguments for `cargo xtask broker`. None, and says so, where this machine
+    /// lacks what it needs.
+    pub fn start(name: &str, arguments: &[&str]) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(&built().xtask);
+        command.args(["broker", name, "--json", "--dir"]).arg(folder.path()).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let errors = child.wait_with_output().unwrap().stderr;
+            let errors = String::from_utf8_lossy(&errors);
+            assert!(errors.contains("missing:"), "the broker does not start: {errors}");
+            eprintln!("SKIPPED: {name} cannot be started here: {}", errors.trim());
+            return None;
+        }
+        let described = serde_json::from_str(&line).unwrap();
+        Some(Self { child, input, output, described, _folder: folder })
+    }
+
+    /// What is known of it: an address, a file, a name.
+    pub fn get(&self, key: &str) -> &str {
+        self.described[key].as_str().unwrap_or_else(|| panic!("there is `{key}`"))
+    }
+
+    /// Gives an order: `kill 1`, `stop 1`, `start 1`, `pause 1`, `resume 1`.
+    pub fn order(&mut self, order: &str) {
+        writeln!(self.input, "{order}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        assert!(answer.get("error").is_none(), "{order}: {answer}");
+        self.described = answer;
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It ends what it has started.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,96 @@
+//! A run of the program, in a folder of its own.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::{built::built, eventually};
+
+/// A flow that runs, until it is dropped.
+pub struct Flow {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Flow {
+    /// Runs a flow. What it prints goes to files.
+    pub fn run(flow: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("flow.yaml");
+        fs::write(&path, flow).unwrap();
+        let file = |name: &str| File::create(folder.path().join(name)).unwrap();
+        let mut command = Command::new(&built().tremor);
+        command.args(["run", "flow.yaml"]).current_dir(folder.path());
+        command.env("TREMOR_PLUGIN_PATH", &built().plugins);
+        command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
+        let child = command.spawn().unwrap();
+        Self { child, folder }
+    }
+
+    /// Its folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The lines of its standard output so far, without one that is not whole.
+    pub fn out(&self) -> Vec<String> {
+        self.lines("out")
+    }
+
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        self.lines("err").join("\n")
+    }
+
+    /// Waits for a line of the log that has this text, and gives the first.
+    pub fn says(&self, text: &str) -> String {
+        self.says_again(text, 0)
+    }
+
+    /// The same after so many others.
+    pub fn says_again(&self, text: &str, after: usize) -> String {
+        let look = || self.lines("err").into_iter().filter(|line| line.contains(text)).nth(after);
+        eventually(&format!("`{text}` in the log:\n{}", self.log()), look)
+    }
+
+    /// Sends it a signal: `STOP`, `CONT`, `KILL`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Ends it as a person does, and waits until what is under way is done with.
+    pub fn stop(mut self) -> (ExitStatus, String) {
+        self.signal("INT");
+        (self.wait(), self.log())
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        self.signal("KILL");
+        self.wait();
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        eventually("the end of the run", || self.child.try_wait().unwrap())
+    }
+
+    fn lines(&self, name: &str) -> Vec<String> {
+        let text = fs::read(self.folder.path().join(name)).unwrap();
+        let text = String::from_utf8_lossy(&text);
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| line.trim_end().to_owned()).collect()
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

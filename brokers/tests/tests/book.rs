@@ -1,0 +1,69 @@
+//! The flows of the book and of the examples that need the plugins of this workspace are sound.
+
+#![allow(clippy::unwrap_used)] // there is no error to handle in a test
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use broker_tests::built::{built, root};
+
+fn needs_this(flow: &str) -> bool {
+    ["type: kafka_", "type: nats_"].iter().any(|kind| flow.contains(kind))
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// The flows of a file: all of it, or what is fenced as YAML.
+fn flows(path: &Path) -> Vec<String> {
+    let extension = path.extension().and_then(|it| it.to_str());
+    if !matches!(extension, Some("yaml" | "md")) {
+        return Vec::new();
+    }
+    let text = fs::read_to_string(path).unwrap();
+    let all = if extension == Some("yaml") {
+        let lines = text.lines().filter(|line| !line.starts_with("plugins:"));
+        vec![lines.flat_map(|line| [line, "\n"]).collect()]
+    } else {
+        let blocks = text.split("```yaml\n").skip(1);
+        blocks.map(|block| block.split("```").next().unwrap().to_owned()).collect()
+    };
+    all.into_iter().filter(|flow| needs_this(flow)).collect()
+}
+
+#[test]
+fn every_flow_with_a_connector_of_a_broker_is_sound() {
+    let mut paths = Vec::new();
+    ["docs", "examples"].iter().for_each(|folder| files(&root().join(folder), &mut paths));
+    let mut count = 0;
+    for (path, flow) in
+        paths.iter().flat_map(|path| flows(path).into_iter().map(move |it| (path, it)))
+    {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("flow.yaml"), &flow).unwrap();
+        let mut command = Command::new(&built().tremor);
+        command.args(["check", "flow.yaml"]).current_dir(folder.path());
+        command.env("TREMOR_PLUGIN_PATH", &built().plugins);
+        let out = command.env("PASSWORD", "a password").output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && !said.contains("error"), "{}:\n{said}", path.display());
+        count += 1;
+    }
+    assert!(count >= 2, "{count}");
+}
+
+#[test]
+fn the_plugin_for_kafka_keeps_the_contract() {
+    let mut command = Command::new(&built().tremor);
+    command.args(["plugin", "verify"]).arg(built().plugins.join("libconnector_kafka.so"));
+    let out = command.output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && !said.contains("FAILED"), "{said}");
+}

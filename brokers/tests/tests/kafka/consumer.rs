@@ -1,0 +1,170 @@
+//! `kafka_consumer`.
+
+use broker_tests::{
+    flow::Flow,
+    kafka::{Kafka, numbers, record, unique},
+    peer::Peer,
+};
+use rdkafka::{
+    message::{Header, OwnedHeaders},
+    producer::BaseRecord,
+};
+use serde_json::json;
+
+use super::kafka;
+
+/// A flow from topics to a sink.
+pub(super) fn flow(kafka: &Kafka, keys: &str, sink: &str) -> Flow {
+    let address = kafka.address();
+    Flow::run(&format!(
+        "connectors:\n  \
+           input: {{ type: kafka_consumer, codec: json, \
+             config: {{ brokers: ['{address}'], commit_interval: 100ms, {keys} }} }}\n  \
+           output: {sink}\n\
+         links: [input -> output]\n"
+    ))
+}
+
+pub(super) const STDOUT: &str = "{ type: stdio, codec: json, postprocessors: [lines] }";
+
+#[test]
+fn every_record_comes_once_in_the_order_of_its_partition_and_is_committed() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("all", 4), unique("group"));
+    kafka.write(&topic, 0..4, 0..1000);
+    let keys = format!("topics: [{topic}], group: {group}");
+    let running = flow(&kafka, &keys, STDOUT);
+    broker_tests::eventually("all records", || (running.out().len() >= 4000).then_some(()));
+    kafka.commits(&group, &topic, 0, 1000);
+    let out = running.out();
+    let (status, log) = running.stop();
+    assert!(status.success(), "{log}");
+    for partition in 0..4 {
+        assert!(numbers(&out, partition).into_iter().eq(0..1000));
+        assert_eq!(kafka.committed(&group, &topic, partition), Some(1000), "{log}");
+    }
+    // The next run goes on from there.
+    kafka.write(&topic, 0..4, 1000..1010);
+    let running = flow(&kafka, &keys, STDOUT);
+    broker_tests::eventually("the others", || (running.out().len() >= 40).then_some(()));
+    for partition in 0..4 {
+        assert!(numbers(&running.out(), partition).into_iter().eq(1000..1010));
+    }
+}
+
+#[test]
+fn what_is_not_acknowledged_is_not_committed_and_comes_again_after_kill_9() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("killed", 1), unique("group"));
+    let peer = Peer::new();
+    peer.hold(|line| line == record(0, 5));
+    kafka.write(&topic, [0], 0..5);
+    let keys = format!("topics: [{topic}], group: {group}, session_timeout: 1s");
+    let running = flow(&kafka, &keys, &peer.sink());
+    kafka.commits(&group, &topic, 0, 5);
+    kafka.write(&topic, [0], 5..20);
+    peer.comes("the one that is held", |lines| numbers(lines, 0).contains(&5));
+    running.kill();
+    assert_eq!(kafka.committed(&group, &topic, 0), Some(5));
+    peer.release();
+    let running = flow(&kafka, &keys, &peer.sink());
+    kafka.commits(&group, &topic, 0, 20);
+    let mut came = numbers(&peer.answered(), 0);
+    came.sort_unstable();
+    came.dedup();
+    assert!(came.into_iter().eq(0..20));
+    running.stop();
+}
+
+#[test]
+fn latest_begins_where_the_group_gets_a_partition_first_and_stays_there() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("latest", 2), unique("group"));
+    kafka.write(&topic, 0..2, 0..10);
+    let keys = format!("topics: [{topic}], group: {group}, start: latest, session_timeout: 1s");
+    let running = flow(&kafka, &keys, STDOUT);
+    running.says("got 2 partitions");
+    // The place is the group's, before anything was read.
+    assert_eq!(kafka.committed(&group, &topic, 0), Some(10));
+    running.kill();
+    kafka.write(&topic, 0..2, 10..20);
+    let running = flow(&kafka, &keys, STDOUT);
+    broker_tests::eventually("what came since", || (running.out().len() >= 20).then_some(()));
+    for partition in 0..2 {
+        assert!(numbers(&running.out(), partition).into_iter().eq(10..20));
+    }
+}
+
+#[test]
+fn a_time_begins_with_the_first_record_that_is_not_older_or_at_the_end() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("time", 2), unique("group"));
+    // 2026-11-23T10:00:00Z and the seconds after that; all of partition 1 is older.
+    for (partition, from) in [(0, 1_795_428_000_000), (1, 1_795_000_000_000)] {
+        for number in 0..10 {
+            let payload = record(partition, number);
+            let time = from + 1_000 * i64::try_from(number).unwrap();
+            let record = BaseRecord::to(&topic).partition(partition).timestamp(time);
+            kafka.send(record.payload(&payload));
+        }
+    }
+    kafka.flush();
+    let start = "start: '2026-11-23T10:00:04Z'";
+    let keys = format!("topics: [{topic}], group: {group}, {start}");
+    let running = flow(&kafka, &keys, STDOUT);
+    broker_tests::eventually("what is not older", || (running.out().len() >= 6).then_some(()));
+    kafka.write(&topic, [1], 10..11);
+    broker_tests::eventually("what came later", || (running.out().len() >= 7).then_some(()));
+    assert!(numbers(&running.out(), 0).into_iter().eq(4..10));
+    assert_eq!(numbers(&running.out(), 1), [10]);
+}
+
+#[test]
+fn a_pattern_finds_topics_that_come_later() {
+    let Some(kafka) = kafka() else { return };
+    let (prefix, group) = (unique("pattern"), unique("group"));
+    kafka.make_topic(&format!("{prefix}-a"), 1);
+    kafka.make_topic(&format!("other-{prefix}"), 1);
+    kafka.write(&format!("{prefix}-a"), [0], 0..10);
+    kafka.write(&format!("other-{prefix}"), [0], 0..10);
+    let keys = format!("topics: ['^{prefix}-.*'], group: {group}, refresh_interval: 200ms");
+    let running = flow(&kafka, &keys, STDOUT);
+    broker_tests::eventually("the first", || (running.out().len() >= 10).then_some(()));
+    kafka.make_topic(&format!("{prefix}-b"), 1);
+    kafka.write(&format!("{prefix}-b"), [0], 10..20);
+    broker_tests::eventually("the second", || (running.out().len() >= 20).then_some(()));
+    assert!(numbers(&running.out(), 0).into_iter().eq(0..20));
+}
+
+#[test]
+fn what_is_known_of_a_record_besides_its_value_is_metadata() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("metadata", 2), unique("group"));
+    let headers = OwnedHeaders::new()
+        .insert(Header { key: "a", value: Some("1") })
+        .insert(Header { key: "b", value: None::<&str> })
+        .insert(Header { key: "a", value: Some("2") });
+    let record = BaseRecord::to(&topic).partition(1).timestamp(1_795_428_000_000);
+    kafka.send(record.payload(r#"{"v":1}"#).key("the key").headers(headers));
+    kafka.send(BaseRecord::to(&topic).partition(1).key("gone"));
+    kafka.flush();
+    let meta = json!({
+        "topic": topic, "partition": 1, "offset": 0, "timestamp": 1_795_428_000_000_i64,
+        "key": "the key", "headers": { "a": ["1", "2"], "b": null },
+    });
+    let first = format!("{{ field: '%', equals: {meta} }}");
+    let second =
+        "{ all: [{ field: '%tombstone', equals: true }, { field: '%key', equals: gone }] }";
+    let address = kafka.address();
+    let running = Flow::run(&format!(
+        "connectors:\n  \
+           input: {{ type: kafka_consumer, codec: string, \
+             config: {{ brokers: ['{address}'], topics: [{topic}], group: {group} }} }}\n  \
+           output: {STDOUT}\n\
+         pipelines:\n  \
+           meta: {{ operators: [{{ type: filter, config: {{ any: [{first}, {second}] }} }}] }}\n\
+         links: [input -> meta -> output]\n"
+    ));
+    broker_tests::eventually("both", || (running.out().len() >= 2).then_some(()));
+    assert_eq!(running.out(), ["\"{\\\"v\\\":1}\"", "\"\""]);
+}

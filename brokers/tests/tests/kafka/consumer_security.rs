@@ -1,0 +1,63 @@
+//! `kafka_consumer` with TLS and passwords, right and wrong ones.
+
+use broker_tests::{
+    broker::Broker,
+    eventually,
+    flow::Flow,
+    kafka::{Kafka, numbers, unique},
+};
+
+use super::{CONFIGURATION, consumer::STDOUT};
+
+/// A flow with these keys, and nothing besides.
+fn flow(keys: &str) -> Flow {
+    Flow::run(&format!(
+        "connectors:\n  input: {{ type: kafka_consumer, codec: json, config: {{ {keys} }} }}\n  \
+         output: {STDOUT}\nlinks: [input -> output]\n"
+    ))
+}
+
+#[test]
+fn it_reads_with_tls_certificates_and_passwords_and_says_which_of_them_is_wrong() {
+    let arguments = [&["--secure"], CONFIGURATION].concat();
+    let Some(broker) = Broker::start("kafka", &arguments) else { return };
+    let kafka = Kafka::new(broker.get("plain"));
+    let topic = kafka.topic("secure", 1);
+    kafka.write(&topic, [0], 0..10);
+    let [ca, cert, key] = ["ca_file", "cert_file", "key_file"].map(|it| broker.get(it));
+    let [user, password] = ["user", "password"].map(|it| broker.get(it));
+    let keys = |address: &str| {
+        let (address, group) = (broker.get(address), unique("group"));
+        format!("brokers: ['{address}'], topics: [{topic}], group: {group}")
+    };
+    let sasl = |mechanism: &str, password: &str| {
+        format!("sasl: {{ mechanism: {mechanism}, user: {user}, password: '{password}' }}")
+    };
+    let tls = format!("tls: {{ ca_file: '{ca}', cert_file: '{cert}', key_file: '{key}' }}");
+    let good = [
+        format!("{}, {tls}", keys("tls")),
+        format!("{}, {}", keys("sasl"), sasl("PLAIN", password)),
+        format!("{}, {}, {tls}", keys("sasl_tls"), sasl("SCRAM-SHA-256", password)),
+        format!("{}, {}, {tls}", keys("sasl_tls"), sasl("SCRAM-SHA-512", password)),
+    ];
+    for keys in good {
+        let running = flow(&keys);
+        eventually(&format!("all records\n{keys}\n{}", running.log()), || {
+            (running.out().len() >= 10).then_some(())
+        });
+        assert!(numbers(&running.out(), 0).into_iter().eq(0..10));
+    }
+    let wrong = "not-the-password";
+    let bad = [
+        (format!("{}, {}", keys("sasl"), sasl("PLAIN", wrong)), "see `sasl`"),
+        (format!("{}, {}, {tls}", keys("sasl_tls"), sasl("SCRAM-SHA-256", wrong)), "see `sasl`"),
+        // The roots of the system do not know the CA of the broker.
+        (format!("{}, tls: {{}}", keys("tls")), "see `tls`"),
+    ];
+    for (keys, expected) in bad {
+        let mut running = flow(&keys);
+        assert!(!running.wait().success());
+        let log = running.log();
+        assert!(log.contains(expected) && !log.contains(wrong), "{log}");
+    }
+}
