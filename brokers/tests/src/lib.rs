@@ -9,6 +9,7 @@ pub mod built;
 pub mod flow;
 pub mod kafka;
 pub mod peer;
+pub mod rebalances;
 
 use std::{
     thread,
