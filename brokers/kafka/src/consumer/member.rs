@@ -239,7 +239,9 @@ impl Member {
         let (own, assigned) = (client.clone(), names.clone());
         let result = host.blocking(move || {
             assigned.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
-            own.incremental_assign(&positions)
+            own.incremental_assign(&positions)?;
+            own.wake();
+            Ok(())
         });
         match flatten(result.await) {
             Ok(()) => info!(host, "got {}", Shown(&names)),
@@ -298,7 +300,9 @@ impl Member {
             for (topic, partition) in &released {
                 list.add_partition(topic, *partition);
             }
-            own.incremental_unassign(&list)
+            own.incremental_unassign(&list)?;
+            own.wake();
+            Ok(())
         });
         match flatten(result.await) {
             Ok(()) => debug!(host, "released {}", Shown(&names)),
