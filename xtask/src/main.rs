@@ -22,6 +22,7 @@ mod outage;
 mod perf_gate;
 mod pictures;
 mod project;
+mod rebalances;
 mod restarts;
 mod running;
 mod scripts;
@@ -78,6 +79,8 @@ enum Command {
     Faults(faults::Arguments),
     /// Stops, slows and silences the peer of a sink by turns, and fails if that loses an event
     Outage(outage::Arguments),
+    /// Rebalances of a Kafka consumer group with kills, on a real broker: what is lost, and what comes again
+    Rebalances(rebalances::Arguments),
     /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Outage(arguments) => outage::run(&arguments),
+        Command::Rebalances(arguments) => rebalances::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Broker(arguments) => broker::run(&arguments),
