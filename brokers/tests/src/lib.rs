@@ -9,6 +9,8 @@ pub mod built;
 pub mod flow;
 pub mod kafka;
 pub mod peer;
+pub mod proxy;
+pub mod records;
 
 use std::{
     thread,

@@ -13,7 +13,8 @@ pub(super) fn of(code: Code, topic: &str) -> Error {
         Code::UnknownTopic | Code::UnknownTopicOrPartition => {
             (true, "; create the topic, or see `topic`")
         }
-        Code::UnknownPartition => (true, "; see `partition`"),
+        // A topic that was deleted has none any more.
+        Code::UnknownPartition => (true, "; see whether the topic is there, and `partition`"),
         Code::TopicAuthorizationFailed => (true, "; this user may not write to it, see its ACLs"),
         Code::InvalidTopic
         | Code::InvalidTimestamp

@@ -3,6 +3,8 @@
 mod consumer;
 mod consumer_faults;
 mod consumer_security;
+mod producer;
+mod producer_faults;
 mod rebalance;
 
 use std::sync::{Mutex, OnceLock};
