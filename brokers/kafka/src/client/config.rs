@@ -13,6 +13,12 @@ pub struct Tls {
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
     pub key_file: Option<PathBuf>,
+    /// Not for Kafka: a broker's certificate has to be for the name in its address.
+    pub server_name: Option<String>,
+    /// The oldest version that a broker may speak: `'1.2'`, which it is in any case.
+    pub min_version: Option<String>,
+    /// Not for clients.
+    pub client_auth: Option<String>,
 }
 
 /// Who this client is.

@@ -6,6 +6,6 @@ mod properties;
 mod told;
 
 pub use config::{Mechanism, Sasl, Tls};
-pub(crate) use errors::explain;
+pub(crate) use errors::{cannot_start, explain};
 pub(crate) use properties::Peer;
 pub(crate) use told::Told;

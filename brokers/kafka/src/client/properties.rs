@@ -69,6 +69,23 @@ impl Tls {
             }
             _ => {}
         }
+        if self.server_name.is_some() {
+            return Err(Error::configuration(
+                "`tls.server_name`: the client of Kafka compares a certificate with the name in the broker's \
+                 address, and with no other: remove the key, and have the brokers advertise that name",
+            ));
+        }
+        if self.client_auth.is_some() {
+            return Err(Error::configuration(
+                "`tls.client_auth` is for servers: a client shows the certificate of `cert_file`",
+            ));
+        }
+        if self.min_version.as_deref().is_some_and(|it| it != "1.2") {
+            return Err(Error::configuration(
+                "`tls.min_version`: the client of Kafka speaks 1.2 and later, and can ask for no more: write \
+                 '1.2', or remove the key",
+            ));
+        }
         let path = |key: &str, path: &Path| -> Result<String> {
             let path = host.resolve(path).into_os_string().into_string();
             let path = path.ok().filter(|path| !path.contains('\0'));

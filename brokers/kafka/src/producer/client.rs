@@ -20,10 +20,12 @@ use super::{
     ledger::{Ledger, Place},
     native::{Events, Record},
 };
-use crate::client::{Told, explain};
+use crate::client::{Told, cannot_start};
 
 /// How long a broker may take to answer at first.
 const ANSWERS: Duration = Duration::from_secs(10);
+/// How long brokers are asked again that refuse a connection.
+const REFUSES: Duration = Duration::from_secs(2);
 /// How often is looked meanwhile whether there is no use in waiting.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -80,7 +82,8 @@ impl Client {
         // It reads files.
         let started = host
             .blocking(move || own.properties.create_with_context::<_, BaseProducer<_>>(reports));
-        let producer = started.await?.map_err(|error| explain(&error, ""))?;
+        let producer =
+            started.await?.map_err(|error| cannot_start(&error, &settings.properties))?;
         let inner = Arc::new(Inner {
             events: Events::of(&producer, &Descriptors::new(host)?)?,
             producer,
@@ -101,6 +104,11 @@ impl Client {
             while start.elapsed() < ANSWERS && inner.told().is_final().is_none() {
                 if inner.producer.client().fetch_cluster_id(LOOK).is_some() {
                     return Ok(());
+                }
+                // As the task does, which may be without a turn meanwhile.
+                inner.hear();
+                if start.elapsed() > REFUSES && inner.told().is_down().is_some() {
+                    break;
                 }
             }
             Err(inner.told().is_final().or_else(|| inner.told().is_down()))

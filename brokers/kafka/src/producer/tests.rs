@@ -151,7 +151,10 @@ fn metadata_make_topic_key_headers_partition_and_time() {
     let errors = exceptions(producer.deliver(&events));
     let expected = [
         (2, "`topic` of the event, `%to.topic`: expected a text, found nothing"),
-        (3, "topic `t`: UnknownPartition (Local: Unknown partition); see whether the topic is there, and `partition`"),
+        (
+            3,
+            "topic `t`: UnknownPartition (Local: Unknown partition); see whether the topic is there, and `partition`",
+        ),
         (
             4,
             "`topic` of the event, `%to.topic`: expected 1 to 249 letters, digits, `.`, `_` and `-`, found `a b`",

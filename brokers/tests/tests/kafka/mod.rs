@@ -6,6 +6,7 @@ mod consumer_security;
 mod producer;
 mod producer_faults;
 mod rebalance;
+mod security;
 
 use std::sync::{Mutex, OnceLock};
 
