@@ -92,8 +92,7 @@ impl Proxy {
 
     fn copy(&self, mut from: TcpStream, mut to: TcpStream) {
         let mut bytes = vec![0; 64 << 10];
-        loop {
-            let Ok(count) = from.read(&mut bytes) else { break };
+        while let Ok(count) = from.read(&mut bytes) {
             let mut state = self.0.state.lock().unwrap();
             while state.way == Way::Silent {
                 state = self.0.changed.wait(state).unwrap();

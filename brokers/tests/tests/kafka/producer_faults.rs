@@ -42,7 +42,7 @@ fn a_broker_that_is_killed_and_started_again_gets_every_event() {
     let (mut lines, address, topic) = begun(&broker, 1);
     broker.order("kill 1");
     lines.add(1_000..2_000);
-    lines.flow.says("no broker answers");
+    lines.flow.says("a broker does not answer");
     // What was not acknowledged is given up, and the connector looks for another connection.
     lines.flow.says("records were not acknowledged within 2s");
     lines.flow.is("output", "connecting");
@@ -61,7 +61,7 @@ fn a_broker_that_is_restarted_soon_gets_every_event_once() {
     lines.arrive(&address, &topic, 1_000);
     broker.order("kill 1");
     lines.add(1_000..2_000);
-    lines.flow.says("no broker answers");
+    lines.flow.says("a broker does not answer");
     broker.order("start 1");
     lines.arrive(&address, &topic, 2_000);
     lines.stop();
