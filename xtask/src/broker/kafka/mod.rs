@@ -24,10 +24,10 @@ const PASSWORD: &str = "alice-secret";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// A property of the broker; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    properties: Vec<String>,
+    pub(super) properties: Vec<String>,
 }
 
 /// How clients reach a node: the name of the listener for Kafka, and that for people.
@@ -35,6 +35,11 @@ const PLAIN: (&str, &str) = ("PLAINTEXT", "plain");
 const SECURE: [(&str, &str); 3] = [("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    cluster(arguments)?.stay(arguments.common.json)
+}
+
+/// Starts the nodes.
+pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     need("java", "-version", "`apt-get install default-jre-headless`")?;
     need("setpriv", "--version", "util-linux")?;
     if arguments.common.secure {
@@ -43,9 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     for property in &arguments.properties {
         ensure!(property.contains('='), "--set: expected KEY=VALUE, found `{property}`");
     }
-    let jars = jars::find()?;
-    let mut cluster = start(arguments, &jars)?;
-    cluster.stay(arguments.common.json)
+    start(arguments, &jars::find()?)
 }
 
 fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
