@@ -28,9 +28,11 @@ pub struct Sasl {
     /// How it says so.
     pub mechanism: Mechanism,
     /// The name.
-    pub user: String,
+    pub user: Option<String>,
     /// The password.
-    pub password: String,
+    pub password: Option<String>,
+    /// Of `OAUTHBEARER`: the file with the token, which another program renews.
+    pub token_file: Option<PathBuf>,
 }
 
 /// How a client says who it is.
@@ -46,6 +48,9 @@ pub enum Mechanism {
     /// The same with SHA-512.
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
+    /// A token that another server has issued: only together with `tls`.
+    #[serde(rename = "OAUTHBEARER")]
+    OauthBearer,
 }
 
 impl Mechanism {
@@ -55,6 +60,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OauthBearer => "OAUTHBEARER",
         }
     }
 }

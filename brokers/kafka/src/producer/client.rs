@@ -1,6 +1,7 @@
 //! A client of librdkafka: what it tells is read by a task of the host's, whenever a descriptor says so.
 
 use std::{
+    error::Error as StdError,
     ffi::CStr,
     sync::{Arc, Weak},
     time::{Duration, Instant},
@@ -8,6 +9,7 @@ use std::{
 
 use rdkafka::{
     ClientContext,
+    client::OAuthToken,
     config::RDKafkaLogLevel,
     error::KafkaError,
     producer::{BaseProducer, DeliveryResult, Producer, ProducerContext, PurgeConfig},
@@ -20,7 +22,7 @@ use super::{
     ledger::{Ledger, Place},
     native::{Events, Record},
 };
-use crate::client::{Told, cannot_start};
+use crate::client::{Told, cannot_start, token};
 
 /// How long a broker may take to answer at first.
 const ANSWERS: Duration = Duration::from_secs(10);
@@ -52,6 +54,12 @@ pub(super) struct Reports {
 }
 
 impl ClientContext for Reports {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, file: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
+        token(file)
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.told.log(level, facility, message);
     }

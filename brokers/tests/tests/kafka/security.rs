@@ -1,6 +1,12 @@
 //! TLS and passwords of the connectors for Kafka.
 
-use std::sync::{Mutex, OnceLock};
+use std::{
+    io::Write,
+    sync::{Mutex, OnceLock},
+    time::SystemTime,
+};
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 
 use broker_tests::{broker::Broker, flow::Flow, kafka::Kafka, records};
 
@@ -49,6 +55,18 @@ impl Known {
     }
 }
 
+/// A token that nobody has signed, which the broker of the tests takes.
+fn token(claims: &str) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    write!(file, "{}.{}.", part(r#"{"alg":"none"}"#), part(claims)).unwrap();
+    file
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
 /// What a flow says that cannot connect.
 fn refused(brokers: &str, keys: &str) -> String {
     let flow = format!(
@@ -72,6 +90,11 @@ fn events_arrive_with_each_way_to_say_who_the_client_is() {
         ways.push((&known.sasl_tls, format!("{}, {}", known.sasl(mechanism), known.ca())));
         ways.push((&known.sasl, known.sasl(mechanism)));
     }
+    let now = now();
+    let token = token(&format!(r#"{{"sub":"alice","iat":{now},"exp":{}}}"#, now + 3_600));
+    let file = token.path().display();
+    let bearer = format!("sasl: {{ mechanism: OAUTHBEARER, token_file: '{file}' }}");
+    ways.push((&known.sasl_tls, format!("{bearer}, {}", known.ca())));
     for (brokers, keys) in ways {
         let topic = Kafka::new(&known.plain).topic("secure", 1);
         let mut lines = Lines::to(brokers, &format!("topic: {topic}, {keys}"), "");
@@ -99,6 +122,22 @@ fn a_wrong_password_and_an_unknown_user_fail_the_flow_which_says_so_and_shows_no
             assert!(!log.contains(password), "{mechanism}: {log}");
         }
     }
+}
+
+#[test]
+fn a_token_that_is_missing_or_has_expired_fails_the_flow_which_says_so() {
+    let Some(known) = known() else { return };
+    let bearer = |file: &str| {
+        format!("sasl: {{ mechanism: OAUTHBEARER, token_file: '{file}' }}, {}", known.ca())
+    };
+    let log = refused(&known.sasl_tls, &bearer("no-such-token"));
+    assert!(log.contains("no-such-token`, which `sasl.token_file` names: No such file"), "{log}");
+    let now = now();
+    let claims = format!(r#"{{"sub":"alice","iat":{},"exp":{}}}"#, now - 20, now - 10);
+    let expired = token(&claims);
+    let log = refused(&known.sasl_tls, &bearer(&expired.path().display().to_string()));
+    assert!(log.contains("does not accept this client"), "{log}");
+    assert!(!log.contains(&URL_SAFE_NO_PAD.encode(&claims)), "{log}");
 }
 
 #[test]
