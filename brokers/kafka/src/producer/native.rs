@@ -143,6 +143,8 @@ pub(super) struct Record<'b> {
     pub(super) partition: Option<i32>,
     /// In milliseconds since 1970.
     pub(super) timestamp: Option<i64>,
+    /// Whether an empty payload is none.
+    pub(super) is_tombstone: bool,
 }
 
 /// Whether librdkafka copies a payload.
@@ -168,12 +170,14 @@ pub(super) unsafe fn send<C: ProducerContext>(
     number: usize,
 ) -> Result<(), Code> {
     let (payload, kept) = payload;
+    // An empty payload points to somewhere: only null is none.
+    let start =
+        if record.is_tombstone && payload.is_empty() { ptr::null() } else { payload.as_ptr() };
     let flags = if kept == Payload::Kept { 0 } else { RD_KAFKA_MSG_F_COPY };
     let (key, key_len) = record.key.map_or((ptr::null(), 0), |it| (it.as_ptr(), it.len()));
     let headers = record.headers.as_ref().map_or(ptr::null_mut(), |it| it.0.as_ptr());
     // SAFETY: the client is alive; each field has a value of its type; topic, key and headers outlive the call,
-    // in which librdkafka copies the first two; the caller answers for the payload. A payload is never null: an
-    // empty one points to somewhere.
+    // in which librdkafka copies the first two; the caller answers for the payload.
     let answer: RDKafkaRespErr = unsafe {
         rd_kafka_producev(
             native(client),
@@ -184,7 +188,7 @@ pub(super) unsafe fn send<C: ProducerContext>(
             Field::RD_KAFKA_VTYPE_MSGFLAGS,
             flags,
             Field::RD_KAFKA_VTYPE_VALUE,
-            payload.as_ptr().cast::<c_void>(),
+            start.cast::<c_void>(),
             payload.len(),
             Field::RD_KAFKA_VTYPE_KEY,
             key.cast::<c_void>(),

@@ -23,6 +23,7 @@ pub(super) fn of<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<Reco
         key,
         headers: headers(&settings.headers, event)?,
         partition: partition.and_then(|it| i32::try_from(it).ok()),
+        is_tombstone: is_tombstone(event),
         timestamp: number(settings.timestamp.as_ref(), event, "timestamp", i64::MAX)?,
     })
 }
@@ -40,6 +41,11 @@ pub(super) fn topic<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<&
     check_topic(topic)
         .map_err(|why| Error::bad_data(format_args!("`topic` of the event, `{place}`: {why}")))?;
     Ok(topic)
+}
+
+/// As the metadata of `kafka_consumer` say of a record without a value.
+fn is_tombstone(event: EventRef<'_>) -> bool {
+    event.metadata().and_then(|it| it.get("tombstone")?.as_bool()).unwrap_or_default()
 }
 
 /// What an event has at a place; null is nothing.

@@ -71,7 +71,7 @@ fn exceptions(delivery: Delivery) -> Vec<(std::ops::Range<usize>, Error)> {
 /// A record that was read back.
 #[derive(Debug, PartialEq)]
 struct Read {
-    payload: String,
+    payload: Option<String>,
     key: Option<String>,
     headers: Vec<(String, Option<Vec<u8>>)>,
     timestamp: Option<i64>,
@@ -98,7 +98,7 @@ fn read(
         if let Some(Ok(message)) = consumer.poll(Duration::from_secs(10)) {
             let headers = message.headers().into_iter().flat_map(Headers::iter);
             return Read {
-                payload: text(message.payload().unwrap_or_default()),
+                payload: message.payload().map(text),
                 key: message.key().map(text),
                 headers: headers
                     .map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec)))
@@ -120,7 +120,7 @@ fn each_event_is_a_record_in_order_and_a_delivery_ends_when_the_broker_has_them(
     assert_eq!(producer.deliver(&batch(&messages)), Ok(()));
     assert_eq!(producer.deliver(&Batch::new()), Ok(()));
     let read = read(&cluster, "t", 0, 300);
-    assert!(read.iter().map(|it| it.payload.as_str()).eq(messages));
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(messages));
     producer.stop().unwrap();
 }
 
@@ -172,7 +172,7 @@ fn metadata_make_topic_key_headers_partition_and_time() {
     assert_eq!(errors.len(), expected.len());
     assert_eq!(host.metric("refused"), Some(5.0));
     let one = Read {
-        payload: "one".to_owned(),
+        payload: Some("one".to_owned()),
         key: Some("k".to_owned()),
         headers: vec![
             ("a".to_owned(), Some(b"1".to_vec())),
@@ -183,7 +183,23 @@ fn metadata_make_topic_key_headers_partition_and_time() {
     };
     assert_eq!(read(&cluster, "t", 3, 1), [one]);
     let two = &read(&cluster, "u", 0, 1)[0];
-    assert_eq!((two.payload.as_str(), &two.key, two.headers.len()), ("two", &None, 0));
+    assert_eq!((two.payload.as_deref(), &two.key, two.headers.len()), (Some("two"), &None, 0));
+}
+
+#[test]
+fn an_empty_message_is_a_tombstone_only_if_its_metadata_say_so() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
+    let events = with_metadata(&[
+        ("", literal!({ "key": "a", "tombstone": true })),
+        ("", literal!({ "key": "b" })),
+        ("c", literal!({ "tombstone": true })),
+    ]);
+    assert_eq!(producer.deliver(&events), Ok(()));
+    let read = read(&cluster, "t", 0, 3);
+    let payloads = read.iter().map(|it| it.payload.as_deref());
+    assert!(payloads.eq([None, Some(""), Some("c")]));
 }
 
 #[test]
@@ -203,7 +219,7 @@ fn what_the_broker_refuses_for_good_goes_to_err_with_its_word() {
     assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::DEAD_LETTER));
     assert!(error.message().contains("Topic authorization failed"), "{error}");
     let read = read(&cluster, "t", 0, 2);
-    assert!(read.iter().map(|it| it.payload.as_str()).eq(["one", "two"]));
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two"]));
 }
 
 #[test]
@@ -215,7 +231,7 @@ fn what_is_too_large_together_is_sent_one_by_one() {
     cluster.request_errors(Api::Produce, &[too_large]);
     assert_eq!(producer.deliver(&batch(&["one", "two", "three"])), Ok(()));
     let read = read(&cluster, "t", 0, 3);
-    assert!(read.iter().map(|it| it.payload.as_str()).eq(["one", "two", "three"]));
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two", "three"]));
 }
 
 #[test]
@@ -227,7 +243,7 @@ fn what_passes_is_tried_again_within_the_delivery() {
     cluster.request_errors(Api::Produce, &[short, short]);
     assert_eq!(producer.deliver(&batch(&["one", "two"])), Ok(()));
     let read = read(&cluster, "t", 0, 2);
-    assert!(read.iter().map(|it| it.payload.as_str()).eq(["one", "two"]));
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two"]));
 }
 
 #[test]
