@@ -11,6 +11,7 @@ pub mod kafka;
 pub mod peer;
 pub mod proxy;
 pub mod records;
+pub mod small_disk;
 
 use std::{
     thread,

@@ -44,6 +44,16 @@ impl Lines {
         self.input.write_all(lines.as_bytes()).unwrap();
     }
 
+    /// Adds lines with these numbers, of some 1,000 bytes each.
+    pub(super) fn add_long(&mut self, numbers: Range<u64>) {
+        let text = "x".repeat(980);
+        let mut input = std::io::BufWriter::new(&self.input);
+        for number in numbers {
+            writeln!(input, "{{\"n\":{number},\"x\":\"{text}\"}}").unwrap();
+        }
+        input.flush().unwrap();
+    }
+
     /// Waits until a partition has so many records at least.
     pub(super) fn arrive(&self, address: &str, topic: &str, count: i64) {
         let look = || records::end(address, topic, 0).filter(|end| *end >= count).map(drop);

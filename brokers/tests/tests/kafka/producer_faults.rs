@@ -6,6 +6,7 @@ use broker_tests::{
     kafka::unique,
     proxy::{Proxy, Way},
     records,
+    small_disk::SmallDisk,
 };
 
 use super::producer::{Lines, complete, line};
@@ -140,4 +141,21 @@ fn a_leader_that_is_killed_is_replaced_and_no_acknowledged_event_is_lost() {
     lines.add(1_000..2_000);
     lines.arrive(&address, &topic, 2_000);
     recovered(lines, &address, &topic);
+}
+
+#[test]
+fn a_broker_whose_disk_is_full_gets_every_event_once_there_is_room_again() {
+    let Some(disk) = SmallDisk::new(48) else { return };
+    let folder = tempfile::tempdir_in(disk.path()).unwrap();
+    let Some(mut broker) = Broker::start_in(folder, "kafka", &[]) else { return };
+    let (mut lines, address, topic) = begun(&broker, 1);
+    // More than there is room for: the broker ends, since it has no other disk.
+    lines.add_long(1_000..61_000);
+    lines.flow.is("output", "connecting");
+    disk.resize(256);
+    broker.order("start 1");
+    lines.add(61_000..62_000);
+    lines.arrive(&address, &topic, 62_000);
+    lines.stop();
+    complete(&records::payloads(&address, &topic, 0), 62_000);
 }
