@@ -43,6 +43,8 @@ pub(super) struct Inner {
     // Before the client whose events they are.
     events: Events,
     producer: BaseProducer<Reports>,
+    /// How long a delivery may be under way.
+    timeout: Duration,
     unacknowledged: Gauge,
     given_up: Counter,
 }
@@ -54,6 +56,9 @@ pub(super) struct Reports {
 }
 
 impl ClientContext for Reports {
+    /// They come so often: that is the clock by which deliveries are given up.
+    fn stats_raw(&self, _statistics: &[u8]) {}
+
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, file: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
@@ -95,6 +100,7 @@ impl Client {
         let inner = Arc::new(Inner {
             events: Events::of(&producer, &Descriptors::new(host)?)?,
             producer,
+            timeout: settings.timeout,
             unacknowledged: host
                 .gauge("unacknowledged", "Records that no broker has acknowledged yet."),
             given_up: host.counter("given_up", "Connections given up with records on their way."),
@@ -205,6 +211,8 @@ impl Inner {
             // Numbers of records do not fit any more: another client begins with new ones.
             let error = Error::connection_lost(format_args!("{text} ({code})"));
             self.give_up(error);
+        } else {
+            self.look_at_the_time();
         }
         self.ledger().wake();
     }
@@ -251,18 +259,18 @@ impl Inner {
         }
     }
 
-    /// Once a second: what takes too long is given up.
-    pub(super) fn tick(&self, settings: &Settings) {
+    /// Gives up what takes too long.
+    fn look_at_the_time(&self) {
         self.unacknowledged.set(f64::from(self.producer.in_flight_count()));
         let age = self.ledger().oldest().map(|since| since.elapsed());
-        if age.is_some_and(|age| age > settings.timeout) {
+        if age.is_some_and(|age| age > self.timeout) {
             let why = self
                 .told()
                 .is_down()
                 .map_or_else(|| "the brokers do not answer".to_owned(), |error| error.to_string());
             let error = Error::timeout(format_args!(
                 "records were not acknowledged within {:?}: {why}",
-                settings.timeout
+                self.timeout
             ));
             self.give_up(error.with_policy(ErrorPolicy::RECONNECT));
         }

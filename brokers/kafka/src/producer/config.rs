@@ -207,6 +207,8 @@ impl Settings {
             .set("request.timeout.ms", &request)
             .set("socket.timeout.ms", &request)
             .set("topic.metadata.propagation.max.ms", &request)
+            // Whoever waits is woken so often, whatever else happens: it looks at the time then.
+            .set("statistics.interval.ms", look(config.timeout.get()).to_string())
             // After that a topic that was refused is tried again.
             .set("topic.metadata.refresh.interval.ms", "60000");
         match config.acks {
@@ -230,6 +232,11 @@ impl Settings {
             timeout: config.timeout.get(),
         })
     }
+}
+
+/// How often is looked whether a delivery takes too long, in milliseconds.
+fn look(timeout: Duration) -> u128 {
+    (timeout / 4).as_millis().clamp(1, 1_000)
 }
 
 /// # Errors

@@ -120,15 +120,6 @@ impl ParallelSink for Produces {
         }
         self.answer(refused)
     }
-
-    async fn on_signal(&self, signal: Signal) -> Result<()> {
-        if signal == Signal::Tick
-            && let Some(client) = self.client.inner()
-        {
-            client.tick(&self.settings);
-        }
-        Ok(())
-    }
 }
 
 impl Produces {

@@ -1,10 +1,6 @@
 //! The producer and the cluster that librdkafka brings for tests: real sockets, and no Java.
 
-use std::{
-    future::poll_fn,
-    task::{Context, Waker},
-    time::Duration,
-};
+use std::time::Duration;
 
 use rdkafka::{
     ClientConfig, Message, Offset, TopicPartitionList,
@@ -15,7 +11,7 @@ use rdkafka::{
     types::{RDKafkaApiKey as Api, RDKafkaRespErr as Answer},
 };
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorKind, ErrorPolicy, Signal, Undelivered, Value, literal,
+    Batch, Delivery, Error, ErrorKind, ErrorPolicy, Undelivered, Value, literal,
     testing::{Connection, TestHost, conformance},
 };
 
@@ -265,18 +261,10 @@ fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_co
     let keys = r#", "topic": "t", "timeout": "20ms""#;
     let mut producer = producer(&host, &cluster, keys);
     cluster.broker_round_trip_time(1, Duration::from_mins(1)).unwrap();
-    let mut events = batch(&["one", "two"]);
-    let sink = producer.sink().unwrap();
-    let mut context = Context::from_waker(Waker::noop());
-    assert!(sink.poll_deliver(&mut context, 0, &mut events).is_pending());
-    while host.metric("given_up") != Some(1.0) {
-        host.block_on(sink.on_signal(Signal::Tick)).unwrap();
-    }
-    let answer = host.block_on(poll_fn(|context| sink.poll_deliver(context, 0, &mut events)));
-    let answer = answer.unwrap().into_exceptions();
-    let [all] = &answer[..] else { panic!("{answer:?}") };
-    assert_eq!((all.events.clone(), all.error.policy()), (0..2, ErrorPolicy::RECONNECT));
-    assert!(all.error.message().starts_with("records were not acknowledged within 20ms"));
+    let answer = exceptions(producer.deliver(&batch(&["one", "two"])));
+    let [(events, error)] = &answer[..] else { panic!("{answer:?}") };
+    assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::RECONNECT));
+    assert!(error.message().starts_with("records were not acknowledged within 20ms"));
     // Nothing more goes over this connection.
     let next = producer.deliver(&batch(&["three"]));
     let Err(Undelivered::All(error)) = next else { panic!("{next:?}") };

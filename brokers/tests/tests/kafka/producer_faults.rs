@@ -14,13 +14,18 @@ use super::producer::{Lines, complete, line};
 /// What is not acknowledged for so long is given up.
 const TIMEOUT: &str = "timeout: 2s";
 
+/// With several deliveries at a time.
+const SEVERAL: &str = "in_flight: 4,";
+/// With one, as a flow has it that says nothing.
+const ONE: &str = "";
+
 /// A topic of its own in a broker of its own, with a flow to it that has delivered 1,000 events.
-fn begun(broker: &Broker, replicas: i32) -> (Lines, String, String) {
+fn begun(broker: &Broker, replicas: i32, deliveries: &str) -> (Lines, String, String) {
     let (address, topic) = (broker.get("plain").to_owned(), unique("fault"));
     records::make(&address, &topic, replicas, &[]);
     let brokers = address.replace(',', "', '");
     let mut lines =
-        Lines::to(&format!("'{brokers}'"), &format!("topic: {topic}, {TIMEOUT}"), "in_flight: 4,");
+        Lines::to(&format!("'{brokers}'"), &format!("topic: {topic}, {TIMEOUT}"), deliveries);
     lines.add(0..1_000);
     lines.arrive(&address, &topic, 1_000);
     lines.flow.is("output", "running");
@@ -40,7 +45,7 @@ fn recovered(mut lines: Lines, address: &str, topic: &str) -> String {
 #[test]
 fn a_broker_that_is_killed_and_started_again_gets_every_event() {
     let Some(mut broker) = Broker::start("kafka", &[]) else { return };
-    let (mut lines, address, topic) = begun(&broker, 1);
+    let (mut lines, address, topic) = begun(&broker, 1, SEVERAL);
     broker.order("kill 1");
     lines.add(1_000..2_000);
     lines.flow.says("a broker does not answer");
@@ -73,7 +78,7 @@ fn a_broker_that_is_restarted_soon_gets_every_event_once() {
 #[test]
 fn a_broker_that_is_silent_is_given_up_and_gets_every_event_when_it_is_back() {
     let Some(mut broker) = Broker::start("kafka", &[]) else { return };
-    let (mut lines, address, topic) = begun(&broker, 1);
+    let (mut lines, address, topic) = begun(&broker, 1, ONE);
     broker.order("pause 1");
     lines.add(1_000..2_000);
     lines.flow.says("records were not acknowledged within 2s");
@@ -91,7 +96,7 @@ fn a_way_to_the_broker_that_is_slow_cut_or_silent_loses_nothing() {
     let advertised = format!("advertised.listeners=PLAINTEXT://{}", proxy.address());
     let Some(broker) = Broker::start("kafka", &["--set", &advertised]) else { return };
     proxy.lead_to(broker.get("plain"));
-    let (mut lines, address, topic) = begun(&broker, 1);
+    let (mut lines, address, topic) = begun(&broker, 1, SEVERAL);
     proxy.set(Way::Slow(20));
     lines.add(1_000..1_300);
     lines.arrive(&address, &topic, 1_300);
@@ -111,7 +116,7 @@ fn a_way_to_the_broker_that_is_slow_cut_or_silent_loses_nothing() {
 fn events_for_a_topic_that_is_deleted_go_to_err_until_it_is_there_again() {
     let keep = ["--set", "auto.create.topics.enable=false"];
     let Some(broker) = Broker::start("kafka", &keep) else { return };
-    let (mut lines, address, topic) = begun(&broker, 1);
+    let (mut lines, address, topic) = begun(&broker, 1, SEVERAL);
     broker_tests::kafka::Kafka::new(&address).delete_topic(&topic);
     lines.add(1_000..1_100);
     eventually("all of them at `err`", || (lines.flow.out().len() == 100).then_some(()));
@@ -135,7 +140,7 @@ fn events_for_a_topic_that_is_deleted_go_to_err_until_it_is_there_again() {
 #[test]
 fn a_leader_that_is_killed_is_replaced_and_no_acknowledged_event_is_lost() {
     let Some(mut broker) = Broker::start("kafka", &["--nodes", "3"]) else { return };
-    let (mut lines, address, topic) = begun(&broker, 3);
+    let (mut lines, address, topic) = begun(&broker, 3, SEVERAL);
     let leader = records::leader(&address, &topic).unwrap();
     broker.order(&format!("kill {leader}"));
     lines.add(1_000..2_000);
@@ -148,7 +153,7 @@ fn a_broker_whose_disk_is_full_gets_every_event_once_there_is_room_again() {
     let Some(disk) = SmallDisk::new(48) else { return };
     let folder = tempfile::tempdir_in(disk.path()).unwrap();
     let Some(mut broker) = Broker::start_in(folder, "kafka", &[]) else { return };
-    let (mut lines, address, topic) = begun(&broker, 1);
+    let (mut lines, address, topic) = begun(&broker, 1, SEVERAL);
     // More than there is room for: the broker ends, since it has no other disk.
     lines.add_long(1_000..61_000);
     lines.flow.is("output", "connecting");
