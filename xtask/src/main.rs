@@ -14,6 +14,7 @@ mod dist;
 mod faults;
 mod fuzz;
 mod generate_logs;
+mod kafka;
 mod many_flows;
 mod models;
 mod new_plugin;
@@ -87,6 +88,8 @@ enum Command {
     ManyFlows(many_flows::Arguments),
     /// Compares lines of syslog over TCP into a file with rsyslog, syslog-ng and a bare loop
     Syslog(syslog::Arguments),
+    /// Compares records from topic to topic of Kafka through a flow with `kcat -C | kcat -P`
+    Kafka(kafka::Arguments),
     #[command(hide = true)]
     BareLoop(syslog::BareLoop),
     /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
@@ -120,6 +123,7 @@ fn main() -> ExitCode {
         Command::Broker(arguments) => broker::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
         Command::Syslog(arguments) => syslog::run(&arguments),
+        Command::Kafka(arguments) => kafka::run(&arguments),
         Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
     };
     match result {

@@ -8,7 +8,8 @@ use std::{
 };
 
 /// The plugins of the project that flows of these tests use, beside those of this workspace.
-const PLUGINS: &[&str] = &["connector-file", "connector-stdio", "connector-http-client"];
+const PLUGINS: &[&str] =
+    &["connector-file", "connector-stdio", "connector-http-client", "connector-metronome"];
 
 /// Where they are, built once.
 pub struct Built {

@@ -9,7 +9,10 @@ pub mod built;
 pub mod flow;
 pub mod kafka;
 pub mod peer;
+pub mod proxy;
 pub mod rebalances;
+pub mod records;
+pub mod small_disk;
 
 use std::{
     thread,
