@@ -199,7 +199,8 @@ impl Inner {
     /// Reads what librdkafka tells now.
     fn hear(&self) {
         let delivered = self.ledger().delivered();
-        for _ in 0..self.events.len() {
+        // Until there is none: one that comes before the last poll is not told of by the descriptor.
+        while self.events.len() > 0 {
             self.producer.poll(Duration::ZERO);
         }
         if self.ledger().delivered() > delivered {
