@@ -109,7 +109,7 @@ impl Client {
     /// It pauses all that a member has, also those that stay, from the moment that it asks for an answer to a
     /// rebalance until it has that: for as long as a drain takes. It does so for applications that read all
     /// partitions and serve rebalances in one loop, and has no function to say that this is none. The functions that
-    /// it calls itself may be called from any thread.
+    /// it calls itself may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
     ///
     /// # Errors
     /// librdkafka's.
