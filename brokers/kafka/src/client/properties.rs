@@ -49,6 +49,14 @@ impl Peer<'_> {
         }
         if let Some(sasl) = self.sasl {
             sasl.add_to(&mut properties, host)?;
+            let is_shown = matches!(sasl.mechanism, Mechanism::Plain | Mechanism::OauthBearer);
+            if is_shown && self.tls.is_none() {
+                tremor_pdk::warn!(
+                    host,
+                    "`sasl`: {} without `tls` shows the password or the token to whoever listens to the network: set `tls`",
+                    sasl.mechanism.as_str()
+                );
+            }
         }
         Ok(properties)
     }

@@ -222,7 +222,8 @@ impl Inner {
     fn give_up(&self, error: Error) {
         if self.ledger().end(error) && self.producer.in_flight_count() > 0 {
             self.given_up.add(1);
-            self.producer.purge(PurgeConfig::default().queue().inflight());
+            // Its threads for brokers do that in their own time: one may wait for a name to be looked up.
+            self.producer.purge(PurgeConfig::default().queue().inflight().non_blocking());
         }
     }
 

@@ -174,7 +174,8 @@ impl Place<'_> {
     /// Hands the client the record of the event at this position.
     ///
     /// # Errors
-    /// The client does not take it.
+    /// The client does not take it, or nothing more is delivered: what is purged then is all that there is, since
+    /// nothing comes after it.
     pub(super) fn send<C: ProducerContext>(
         &mut self,
         client: &BaseProducer<C>,
@@ -183,19 +184,23 @@ impl Place<'_> {
         payload: &[u8],
         position: usize,
     ) -> Result<(), Code> {
-        let kept = {
-            let state = self.ledger.state();
-            let delivery = state.deliveries.get(self.number).and_then(Option::as_ref);
-            let kept = delivery.map(|it| it.payloads.bytes().as_ptr_range());
-            let own = payload.as_ptr_range();
-            let is_kept = kept.is_some_and(|it| it.start <= own.start && own.end <= it.end);
-            if is_kept { Payload::Kept } else { Payload::Copied }
-        };
+        // Until the client has the record: an end comes before that or after it. What the client reports it
+        // does when it is asked, and not now.
+        let state = self.ledger.state();
+        if state.end.is_some() {
+            return Err(Code::PurgeQueue);
+        }
+        let delivery = state.deliveries.get(self.number).and_then(Option::as_ref);
+        let buffer = delivery.map(|it| it.payloads.bytes().as_ptr_range());
+        let own = payload.as_ptr_range();
+        let is_kept = buffer.is_some_and(|it| it.start <= own.start && own.end <= it.end);
+        let kept = if is_kept { Payload::Kept } else { Payload::Copied };
         let number = self.number(position);
         // SAFETY: a payload that is kept lies in the buffer of a batch that the ledger has, which nobody writes
         // to while it is shared. The ledger removes it once each record that was sent was reported of, and
         // otherwise it goes with the client's context, which outlives the client.
         unsafe { native::send(client, topic, record, (payload, kept), number)? };
+        drop(state);
         self.sent += 1;
         Ok(())
     }
@@ -243,10 +248,10 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use rdkafka::types::RDKafkaErrorCode as Code;
+    use rdkafka::{ClientConfig, producer::BaseProducer, types::RDKafkaErrorCode as Code};
     use tremor_pdk::{Batch, Error};
 
-    use super::Ledger;
+    use super::{Ledger, Record};
 
     fn poll<F: Future>(future: F) -> Poll<F::Output> {
         pin!(future).poll(&mut Context::from_waker(Waker::noop()))
@@ -279,6 +284,28 @@ mod tests {
         ledger.report(number, None);
         assert_eq!(ledger.enter(Batch::new()).number(0), number);
         assert_eq!(poll(other.reports()), Poll::Ready(Vec::new()));
+    }
+
+    #[test]
+    fn nothing_is_sent_once_nothing_more_is_delivered() {
+        let client: BaseProducer = ClientConfig::new().create().unwrap();
+        let ledger = Ledger::default();
+        let mut place = ledger.enter(Batch::new());
+        let mut send = |position| {
+            let mut record = Record {
+                topic: "",
+                key: None,
+                headers: None,
+                partition: None,
+                timestamp: None,
+                is_tombstone: false,
+            };
+            place.send(&client, c"topic", &mut record, b"payload", position)
+        };
+        assert_eq!(send(0), Ok(()));
+        ledger.end(Error::timeout("no answer"));
+        assert_eq!(send(1), Err(Code::PurgeQueue));
+        assert_eq!(place.sent, 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What rdkafka does not wrap: records without a copy of their payload, and events that a descriptor tells of.
 //!
-//! Besides the ledger, which keeps the payloads, this is the only module with `unsafe` code.
+//! Besides the ledger, which keeps the payloads, this is the only module of the producer with `unsafe` code.
 
 use std::{
     ffi::{CStr, c_char, c_void},
