@@ -19,7 +19,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Run steps that take minutes (`deny`, `vrl`) although they passed with what there is
+    /// Run steps that take minutes (`deny`, `vrl`, `brokers`) although they passed with what there is
     #[arg(long)]
     all: bool,
     /// Run these steps alone
