@@ -4,5 +4,7 @@
 pub mod client;
 pub mod consumer;
 pub mod producer;
+#[cfg(test)]
+mod testing;
 
 tremor_pdk::export! { connectors: [consumer::NatsConsumer, producer::NatsProducer] }

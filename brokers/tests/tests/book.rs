@@ -60,10 +60,12 @@ fn every_flow_with_a_connector_of_a_broker_is_sound() {
 }
 
 #[test]
-fn the_plugin_for_kafka_keeps_the_contract() {
-    let mut command = Command::new(&built().tremor);
-    command.args(["plugin", "verify"]).arg(built().plugins.join("libconnector_kafka.so"));
-    let out = command.output().unwrap();
-    let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && !said.contains("FAILED"), "{said}");
+fn the_plugins_keep_the_contract() {
+    for name in ["libconnector_kafka.so", "libconnector_nats.so"] {
+        let mut command = Command::new(&built().tremor);
+        command.args(["plugin", "verify"]).arg(built().plugins.join(name));
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && !said.contains("FAILED"), "{name}: {said}");
+    }
 }

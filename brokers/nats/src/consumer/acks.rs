@@ -40,7 +40,7 @@ impl Acks for Told {
 pub(super) struct Answers {
     pub(super) client: Client,
     pub(super) host: Host,
-    pub(super) answers: mpsc::UnboundedReceiver<Answer>,
+    pub(super) said: mpsc::UnboundedReceiver<Answer>,
     pub(super) shared: Arc<Shared>,
     pub(super) ack: Acknowledge,
     pub(super) ack_wait: Duration,
@@ -61,7 +61,7 @@ impl Answers {
         signs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                answer = self.answers.recv() => match answer {
+                answer = self.said.recv() => match answer {
                     None => return,
                     Some(Answer::Ack(replies)) if self.ack == Acknowledge::Double => {
                         confirmations.extend(replies.into_iter().map(|it| confirm(self.client.clone(), it)));

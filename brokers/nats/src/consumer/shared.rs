@@ -15,6 +15,7 @@ use tremor_pdk::{Counter, prelude::*};
 use super::record;
 
 /// A message that has come.
+#[allow(clippy::large_enum_variant)] // a queue has one of them only
 pub(super) enum Arrived {
     Stream(jetstream::Message),
     Core(async_nats::Message),

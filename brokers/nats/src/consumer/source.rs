@@ -62,7 +62,7 @@ impl Messages {
                 let answers = Answers {
                     client: nats,
                     host: host.clone(),
-                    answers,
+                    said: answers,
                     shared: shared.clone(),
                     ack,
                     ack_wait,

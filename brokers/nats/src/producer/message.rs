@@ -29,7 +29,7 @@ pub(super) fn all(
         Text::At(_) => None,
     };
     // One copy of all of them, which the messages share.
-    let length = batch.iter().filter_map(|event| event.raw()).map(<[u8]>::len).sum();
+    let length = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
     let mut payloads = Vec::with_capacity(length);
     let mut messages = Vec::with_capacity(batch.len());
     let mut ends = Vec::with_capacity(batch.len());

@@ -1,12 +1,12 @@
 //! The sink: deliveries as messages.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_nats::{
     Subject,
     jetstream::{
         Context as JetStream,
-        context::{ContextBuilder, PublishError},
+        context::{ContextBuilder, PublishAckFuture, PublishError, PublishErrorKind},
         message::PublishMessage,
         publish::PublishAck as Ack,
     },
@@ -26,6 +26,9 @@ use crate::client::Client;
 const WINDOW: usize = 4_096;
 /// How many of all deliveries do.
 const WINDOWS: usize = WINDOW << 10;
+/// How often a message is published again that no stream has taken, and after which pause.
+const AGAIN: usize = 2;
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// The sink of one connection of the runtime's.
 pub struct Publishes {
@@ -123,6 +126,29 @@ async fn write(client: async_nats::Client, messages: Vec<Message>) -> Result<Vec
     Ok(refused)
 }
 
+/// Waits for the answer of a stream. That no stream takes the message may pass: the stream may be about to have
+/// another leader.
+async fn confirmed(
+    jetstream: JetStream,
+    answer: PublishAckFuture,
+    subject: Subject,
+    message: PublishMessage,
+) -> Result<Ack, PublishError> {
+    let mut answer = answer.await;
+    for _ in 0..AGAIN {
+        match &answer {
+            Err(error) if error.kind() == PublishErrorKind::StreamNotFound => {}
+            _ => break,
+        }
+        tokio::time::sleep(PAUSE).await;
+        answer = match jetstream.send_publish(subject.clone(), message.clone()).await {
+            Ok(again) => again.await,
+            Err(error) => Err(error),
+        };
+    }
+    answer
+}
+
 /// A delivery whose messages wait for their confirmations.
 struct Confirming {
     denied: broadcast::Receiver<String>,
@@ -144,10 +170,11 @@ impl Confirming {
             if let Some(headers) = headers {
                 message = message.headers(headers);
             }
-            match jetstream.send_publish(subject.clone(), message).await {
+            match jetstream.send_publish(subject.clone(), message.clone()).await {
                 Ok(answer) => {
+                    let confirmed = confirmed(jetstream.clone(), answer, subject.clone(), message);
                     self.open.insert(position, subject);
-                    answers.push(async move { (position, answer.await) });
+                    answers.push(async move { (position, confirmed.await) });
                 }
                 Err(error) => self.refused.push((position, outcome::of(&error, &subject))),
             }

@@ -33,6 +33,8 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "http_server",
             "kafka_consumer",
             "metronome",
+            "nats_consumer",
+            "nats_producer",
             "null",
             "stdio",
             "tcp_client",
