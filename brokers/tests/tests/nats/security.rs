@@ -8,7 +8,7 @@ use super::STDOUT;
 fn flow(address: &str, subject: &str, keys: &str) -> Flow {
     Flow::run(&format!(
         "connectors:\n  \
-           clock: {{ type: metronome, config: {{ interval: 20ms }} }}\n  \
+           clock: {{ type: metronome, config: {{ interval_ms: 20 }} }}\n  \
            output: {{ type: nats_producer, codec: json, \
              config: {{ servers: ['{address}'], subject: {subject}, jetstream: false, {keys} }} }}\n  \
            input: {{ type: nats_consumer, codec: json, \
@@ -72,7 +72,7 @@ fn what_a_user_may_not_publish_goes_to_err() {
     let [user, password] = ["limited_user", "limited_password"].map(|it| broker.get(it));
     let running = Flow::run(&format!(
         "connectors:\n  \
-           clock: {{ type: metronome, config: {{ interval: 20ms }} }}\n  \
+           clock: {{ type: metronome, config: {{ interval_ms: 20 }} }}\n  \
            output: {{ type: nats_producer, codec: json, config: {{ servers: ['{address}'], \
              subject: forbidden, tls: {{ ca_file: '{ca}' }}, auth: {{ user: {user}, password: {password} }} }} }}\n  \
            refused: {STDOUT}\n\
