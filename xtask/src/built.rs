@@ -62,6 +62,18 @@ pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Buil
     Ok(Built { tremor: own.join("tremor"), plugins: own.to_owned() })
 }
 
+/// Builds the program and the plugin for Kafka, and copies them to this folder.
+pub(crate) fn build_brokers(release: bool, own: &Path) -> Result<Built> {
+    let built = build(&[], release, own)?;
+    let target = folder(release);
+    let target = target.parent().context("a profile is in a folder")?;
+    let mut command = cargo(["build", "--manifest-path=brokers/Cargo.toml"]);
+    command.args(profile(release)).args(["--package=connector-kafka", "--target-dir"]).arg(target);
+    run(command)?;
+    copy(&folder(release).join(format!("{DLL_PREFIX}connector_kafka{DLL_SUFFIX}")), own)?;
+    Ok(built)
+}
+
 /// Copies a file to a folder.
 pub(crate) fn copy(built: &Path, to: &Path) -> Result<()> {
     let copy = to.join(built.file_name().context("what is built has a name")?);

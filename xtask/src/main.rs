@@ -14,6 +14,7 @@ mod dist;
 mod faults;
 mod fuzz;
 mod generate_logs;
+mod kafka;
 mod many_flows;
 mod models;
 mod new_plugin;
@@ -22,6 +23,7 @@ mod outage;
 mod perf_gate;
 mod pictures;
 mod project;
+mod rebalances;
 mod restarts;
 mod running;
 mod scripts;
@@ -78,12 +80,16 @@ enum Command {
     Faults(faults::Arguments),
     /// Stops, slows and silences the peer of a sink by turns, and fails if that loses an event
     Outage(outage::Arguments),
+    /// Rebalances of a Kafka consumer group with kills, on a real broker: what is lost, and what comes again
+    Rebalances(rebalances::Arguments),
     /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
     ManyFlows(many_flows::Arguments),
     /// Compares lines of syslog over TCP into a file with rsyslog, syslog-ng and a bare loop
     Syslog(syslog::Arguments),
+    /// Compares records from topic to topic of Kafka through a flow with `kcat -C | kcat -P`
+    Kafka(kafka::Arguments),
     #[command(hide = true)]
     BareLoop(syslog::BareLoop),
     /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
@@ -111,11 +117,13 @@ fn main() -> ExitCode {
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Outage(arguments) => outage::run(&arguments),
+        Command::Rebalances(arguments) => rebalances::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Broker(arguments) => broker::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
         Command::Syslog(arguments) => syslog::run(&arguments),
+        Command::Kafka(arguments) => kafka::run(&arguments),
         Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
     };
     match result {

@@ -8,4 +8,4 @@ pub mod client;
 pub mod consumer;
 pub mod producer;
 
-tremor_pdk::export! { connectors: [consumer::KafkaConsumer] }
+tremor_pdk::export! { connectors: [consumer::KafkaConsumer, producer::KafkaProducer] }

@@ -23,7 +23,11 @@ impl Broker {
     /// Starts one: `kafka`, with further arguments for `cargo xtask broker`. None, and says so, where this machine
     /// lacks what it needs.
     pub fn start(name: &str, arguments: &[&str]) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), name, arguments)
+    }
+
+    /// As [`Self::start`], with its data in a folder.
+    pub fn start_in(folder: TempDir, name: &str, arguments: &[&str]) -> Option<Self> {
         let mut command = Command::new(&built().xtask);
         command.args(["broker", name, "--json", "--dir"]).arg(folder.path()).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -34,9 +34,10 @@ pub fn root() -> &'static Path {
 pub fn built() -> &'static Built {
     static BUILT: OnceLock<Built> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let target = env::current_exe().unwrap();
-        // Of `target/debug/deps/main-…`.
-        let profile = target.parent().unwrap().parent().unwrap();
+        let program = env::current_exe().unwrap();
+        // Of `target/debug/deps/main-…`, which is a test, or of `target/debug/rebalances`.
+        let folder = program.parent().unwrap();
+        let profile = if folder.ends_with("deps") { folder.parent().unwrap() } else { folder };
         let target = profile.parent().unwrap();
         let build = |arguments: &[&str]| {
             let mut command = Command::new(env!("CARGO"));

@@ -2,6 +2,8 @@
 
 use std::{
     fs::{self, File},
+    io::{Read, Write},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
 };
@@ -19,12 +21,16 @@ pub struct Flow {
 impl Flow {
     /// Runs a flow. What it prints goes to files.
     pub fn run(flow: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::run_in(tempfile::tempdir().unwrap(), flow, &[])
+    }
+
+    /// Runs a flow in a folder that has what it reads, with further arguments.
+    pub fn run_in(folder: TempDir, flow: &str, arguments: &[&str]) -> Self {
         let path = folder.path().join("flow.yaml");
         fs::write(&path, flow).unwrap();
         let file = |name: &str| File::create(folder.path().join(name)).unwrap();
         let mut command = Command::new(&built().tremor);
-        command.args(["run", "flow.yaml"]).current_dir(folder.path());
+        command.args(["run", "flow.yaml"]).args(arguments).current_dir(folder.path());
         command.env("TREMOR_PLUGIN_PATH", &built().plugins);
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
         let child = command.spawn().unwrap();
@@ -55,6 +61,27 @@ impl Flow {
     pub fn says_again(&self, text: &str, after: usize) -> String {
         let look = || self.lines("err").into_iter().filter(|line| line.contains(text)).nth(after);
         eventually(&format!("`{text}` in the log:\n{}", self.log()), look)
+    }
+
+    /// What its admin API answers to a `GET`. It was run with `--api 127.0.0.1:0`.
+    pub fn ask(&self, path: &str) -> String {
+        let line = self.says("the admin API listens address=");
+        let (_, address) = line.split_once("address=").unwrap();
+        let mut stream = TcpStream::connect(address.trim()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    }
+
+    /// Waits until a connector of the flow is in that state.
+    pub fn is(&self, connector: &str, state: &str) {
+        let path = format!("/v1/flows/flow/connectors/{connector}");
+        eventually(&format!("`{connector}` is {state}"), || {
+            let answer: serde_json::Value = serde_json::from_str(&self.ask(&path)).unwrap();
+            (answer["state"] == state).then_some(())
+        });
     }
 
     /// Sends it a signal: `STOP`, `CONT`, `KILL`.

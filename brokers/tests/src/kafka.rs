@@ -167,7 +167,8 @@ pub fn numbers(lines: &[String], partition: i32) -> Vec<u64> {
     all.filter(|(of, _)| *of == partition).map(|(_, number)| number).collect()
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+/// Waits for what another thread makes.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {

@@ -11,6 +11,10 @@ pub mod flow;
 pub mod kafka;
 pub mod nats;
 pub mod peer;
+pub mod proxy;
+pub mod rebalances;
+pub mod records;
+pub mod small_disk;
 
 use std::{
     thread,

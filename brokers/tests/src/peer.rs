@@ -11,15 +11,21 @@ use std::{
 
 use crate::PATIENCE;
 
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+
 /// It, until the test ends.
 #[derive(Clone)]
 pub struct Peer(Arc<Shared>);
 
 struct Shared {
     address: String,
+    /// Is told each line as it comes; lines are kept unless there is one.
+    observer: Option<Observer>,
     state: Mutex<State>,
     changed: Condvar,
 }
+
+type Observer = Box<dyn Fn(&str) + Send + Sync>;
 
 struct State {
     /// Which lines wait for their answer.
@@ -39,11 +45,24 @@ impl Default for Peer {
 impl Peer {
     /// One that answers at once.
     pub fn new() -> Self {
+        Self::start(None)
+    }
+
+    /// One that answers at once, and keeps no line but tells each as it comes.
+    pub fn observed(observer: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self::start(Some(Box::new(observer)))
+    }
+
+    fn start(observer: Option<Observer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = State { holds: Box::new(|_| false), came: Vec::new(), answered: Vec::new() };
-        let peer =
-            Self(Arc::new(Shared { address, state: Mutex::new(state), changed: Condvar::new() }));
+        let peer = Self(Arc::new(Shared {
+            address,
+            observer,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }));
         let own = peer.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -126,6 +145,11 @@ impl Peer {
             input.read_exact(&mut body).ok()?;
             let body = String::from_utf8(body).ok()?;
             let lines: Vec<String> = body.lines().map(str::to_owned).collect();
+            if let Some(observer) = &self.0.observer {
+                lines.iter().for_each(|line| observer(line));
+                output.write_all(ANSWER).ok()?;
+                continue;
+            }
             let mut state = self.0.state.lock().unwrap();
             state.came.extend_from_slice(&lines);
             self.0.changed.notify_all();
@@ -134,7 +158,7 @@ impl Peer {
             }
             state.answered.extend(lines);
             drop(state);
-            output.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").ok()?;
+            output.write_all(ANSWER).ok()?;
         }
     }
 }

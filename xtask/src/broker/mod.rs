@@ -62,7 +62,7 @@ struct Common {
 }
 
 /// Nodes that run, and what one has to know to reach them.
-struct Cluster {
+pub(crate) struct Cluster {
     nodes: Vec<Node>,
     /// Addresses, files, names and passwords.
     reached: Map<String, Value>,
@@ -106,9 +106,17 @@ fn ports(first: u16, count: usize) -> Result<Vec<u16>> {
     ports.context("no port is free")
 }
 
+/// Starts Kafka with one node and these properties, in a folder. It ends when it is dropped.
+pub(crate) fn kafka(folder: &Path, properties: &[&str]) -> Result<Cluster> {
+    let common =
+        Common { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false };
+    let properties = properties.iter().map(|it| (*it).to_owned()).collect();
+    kafka::cluster(&kafka::Arguments { common, properties })
+}
+
 /// # Errors
 /// The program is not there; what brings it is named.
-fn need(program: &str, option: &str, brought_by: &str) -> Result<()> {
+pub(crate) fn need(program: &str, option: &str, brought_by: &str) -> Result<()> {
     let mut asked = Command::new(program);
     asked.arg(option).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     match asked.status() {
@@ -123,6 +131,11 @@ impl Cluster {
         nodes.iter_mut().try_for_each(Node::start)?;
         nodes.iter_mut().try_for_each(Node::wait)?;
         Ok(Self { nodes, reached })
+    }
+
+    /// Where its nodes are reached: `plain`, `tls`.
+    pub(crate) fn address(&self, name: &str) -> Option<&str> {
+        self.reached.get(name)?.as_str()
     }
 
     fn described(&self) -> Value {

@@ -13,6 +13,12 @@ pub struct Tls {
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
     pub key_file: Option<PathBuf>,
+    /// Not for Kafka: a broker's certificate has to be for the name in its address.
+    pub server_name: Option<String>,
+    /// The oldest version that a broker may speak: `'1.2'`, which it is in any case.
+    pub min_version: Option<String>,
+    /// Not for clients.
+    pub client_auth: Option<String>,
 }
 
 /// Who this client is.
@@ -22,9 +28,11 @@ pub struct Sasl {
     /// How it says so.
     pub mechanism: Mechanism,
     /// The name.
-    pub user: String,
+    pub user: Option<String>,
     /// The password.
-    pub password: String,
+    pub password: Option<String>,
+    /// Of `OAUTHBEARER`: the file with the token, which another program renews.
+    pub token_file: Option<PathBuf>,
 }
 
 /// How a client says who it is.
@@ -40,6 +48,9 @@ pub enum Mechanism {
     /// The same with SHA-512.
     #[serde(rename = "SCRAM-SHA-512")]
     ScramSha512,
+    /// A token that another server has issued: only together with `tls`.
+    #[serde(rename = "OAUTHBEARER")]
+    OauthBearer,
 }
 
 impl Mechanism {
@@ -49,6 +60,7 @@ impl Mechanism {
             Self::Plain => "PLAIN",
             Self::ScramSha256 => "SCRAM-SHA-256",
             Self::ScramSha512 => "SCRAM-SHA-512",
+            Self::OauthBearer => "OAUTHBEARER",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of librdkafka, as those of the plugin.
 
-use rdkafka::{error::KafkaError, types::RDKafkaErrorCode as Code};
+use rdkafka::{ClientConfig, error::KafkaError, types::RDKafkaErrorCode as Code};
 use tremor_pdk::prelude::*;
 
 /// What an error of librdkafka asks of the runtime. `reason` is librdkafka's own text, where it has more to
@@ -15,6 +15,13 @@ pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
     };
     let said = if reason.is_empty() { code.to_string() } else { reason.to_owned() };
     match code {
+        // What a peer says of our certificate comes after the handshake, and looks like a cut connection.
+        Code::BrokerTransportFailure if said.contains("alert") && said.contains("certificate") => {
+            Error::authentication(format_args!(
+                "the broker does not accept the certificate of this client, or wants one: {said}; see \
+                 `tls.cert_file`"
+            ))
+        }
         Code::Authentication
         | Code::SaslAuthenticationFailed
         | Code::UnsupportedSASLMechanism
@@ -46,9 +53,33 @@ pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
     }
 }
 
+/// Why a client with these properties cannot start. Files are named with what is wrong with them.
+pub(crate) fn cannot_start(error: &KafkaError, properties: &ClientConfig) -> Error {
+    let KafkaError::ClientCreation(said) = error else { return explain(error, "") };
+    let files = [
+        ("ca_file", "ssl.ca.location"),
+        ("cert_file", "ssl.certificate.location"),
+        ("key_file", "ssl.key.location"),
+    ];
+    for (key, property) in files {
+        let Some(path) = properties.get(property).filter(|_| said.contains(property)) else {
+            continue;
+        };
+        let why = match std::fs::File::open(path) {
+            Err(error) => error.to_string(),
+            Ok(_) => said.clone(),
+        };
+        return Error::configuration(format_args!(
+            "cannot use `{path}`, which `tls.{key}` names: {why}"
+        ));
+    }
+    // It has no password.
+    Error::configuration(format_args!("the client of Kafka cannot start: {said}"))
+}
+
 #[cfg(test)]
 mod tests {
-    use rdkafka::types::RDKafkaRespErr;
+    use rdkafka::types::{RDKafkaErrorCode as Code, RDKafkaRespErr};
 
     use super::*;
 
@@ -76,5 +107,25 @@ mod tests {
         assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__SSL, "Disconnected"));
         assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN, "1/1 are down"));
         assert!(!error(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, ""));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_named_with_its_key() {
+        let mut properties = ClientConfig::new();
+        properties.set("ssl.ca.location", "no-such.pem").set("sasl.password", "secret");
+        let error = KafkaError::ClientCreation("ssl.ca.location failed: BIO lib".to_owned());
+        let error = cannot_start(&error, &properties).to_string();
+        let expected = "cannot use `no-such.pem`, which `tls.ca_file` names: No such file";
+        assert!(error.starts_with(expected), "{error}");
+    }
+
+    #[test]
+    fn what_a_broker_says_of_a_certificate_is_no_cut_connection() {
+        let error = KafkaError::Global(Code::BrokerTransportFailure);
+        let kind = |reason| explain(&error, reason).kind();
+        let alert =
+            "error:0A000412:SSL routines::ssl/tls alert bad certificate: SSL alert number 42";
+        assert_eq!(kind(alert), ErrorKind::AUTHENTICATION);
+        assert_eq!(kind("Disconnected: connection closed by peer"), ErrorKind::CONNECTION_REFUSED);
     }
 }

@@ -3,9 +3,11 @@
 mod config;
 mod errors;
 mod properties;
+mod token;
 mod told;
 
 pub use config::{Mechanism, Sasl, Tls};
-pub(crate) use errors::explain;
+pub(crate) use errors::{cannot_start, explain};
 pub(crate) use properties::Peer;
+pub(crate) use token::token;
 pub(crate) use told::Told;

@@ -25,6 +25,8 @@ struct State {
     failed: Option<Error>,
     /// Whether no broker is reached.
     are_down: bool,
+    /// The last line about an error.
+    last: Option<String>,
 }
 
 impl Told {
@@ -50,8 +52,15 @@ impl Told {
     pub(crate) fn error(&self, error: &KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
         let error = explain(error, reason);
-        tremor_pdk::warn!(self.host, "{error}");
         let mut state = self.state();
+        // The same is told of each connection, and more than once.
+        let text = error.to_string();
+        if state.last.as_ref() != Some(&text)
+            && !(code == Some(Code::AllBrokersDown) && state.are_down)
+        {
+            tremor_pdk::warn!(self.host, "{text}");
+            state.last = Some(text);
+        }
         match code {
             Some(Code::AllBrokersDown) => {
                 state.failed.get_or_insert(error);
@@ -82,7 +91,7 @@ impl Told {
     /// A broker has answered.
     pub(crate) fn is_up(&self) {
         let mut state = self.state();
-        (state.was_up, state.are_down, state.failed) = (true, false, None);
+        (state.was_up, state.are_down, state.failed, state.last) = (true, false, None, None);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

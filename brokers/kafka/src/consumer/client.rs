@@ -5,7 +5,7 @@
 //! the bound of librdkafka on what it fetches ahead holds for each partition and not for all of them.
 
 use std::{
-    ffi::{CStr, CString, c_int, c_uint, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_uint, c_void},
     mem::ManuallyDrop,
     ops::Deref,
     ptr::{self, NonNull},
@@ -108,8 +108,8 @@ impl Client {
     ///
     /// It pauses all that a member has, also those that stay, from the moment that it asks for an answer to a
     /// rebalance until it has that: for as long as a drain takes. It does so for applications that read all
-    /// partitions and serve rebalances in one loop, and has no function to say that this is none. The function that
-    /// it calls itself may be called from any thread.
+    /// partitions and serve rebalances in one loop, and has no function to say that this is none. The functions that
+    /// it calls itself may be called from any thread (`docs/decisions/0022-partitions-that-stay.md`).
     ///
     /// # Errors
     /// librdkafka's.
@@ -120,18 +120,24 @@ impl Client {
         for (topic, partition) in names {
             list.add_partition(topic, *partition);
         }
+        let client = self.consumer.client().native_ptr();
         // SAFETY: the client and the list are valid, and the list is only written errors to, which are told to
         // nobody. The version of librdkafka, whose function that is, is exact in the manifest.
         unsafe {
-            rd_kafka_toppars_pause_resume(
-                self.consumer.client().native_ptr(),
-                0,
-                ASYNCHRONOUS,
-                PAUSED_BY_LIBRARY,
-                list.ptr(),
-            );
+            rd_kafka_toppars_pause_resume(client, 0, SYNCHRONOUS, PAUSED_BY_LIBRARY, list.ptr());
         }
+        self.wake();
         Ok(())
+    }
+
+    /// Has librdkafka look at once what there is to fetch. Otherwise its threads for brokers do so after up to a
+    /// second, where they had nothing to fetch while partitions were paused.
+    pub(super) fn wake(&self) {
+        // SAFETY: the client is valid, and the reason is a string of C. As above.
+        unsafe {
+            let client = self.consumer.client().native_ptr();
+            rd_kafka_all_brokers_wakeup(client, ANY_STATE, c"rebalance".as_ptr());
+        }
     }
 
     /// Takes what was fetched, up to so many records, into `taken`, which is empty. Fewer mean that there are
@@ -199,10 +205,20 @@ unsafe extern "C" {
         flag: c_int,
         partitions: *mut sys::rd_kafka_topic_partition_list_t,
     ) -> sys::rd_kafka_resp_err_t;
+
+    /// Of `rdkafka_broker.h`, which is not public.
+    fn rd_kafka_all_brokers_wakeup(
+        client: *mut sys::rd_kafka_t,
+        min_state: c_int,
+        reason: *const c_char,
+    ) -> c_int;
 }
 
-/// `RD_ASYNC` of `rdtypes.h`.
-const ASYNCHRONOUS: c_uint = 1;
+/// `RD_SYNC` of `rdtypes.h`.
+const SYNCHRONOUS: c_uint = 0;
+
+/// `RD_KAFKA_BROKER_STATE_INIT` of `rdkafka_broker.h`: the first.
+const ANY_STATE: c_int = 0;
 
 /// `RD_KAFKA_TOPPAR_F_LIB_PAUSE` of `rdkafka_partition.h`.
 const PAUSED_BY_LIBRARY: c_int = 0x20;

@@ -174,6 +174,9 @@ impl Settings {
             .set("session.timeout.ms", session.to_string())
             .set("heartbeat.interval.ms", (session / 10).clamp(100, 3_000).to_string())
             .set("topic.metadata.refresh.interval.ms", refresh.to_string())
+            // A request that waits for records holds up partitions that it does not name: those that were just
+            // assigned or have just gone on.
+            .set("fetch.wait.max.ms", "50")
             // What was committed is not there any more: the oldest after it is, whatever `start` says.
             .set("auto.offset.reset", "earliest")
             // What is committed is what was acknowledged.

@@ -1,12 +1,16 @@
 //! What librdkafka tells a consumer while its queue is served.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    error::Error as StdError,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use rdkafka::{
     ClientContext, TopicPartitionList,
+    client::OAuthToken,
     config::RDKafkaLogLevel,
     consumer::{BaseConsumer, Consumer, ConsumerContext},
     error::{KafkaError, KafkaResult},
@@ -15,7 +19,7 @@ use rdkafka::{
 use tremor_pdk::{Host, warn};
 
 use super::signal::Signal;
-use crate::client::Told;
+use crate::client::{Told, token};
 
 /// A partition of a topic, by their names.
 pub(super) type Name = (Arc<str>, i32);
@@ -80,6 +84,12 @@ impl Heard {
 }
 
 impl ClientContext for Heard {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, file: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
+        token(file)
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         self.call();
         self.told.log(level, facility, message);

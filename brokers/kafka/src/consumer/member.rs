@@ -17,6 +17,7 @@ use rdkafka::{
     Message, TopicPartitionList,
     consumer::{CommitMode, Consumer},
     error::KafkaError,
+    types::RDKafkaErrorCode,
 };
 use tremor_pdk::{Blocking, debug, info, net::within, prelude::*, warn};
 
@@ -35,6 +36,9 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// How long a release waits for its commit. Where it is not answered the partitions go nevertheless.
 const LAST_COMMIT: Duration = Duration::from_secs(4);
+
+/// After how long a commit is tried again that the group could not take.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The member.
 pub(super) struct Member {
@@ -239,7 +243,9 @@ impl Member {
         let (own, assigned) = (client.clone(), names.clone());
         let result = host.blocking(move || {
             assigned.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
-            own.incremental_assign(&positions)
+            own.incremental_assign(&positions)?;
+            own.wake();
+            Ok(())
         });
         match flatten(result.await) {
             Ok(()) => info!(host, "got {}", Shown(&names)),
@@ -298,7 +304,9 @@ impl Member {
             for (topic, partition) in &released {
                 list.add_partition(topic, *partition);
             }
-            own.incremental_unassign(&list)
+            own.incremental_unassign(&list)?;
+            own.wake();
+            Ok(())
         });
         match flatten(result.await) {
             Ok(()) => debug!(host, "released {}", Shown(&names)),
@@ -324,6 +332,10 @@ impl Member {
     }
 
     fn committed(&mut self, result: Result<Result<(), KafkaError>>, positions: &[Position]) {
+        if matches!(&result, Ok(Err(error)) if is_in_flux(error)) {
+            // The next one commits it as well.
+            return;
+        }
         match flatten(result) {
             Ok(()) => {
                 self.has_failed = false;
@@ -351,11 +363,17 @@ pub(super) async fn commit_now(
     client: &Arc<Client>,
     positions: &[Position],
 ) -> Result<()> {
-    match within(host, LAST_COMMIT, commit(host, client, positions.to_vec())).await {
-        Some(result) => {
-            flatten(result).map_err(|error| error.context("to commit what is acknowledged"))
+    let commits = async {
+        loop {
+            match commit(host, client, positions.to_vec()).await {
+                Ok(Err(error)) if is_in_flux(&error) => host.sleep(AGAIN).await,
+                result => break flatten(result),
+            }
         }
-        None => Err(Error::timeout("the group does not answer a commit within four seconds")),
+    };
+    match within(host, LAST_COMMIT, commits).await {
+        Some(result) => result.map_err(|error| error.context("to commit what is acknowledged")),
+        None => Err(Error::timeout("the group does not take a commit within four seconds")),
     }
 }
 
@@ -363,6 +381,14 @@ pub(super) async fn commit_now(
 fn commit(host: &Host, client: &Arc<Client>, positions: Vec<Position>) -> Commit {
     let client = client.clone();
     host.blocking(move || client.commit(&list(&positions)?, CommitMode::Sync))
+}
+
+/// Whether the group is between two generations: a commit succeeds once it has the next.
+fn is_in_flux(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(RDKafkaErrorCode::IllegalGeneration | RDKafkaErrorCode::RebalanceInProgress)
+    )
 }
 
 fn flatten(result: Result<Result<(), KafkaError>>) -> Result<()> {

@@ -1,1 +1,99 @@
-//! The connector `kafka_producer`.
+//! The connector `kafka_producer`: writes events to topics of Kafka.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: kafka_producer
+//!     codec: json
+//!     in_flight: 8
+//!     config:
+//!       brokers: [kafka-1:9092, kafka-2:9092]
+//!       topic: orders
+//! ```
+//!
+//! Each event is a record. A delivery is answered when the brokers have answered for each of its records, so
+//! that nothing waits for a flush at the end.
+
+mod client;
+mod config;
+mod field;
+mod ledger;
+mod native;
+mod outcome;
+mod record;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tremor_pdk::prelude::*;
+
+use self::{client::Client, config::Settings};
+pub use self::{
+    config::{Acks, Compression, Config, Partitioner},
+    field::{Place, Text},
+    sink::Produces,
+};
+
+/// The connector.
+pub struct KafkaProducer {
+    settings: Arc<Settings>,
+    context: Context,
+    client: Option<Arc<Client>>,
+}
+
+impl Component for KafkaProducer {
+    const NAME: &str = "kafka_producer";
+    const DESCRIPTION: &str = "Writes events to topics of Apache Kafka.";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self { settings: Settings::new(config, &context)?.into(), context, client: None })
+    }
+}
+
+impl Connector for KafkaProducer {
+    type Source = NoSource;
+    type Sink = Produces;
+
+    /// Starts a client of librdkafka, and waits until a broker has answered it.
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        self.end().await?;
+        let client = Client::start(&self.context, &self.settings).await?;
+        self.client = Some(client.into());
+        Ok(true)
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Produces>> {
+        let client = self.client.clone();
+        Ok(client.map(|client| Produces::new(&self.context, client, self.settings.clone())))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.end().await?;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.end().await?;
+        Ok(())
+    }
+}
+
+impl KafkaProducer {
+    /// Ends the client. What it has not delivered is not answered for.
+    async fn end(&mut self) -> Result<()> {
+        match self.client.take().and_then(Arc::into_inner) {
+            Some(client) => client.end().await,
+            // Whoever else has it ends it.
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for KafkaProducer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KafkaProducer({})", self.settings.topic)
+    }
+}

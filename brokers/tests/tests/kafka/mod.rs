@@ -3,7 +3,10 @@
 mod consumer;
 mod consumer_faults;
 mod consumer_security;
+mod producer;
+mod producer_faults;
 mod rebalance;
+mod security;
 
 use std::sync::{Mutex, OnceLock};
 

@@ -183,3 +183,12 @@ fn the_partitions_of_a_killed_member_are_read_on_from_what_it_has_committed() {
         assert!(found.ends_with(&[1, 2]), "partition {partition}: {found:?}");
     }
 }
+
+#[test]
+fn members_that_come_go_and_are_killed_lose_nothing() {
+    let Some(kafka) = kafka() else { return };
+    let report = broker_tests::rebalances::run(kafka, 8);
+    eprintln!("{report}");
+    assert_eq!(report.lost, 0, "{report}");
+    assert_eq!(report.again, 0, "{report}");
+}

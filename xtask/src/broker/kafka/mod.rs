@@ -23,10 +23,10 @@ const PASSWORD: &str = "alice-secret";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
     /// A property of the broker; may be given several times
     #[arg(long = "set", value_name = "KEY=VALUE")]
-    properties: Vec<String>,
+    pub(super) properties: Vec<String>,
 }
 
 /// How clients reach a node: the name of the listener for Kafka, and that for people.
@@ -34,6 +34,11 @@ const PLAIN: (&str, &str) = ("PLAINTEXT", "plain");
 const SECURE: [(&str, &str); 3] = [("TLS", "tls"), ("SASL", "sasl"), ("SASLTLS", "sasl_tls")];
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    cluster(arguments)?.stay(arguments.common.json)
+}
+
+/// Starts the nodes.
+pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     need("java", "-version", "`apt-get install default-jre-headless`")?;
     need("setpriv", "--version", "util-linux")?;
     if arguments.common.secure {
@@ -42,16 +47,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<()> {
     for property in &arguments.properties {
         ensure!(property.contains('='), "--set: expected KEY=VALUE, found `{property}`");
     }
-    let jars = jars::find()?;
-    let mut cluster = start(arguments, &jars)?;
-    cluster.stay(arguments.common.json)
+    start(arguments, &jars::find()?)
 }
 
 fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
     let secure: &[_] = if arguments.common.secure { &SECURE } else { &[] };
     let listeners: Vec<_> = std::iter::once(&PLAIN).chain(secure).collect();
     let nodes = usize::from(arguments.common.nodes);
-    // Each node has a port for its controller, and one for each listener.
+    // Each node has a port for each listener, and then one for its controller.
     let each = listeners.len() + 1;
     let (folder, ports) = arguments.common.place("kafka", nodes * each)?;
     let ports: Vec<_> = ports.chunks(each).collect();
@@ -59,7 +62,7 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
 
     let mut reached: Map<String, Value> = Map::new();
     for (which, (_, name)) in listeners.iter().enumerate() {
-        let all: Vec<_> = ports.iter().map(|ports| at(ports[which + 1])).collect();
+        let all: Vec<_> = ports.iter().map(|ports| at(ports[which])).collect();
         reached.insert((*name).into(), all.join(",").into());
     }
     if arguments.common.secure {
@@ -68,21 +71,21 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
         reached.insert("user".into(), USER.into());
         reached.insert("password".into(), PASSWORD.into());
     }
-    let voters: Vec<_> = (1..).zip(&ports).map(|(id, it)| format!("{id}@{}", at(it[0]))).collect();
+    let voters: Vec<_> =
+        (1..).zip(&ports).map(|(id, it)| format!("{id}@{}", at(it[each - 1]))).collect();
     let mut formats = Vec::new();
     let mut started = Vec::new();
     for (id, ports) in (1..).zip(&ports) {
         let own = folder.join(format!("node-{id}"));
-        let listener = |(which, (name, _)): (usize, &&(&str, &str))| {
-            format!("{name}://{}", at(ports[which + 1]))
-        };
+        let listener =
+            |(which, (name, _)): (usize, &&(&str, &str))| format!("{name}://{}", at(ports[which]));
         let advertised: Vec<_> = listeners.iter().enumerate().map(listener).collect();
         let advertised = advertised.join(",");
         let replicas = nodes.min(3);
         let config = include_str!("server.properties")
             .replace("@ID@", &id.to_string())
             .replace("@VOTERS@", &voters.join(","))
-            .replace("@LISTENERS@", &format!("{advertised},CONTROLLER://{}", at(ports[0])))
+            .replace("@LISTENERS@", &format!("{advertised},CONTROLLER://{}", at(ports[each - 1])))
             .replace("@ADVERTISED@", &advertised)
             .replace("@DATA@", &shown(&own))
             .replace("@REPLICAS@", &replicas.to_string())
@@ -94,7 +97,7 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
         if !own.join("meta.properties").exists() {
             formats.push(format(jars, &path, arguments.common.secure)?);
         }
-        let addresses = listeners.iter().zip(&ports[1..]);
+        let addresses = listeners.iter().zip(*ports);
         let addresses = addresses.map(|((_, name), port)| ((*name).into(), at(*port).into()));
         let heap = if nodes > 1 { "-Xmx384m" } else { "-Xmx256m" };
         let arguments = java(jars, heap, &["kafka.Kafka".into(), path.into()]);

@@ -60,6 +60,14 @@ const ALLOWED: &[Allowed] = &[
         path: "bench/soak/src/heap.rs",
         why: "what the C library says of its allocator, which no crate wraps",
     },
+    Allowed {
+        path: "brokers/kafka/src/producer/native.rs",
+        why: "records without a copy of their payload, and events that a descriptor tells of, which no crate wraps",
+    },
+    Allowed {
+        path: "brokers/kafka/src/producer/ledger.rs",
+        why: "the promise that a payload stays until its record was reported of",
+    },
     Allowed { path: "runtime/tests/codec_allocations.rs", why: "an allocator that counts" },
     Allowed {
         path: "tests/fixtures/plugins/counting/src/allocator.rs",

@@ -32,6 +32,7 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "http_client",
             "http_server",
             "kafka_consumer",
+            "kafka_producer",
             "metronome",
             "nats_consumer",
             "nats_producer",

@@ -1,0 +1,149 @@
+//! The sink: deliveries as records.
+
+use std::{ffi::CString, sync::Arc};
+
+use rdkafka::types::RDKafkaErrorCode as Code;
+use tremor_pdk::{Counter, Exceptions, prelude::*};
+
+use super::{
+    client::{Client, Inner},
+    config::Settings,
+    ledger::MOST,
+    outcome, record,
+};
+
+/// The sink of one connection of the runtime's.
+pub struct Produces {
+    client: Arc<Client>,
+    settings: Arc<Settings>,
+    refused: Counter,
+}
+
+/// A topic as librdkafka takes it, made anew where it changes.
+#[derive(Default)]
+struct Topic(CString);
+
+impl Topic {
+    fn set(&mut self, topic: &str) -> Result<&CString> {
+        if self.0.as_bytes() != topic.as_bytes() {
+            self.0 = CString::new(topic).map_err(Error::bad_data)?;
+        }
+        Ok(&self.0)
+    }
+}
+
+impl Produces {
+    pub(super) fn new(host: &Host, client: Arc<Client>, settings: Arc<Settings>) -> Self {
+        let refused = host.counter("refused", "Records that the brokers do not take.");
+        Self { client, settings, refused }
+    }
+
+    /// Sends the events at these positions, and waits for the brokers' answers. What cannot be sent is added to
+    /// `refused`; what was not delivered is the answer.
+    async fn send(
+        &self,
+        client: &Inner,
+        batch: &Batch,
+        positions: impl Iterator<Item = usize> + Send,
+        refused: &mut Vec<(usize, Error)>,
+    ) -> Vec<(usize, Code)> {
+        let mut topic = Topic::default();
+        let mut place = client.enter(batch.part(0..0));
+        for position in positions {
+            let Some(event) = batch.get(position) else { continue };
+            // The end of a stream is no record.
+            let Some(payload) = event.raw() else { continue };
+            let mut record = match record::of(event, &self.settings) {
+                Ok(record) => record,
+                Err(error) => {
+                    refused.push((position, error));
+                    continue;
+                }
+            };
+            let name = record.topic;
+            let sent = match topic.set(name) {
+                Ok(topic) => client.send(&mut place, topic, &mut record, payload, position).await,
+                Err(error) => {
+                    refused.push((position, error));
+                    continue;
+                }
+            };
+            if let Err(code) = sent {
+                refused.push((position, Self::verdict(client, code, name)));
+            }
+        }
+        place.reports().await
+    }
+
+    /// What becomes of an event whose record the brokers do not have.
+    fn verdict(client: &Inner, code: Code, topic: &str) -> Error {
+        match client.ended() {
+            Some(ended) if outcome::is_given_up(code) || code == Code::QueueFull => ended,
+            _ => outcome::of(code, topic),
+        }
+    }
+}
+
+impl ParallelSink for Produces {
+    const CODEC: CodecRequirement = CodecRequirement::Required;
+
+    async fn deliver(&self, batch: &Batch) -> Delivery {
+        let Some(client) = self.client.inner() else {
+            return Err(Error::connection_lost("the client of Kafka has ended").into());
+        };
+        if let Some(error) = client.ended() {
+            return Err(error.into());
+        }
+        if batch.len() > MOST {
+            return Err(Error::unsupported("more events than this machine can count").into());
+        }
+        let mut refused = Vec::new();
+        let mut failed = self.send(client, batch, 0..batch.len(), &mut refused).await;
+        // A broker refuses all that came together, if that is too large for the topic: each by itself may not be.
+        for (position, code) in &mut failed {
+            if *code == Code::MessageSizeTooLarge && client.ended().is_none() {
+                let alone = std::iter::once(*position);
+                *code = match self.send(client, batch, alone, &mut refused).await.pop() {
+                    Some((_, code)) => code,
+                    None => Code::NoError,
+                };
+            }
+        }
+        let is_delivered = |code: &Code| *code == Code::NoError;
+        for (position, code) in failed.into_iter().filter(|(_, code)| !is_delivered(code)) {
+            let topic = batch.get(position).map(|event| record::topic(event, &self.settings));
+            let topic = topic.and_then(Result::ok).unwrap_or_default();
+            refused.push((position, Self::verdict(client, code, topic)));
+        }
+        if let Some(error) = client.ended().filter(Error::is_final) {
+            return Err(error.into());
+        }
+        self.answer(refused)
+    }
+}
+
+impl Produces {
+    /// Events that were not delivered, those with the same error together.
+    fn answer(&self, mut refused: Vec<(usize, Error)>) -> Delivery {
+        refused.sort_by_key(|(position, _)| *position);
+        let mut exceptions = Exceptions::none();
+        let mut refused = refused.into_iter().peekable();
+        while let Some((start, error)) = refused.next() {
+            let mut end = start + 1;
+            while refused.next_if(|(position, it)| *position == end && *it == error).is_some() {
+                end += 1;
+            }
+            if error.policy() == ErrorPolicy::DEAD_LETTER {
+                self.refused.add((end - start) as u64);
+            }
+            exceptions.push(start..end, error);
+        }
+        exceptions.into()
+    }
+}
+
+impl std::fmt::Debug for Produces {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Produces({})", self.settings.topic)
+    }
+}

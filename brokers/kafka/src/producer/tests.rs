@@ -1,0 +1,301 @@
+//! The producer and the cluster that librdkafka brings for tests: real sockets, and no Java.
+
+use std::time::Duration;
+
+use rdkafka::{
+    ClientConfig, Message, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    message::Headers,
+    mocking::MockCluster,
+    producer::DefaultProducerContext,
+    types::{RDKafkaApiKey as Api, RDKafkaRespErr as Answer},
+};
+use tremor_pdk::{
+    Batch, Delivery, Error, ErrorKind, ErrorPolicy, Undelivered, Value, literal,
+    testing::{Connection, TestHost, conformance},
+};
+
+use super::KafkaProducer;
+
+/// A cluster with the topic `t`.
+fn cluster(partitions: i32) -> MockCluster<'static, DefaultProducerContext> {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("t", partitions, 1).unwrap();
+    cluster
+}
+
+fn config(cluster: &MockCluster<'_, DefaultProducerContext>, keys: &str) -> String {
+    format!(r#"{{ "brokers": ["{}"] {keys} }}"#, cluster.bootstrap_servers())
+}
+
+fn producer(
+    host: &TestHost,
+    cluster: &MockCluster<'_, DefaultProducerContext>,
+    keys: &str,
+) -> Connection {
+    // What answers has all the time that it needs.
+    host.hold_time();
+    host.connect::<KafkaProducer>(&config(cluster, keys)).unwrap()
+}
+
+fn batch(messages: &[&str]) -> Batch {
+    let mut batch = Batch::new();
+    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
+    batch
+}
+
+fn with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
+    let mut batch = Batch::new();
+    for (message, metadata) in messages {
+        batch.push_message(message.as_bytes());
+        batch.last_mut().unwrap().set_metadata(metadata.clone());
+    }
+    batch
+}
+
+/// What went to `err`: positions and errors.
+#[track_caller]
+fn exceptions(delivery: Delivery) -> Vec<(std::ops::Range<usize>, Error)> {
+    match delivery {
+        Err(Undelivered::Some(exceptions)) => {
+            exceptions.into_exceptions().into_iter().map(|it| (it.events, it.error)).collect()
+        }
+        other => panic!("an error about some: {other:?}"),
+    }
+}
+
+/// A record that was read back.
+#[derive(Debug, PartialEq)]
+struct Read {
+    payload: Option<String>,
+    key: Option<String>,
+    headers: Vec<(String, Option<Vec<u8>>)>,
+    timestamp: Option<i64>,
+}
+
+/// So many records of a partition, from its beginning.
+fn read(
+    cluster: &MockCluster<'_, DefaultProducerContext>,
+    topic: &str,
+    partition: i32,
+    count: usize,
+) -> Vec<Read> {
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", cluster.bootstrap_servers())
+        .set("group.id", "test")
+        .create()
+        .unwrap();
+    let mut all = TopicPartitionList::new();
+    all.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+    consumer.assign(&all).unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let next = || loop {
+        // Until the first answer there may be notes about connections.
+        if let Some(Ok(message)) = consumer.poll(Duration::from_secs(10)) {
+            let headers = message.headers().into_iter().flat_map(Headers::iter);
+            return Read {
+                payload: message.payload().map(text),
+                key: message.key().map(text),
+                headers: headers
+                    .map(|it| (it.key.to_owned(), it.value.map(<[u8]>::to_vec)))
+                    .collect(),
+                timestamp: message.timestamp().to_millis(),
+            };
+        }
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[test]
+fn each_event_is_a_record_in_order_and_a_delivery_ends_when_the_broker_has_them() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t", "compression": "lz4""#);
+    let messages: Vec<String> = (0..300).map(|number| format!("event {number}")).collect();
+    let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
+    assert_eq!(producer.deliver(&batch(&messages)), Ok(()));
+    assert_eq!(producer.deliver(&Batch::new()), Ok(()));
+    let read = read(&cluster, "t", 0, 300);
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(messages));
+    producer.stop().unwrap();
+}
+
+#[test]
+fn metadata_make_topic_key_headers_partition_and_time() {
+    let cluster = cluster(4);
+    cluster.create_topic("u", 1, 1).unwrap();
+    let host = TestHost::new();
+    let keys = r#", "topic": "%to.topic", "partition": "%to.partition", "timestamp": "%at""#;
+    let mut producer = producer(&host, &cluster, keys);
+    let events = with_metadata(&[
+        (
+            "one",
+            literal!({
+                "to": { "topic": "t", "partition": 3 },
+                "at": 1_700_000_000_123_u64,
+                "key": "k",
+                "headers": { "a": "1", "b": ["2", null] },
+            }),
+        ),
+        ("two", literal!({ "to": { "topic": "u" } })),
+        ("three", literal!({ "to": {} })),
+        ("four", literal!({ "to": { "topic": "t", "partition": 4 } })),
+        ("five", literal!({ "to": { "topic": "a b" } })),
+        ("six", literal!({ "to": { "topic": "u" }, "headers": { "a": { "b": 1 } } })),
+        ("seven", literal!({ "to": { "topic": "u" }, "key": 7 })),
+    ]);
+    let errors = exceptions(producer.deliver(&events));
+    let expected = [
+        (2, "`topic` of the event, `%to.topic`: expected a text, found nothing"),
+        (
+            3,
+            "topic `t`: UnknownPartition (Local: Unknown partition); see whether the topic is there, and `partition`",
+        ),
+        (
+            4,
+            "`topic` of the event, `%to.topic`: expected 1 to 249 letters, digits, `.`, `_` and `-`, found `a b`",
+        ),
+        (
+            5,
+            "`headers` of the event, `%headers`: expected an object of texts, bytes and null, and of lists of them, found another value at `a`",
+        ),
+        (6, "`key` of the event, `%key`: expected a text or bytes, found another value"),
+    ];
+    for ((events, error), (position, text)) in errors.iter().zip(expected) {
+        assert_eq!((events.clone(), error.message()), (position..position + 1, text));
+        assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
+    }
+    assert_eq!(errors.len(), expected.len());
+    assert_eq!(host.metric("refused"), Some(5.0));
+    let one = Read {
+        payload: Some("one".to_owned()),
+        key: Some("k".to_owned()),
+        headers: vec![
+            ("a".to_owned(), Some(b"1".to_vec())),
+            ("b".to_owned(), Some(b"2".to_vec())),
+            ("b".to_owned(), None),
+        ],
+        timestamp: Some(1_700_000_000_123),
+    };
+    assert_eq!(read(&cluster, "t", 3, 1), [one]);
+    let two = &read(&cluster, "u", 0, 1)[0];
+    assert_eq!((two.payload.as_deref(), &two.key, two.headers.len()), (Some("two"), &None, 0));
+}
+
+#[test]
+fn an_empty_message_is_a_tombstone_only_if_its_metadata_say_so() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
+    let events = with_metadata(&[
+        ("", literal!({ "key": "a", "tombstone": true })),
+        ("", literal!({ "key": "b" })),
+        ("c", literal!({ "tombstone": true })),
+    ]);
+    assert_eq!(producer.deliver(&events), Ok(()));
+    let read = read(&cluster, "t", 0, 3);
+    let payloads = read.iter().map(|it| it.payload.as_deref());
+    assert!(payloads.eq([None, Some(""), Some("c")]));
+}
+
+#[test]
+fn what_the_broker_refuses_for_good_goes_to_err_with_its_word() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t", "max_record_bytes": "1000B""#);
+    let large = "x".repeat(2_000);
+    let errors = exceptions(producer.deliver(&batch(&["one", &large, "two"])));
+    let [(events, error)] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!((events.clone(), error.kind()), (1..2, ErrorKind::BAD_DATA));
+    assert!(error.message().contains("Message size too large"), "{error}");
+    let refused = Answer::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    cluster.request_errors(Api::Produce, &[refused]);
+    let errors = exceptions(producer.deliver(&batch(&["three", "four"])));
+    let [(events, error)] = &errors[..] else { panic!("{errors:?}") };
+    assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::DEAD_LETTER));
+    assert!(error.message().contains("Topic authorization failed"), "{error}");
+    let read = read(&cluster, "t", 0, 2);
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two"]));
+}
+
+#[test]
+fn what_is_too_large_together_is_sent_one_by_one() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
+    let too_large = Answer::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    cluster.request_errors(Api::Produce, &[too_large]);
+    assert_eq!(producer.deliver(&batch(&["one", "two", "three"])), Ok(()));
+    let read = read(&cluster, "t", 0, 3);
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two", "three"]));
+}
+
+#[test]
+fn what_passes_is_tried_again_within_the_delivery() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
+    let short = Answer::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS;
+    cluster.request_errors(Api::Produce, &[short, short]);
+    assert_eq!(producer.deliver(&batch(&["one", "two"])), Ok(()));
+    let read = read(&cluster, "t", 0, 2);
+    assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two"]));
+}
+
+#[test]
+fn a_full_buffer_makes_the_delivery_wait_and_is_no_error() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let keys = r#", "topic": "t", "max_record_bytes": "64KiB", "max_buffer_bytes": "64KiB""#;
+    let mut producer = producer(&host, &cluster, keys);
+    let message = "x".repeat(900);
+    let messages = vec![message.as_str(); 500];
+    assert_eq!(producer.deliver(&batch(&messages)), Ok(()));
+    assert_eq!(read(&cluster, "t", 0, 500).len(), 500);
+}
+
+#[test]
+fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_connection() {
+    let cluster = cluster(1);
+    let host = TestHost::new();
+    let keys = r#", "topic": "t", "timeout": "20ms""#;
+    let mut producer = producer(&host, &cluster, keys);
+    cluster.broker_round_trip_time(1, Duration::from_mins(1)).unwrap();
+    let answer = exceptions(producer.deliver(&batch(&["one", "two"])));
+    let [(events, error)] = &answer[..] else { panic!("{answer:?}") };
+    assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::RECONNECT));
+    assert!(error.message().starts_with("records were not acknowledged within 20ms"));
+    // Nothing more goes over this connection.
+    let next = producer.deliver(&batch(&["three"]));
+    let Err(Undelivered::All(error)) = next else { panic!("{next:?}") };
+    assert_eq!(error.policy(), ErrorPolicy::RECONNECT);
+    producer.stop().unwrap();
+}
+
+#[test]
+fn a_configuration_that_cannot_be_is_refused_with_its_key() {
+    let host = TestHost::new();
+    let check = |keys: &str| {
+        let config = format!(r#"{{ "brokers": ["127.0.0.1:9"], {keys} }}"#);
+        let error = host.component::<KafkaProducer>(&config).err();
+        error.unwrap_or_else(|| panic!("{keys} is refused")).to_string()
+    };
+    for (keys, said) in [
+        (r#""topic": "a/b""#, "`topic`"),
+        (r#""topic": "%a..b""#, "invalid path"),
+        (r#""topic": "t", "headers": "h""#, "expected `%` and a path"),
+        (r#""topic": "t", "max_record_bytes": "10B""#, "`max_record_bytes`"),
+        (r#""topic": "t", "max_buffer_bytes": "10B""#, "`max_buffer_bytes`"),
+        (r#""topic": "t", "linger": "2m""#, "`linger`"),
+    ] {
+        let error = check(keys);
+        assert!(error.contains(said), "{keys}: {error}");
+    }
+}
+
+#[test]
+fn it_keeps_the_contract_of_plugins() {
+    let cluster = cluster(2);
+    let config = config(&cluster, r#", "topic": "t""#);
+    conformance::connector::<KafkaProducer>(&config).expect_no_faults();
+}
