@@ -11,6 +11,9 @@ use std::{
 const PLUGINS: &[&str] =
     &["connector-file", "connector-stdio", "connector-http-client", "connector-metronome"];
 
+/// Those of this workspace.
+const OURS: &[&str] = &["connector-kafka", "connector-nats"];
+
 /// Where they are, built once.
 pub struct Built {
     /// The program.
@@ -46,10 +49,12 @@ pub fn built() -> &'static Built {
         build(&["--package=tremor-runtime", "--bins"]);
         build(&["--package=xtask"]);
         PLUGINS.iter().for_each(|plugin| build(&["--lib", "--package", plugin]));
-        build(&["--manifest-path=brokers/Cargo.toml", "--package=connector-kafka"]);
+        for plugin in OURS {
+            build(&["--manifest-path=brokers/Cargo.toml", "--package", plugin]);
+        }
         let own = target.join("broker-test-plugins");
         fs::create_dir_all(&own).unwrap();
-        for plugin in PLUGINS.iter().chain(&["connector-kafka"]) {
+        for plugin in PLUGINS.iter().chain(OURS) {
             let name = format!("lib{}.so", plugin.replace('-', "_"));
             // Renamed into place: another run may have the old one open.
             let copy = own.join(format!("{plugin}.{}", std::process::id()));

@@ -1,5 +1,6 @@
 //! What tests need that run the real program with the real plugins against real brokers: the program, brokers,
-//! a peer that answers when it is told to, and Kafka's own view of topics and groups.
+//! a peer that answers when it is told to, and the brokers'
+//! own view of what they have.
 
 // All of it is for tests, in which there is no error to handle.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
@@ -8,6 +9,7 @@ pub mod broker;
 pub mod built;
 pub mod flow;
 pub mod kafka;
+pub mod nats;
 pub mod peer;
 pub mod proxy;
 pub mod rebalances;

@@ -8,7 +8,12 @@ use std::{
     process::Command,
 };
 
-use broker_tests::built::{built, root};
+use broker_tests::{
+    broker::Broker,
+    built::{built, root},
+    nats::Nats,
+};
+use serde_json::json;
 
 fn needs_this(flow: &str) -> bool {
     ["type: kafka_", "type: nats_"].iter().any(|kind| flow.contains(kind))
@@ -59,11 +64,37 @@ fn every_flow_with_a_connector_of_a_broker_is_sound() {
     assert!(count >= 2, "{count}");
 }
 
-#[test]
-fn the_plugin_for_kafka_keeps_the_contract() {
+/// `tremor plugin verify`, with further arguments.
+fn verify(library: &str, arguments: &[String]) {
     let mut command = Command::new(&built().tremor);
-    command.args(["plugin", "verify"]).arg(built().plugins.join("libconnector_kafka.so"));
+    command.args(["plugin", "verify"]).arg(built().plugins.join(library)).args(arguments);
     let out = command.output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
     assert!(out.status.success() && !said.contains("FAILED"), "{said}");
+}
+
+#[test]
+fn the_plugin_for_kafka_keeps_the_contract() {
+    verify("libconnector_kafka.so", &[]);
+}
+
+#[test]
+fn the_plugin_for_nats_keeps_the_contract_with_a_server() {
+    let Some(broker) = Broker::start("nats", &[]) else { return };
+    let address = broker.get("plain");
+    let stream = Nats::new(address).stream("verify");
+    let folder = tempfile::tempdir().unwrap();
+    let configurations = [
+        ("nats_consumer", json!({ "servers": [address], "stream": stream, "consumer": "c" })),
+        ("nats_consumer", json!({ "servers": [address], "subjects": ["a.>"], "queue": "q" })),
+        ("nats_producer", json!({ "servers": [address], "subject": format!("{stream}.a") })),
+        ("nats_producer", json!({ "servers": [address], "subject": "a", "jetstream": false })),
+    ];
+    let mut arguments = Vec::new();
+    for (number, (name, configuration)) in configurations.iter().enumerate() {
+        let file = folder.path().join(format!("{number}.json"));
+        fs::write(&file, configuration.to_string()).unwrap();
+        arguments.extend(["--config".to_owned(), format!("{name}={}", file.display())]);
+    }
+    verify("libconnector_nats.so", &arguments);
 }

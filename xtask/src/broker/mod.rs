@@ -1,11 +1,13 @@
-//! `cargo xtask broker kafka`: a real broker for developers, tests and CI, on the loopback address, until
+//! `cargo xtask broker kafka|nats`: a real broker for developers, tests and CI, on the loopback address, until
 //! Ctrl-C.
 //!
 //! With `--json` it answers programs: a line of JSON says where the broker is, and each line of standard input
 //! is an order about a node: `kill 1`, `stop 1`, `start 1`, `pause 1`, `resume 1`. What has become of it is
 //! the next line. At the end of standard input everything ends.
 
+mod identities;
 mod kafka;
+mod nats;
 mod node;
 
 use std::io::{self, BufRead, Write};
@@ -35,6 +37,8 @@ pub(crate) struct Arguments {
 enum Broker {
     /// Apache Kafka, of jars that Maven brings (needs java and mvn)
     Kafka(kafka::Arguments),
+    /// A server of NATS with JetStream, which go builds (needs go)
+    Nats(nats::Arguments),
 }
 
 /// What all brokers are told.
@@ -67,6 +71,7 @@ pub(crate) struct Cluster {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.broker {
         Broker::Kafka(arguments) => kafka::run(arguments),
+        Broker::Nats(arguments) => nats::run(arguments),
     }
 }
 

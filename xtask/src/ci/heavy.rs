@@ -20,8 +20,8 @@ pub(crate) struct Heavy {
     folder: &'static str,
     /// Files and folders.
     inputs: &'static [&'static str],
-    /// And the pages of the book that have this text.
-    pages_with: Option<&'static str>,
+    /// And the pages of the book that have one of these texts.
+    pages_with: &'static [&'static str],
 }
 
 /// The licences and the sources of dependencies: mostly building the program that looks at them.
@@ -34,13 +34,14 @@ pub(crate) const DENY: Heavy = Heavy {
         "brokers/Cargo.toml",
         "brokers/deny.toml",
         "brokers/kafka/Cargo.toml",
+        "brokers/nats/Cargo.toml",
         "brokers/tests/Cargo.toml",
         "deny.toml",
         "operators-plugins/vrl/Cargo.lock",
         "operators-plugins/vrl/Cargo.toml",
         "operators-plugins/vrl/deny.toml",
     ],
-    pages_with: None,
+    pages_with: &[],
 };
 
 /// The operator `vrl` and its linked form, a workspace of their own.
@@ -53,7 +54,7 @@ pub(crate) const VRL: Heavy = Heavy {
         "runtime/tests/binary/logging",
         "tremor-pdk",
     ],
-    pages_with: Some("type: vrl"),
+    pages_with: &["type: vrl"],
 };
 
 /// The clients of brokers, which real brokers test, a workspace of their own.
@@ -63,13 +64,15 @@ pub(crate) const BROKERS: Heavy = Heavy {
         "brokers",
         "connectors-plugins/file",
         "connectors-plugins/http_client",
+        "connectors-plugins/metronome",
         "connectors-plugins/stdio",
         "examples/kafka.yaml",
+        "examples/nats.yaml",
         "runtime/src",
         "tremor-pdk",
         "xtask/src/broker",
     ],
-    pages_with: Some("type: kafka_"),
+    pages_with: &["type: kafka_", "type: nats_"],
 };
 
 /// Fails unless all of them passed as they are: what is released has.
@@ -122,9 +125,10 @@ impl Heavy {
                 add(&file, &content);
             }
         }
-        if let Some(text) = self.pages_with {
+        if !self.pages_with.is_empty() {
             for (file, content) in files(root, "docs")? {
-                if String::from_utf8_lossy(&content).contains(text) {
+                let page = String::from_utf8_lossy(&content);
+                if self.pages_with.iter().any(|text| page.contains(text)) {
                     add(&file, &content);
                 }
             }
@@ -180,7 +184,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("it is in a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         };
-        let heavy = Heavy { folder: "a", inputs: &["a", "b/lib.rs"], pages_with: Some("type: a") };
+        let heavy = Heavy { folder: "a", inputs: &["a", "b/lib.rs"], pages_with: &["type: a"] };
         let now = |compiler: &str| {
             heavy.fingerprint_in(&folder, compiler.as_bytes()).expect("they are there")
         };

@@ -1,6 +1,5 @@
 //! Kafka by itself: nodes that are broker and controller in one.
 
-mod identities;
 mod jars;
 
 use std::ffi::OsString;
@@ -12,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value};
 
 use super::node::Node;
-use super::{Cluster, Common, need, shown};
+use super::{Cluster, Common, identities, need, shown};
 use crate::running::write;
 
 /// Of the cluster; any 16 bytes in base64 are one.

@@ -34,6 +34,8 @@ const OURS: [(flow::Kind, &[&str]); 4] = [
             "kafka_consumer",
             "kafka_producer",
             "metronome",
+            "nats_consumer",
+            "nats_producer",
             "null",
             "stdio",
             "tcp_client",

@@ -1,0 +1,12 @@
+//! What both connectors share: how servers are reached, and what goes wrong with them.
+
+mod config;
+mod connection;
+mod errors;
+
+pub use self::config::{Auth, Tls};
+pub(crate) use self::{
+    config::Peer,
+    connection::{Client, connect},
+    errors::{explain_api, refused_connection},
+};

@@ -1,0 +1,184 @@
+//! What the tasks on tokio, the source and its acknowledgements share.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use async_nats::{Subject, jetstream};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tremor_pdk::{Counter, prelude::*};
+
+use super::record;
+
+/// A message that has come.
+#[allow(clippy::large_enum_variant)] // a queue has one of them only
+pub(super) enum Arrived {
+    Stream(jetstream::Message),
+    Core(async_nats::Message),
+}
+
+/// What is to be said to the server.
+pub(super) enum Answer {
+    /// These are done with.
+    Ack(Vec<Subject>),
+    /// These are to come again, after a while or at once.
+    Nak(Vec<Subject>, Option<Duration>),
+    /// Tell when all before is sent.
+    Flush(oneshot::Sender<()>),
+}
+
+pub(super) struct Shared {
+    state: Mutex<State>,
+    /// How many messages fit the queue.
+    pub(super) room: Semaphore,
+    answers: mpsc::UnboundedSender<Answer>,
+    retry_delay: Duration,
+    redelivered: Counter,
+    failed: Counter,
+}
+
+#[derive(Default)]
+struct State {
+    /// Messages that the flow has not taken yet.
+    queue: VecDeque<(Instant, Arrived)>,
+    /// The subjects for answers, of the messages of each pull that has not ended.
+    under_way: HashMap<u64, (Instant, Vec<Subject>)>,
+    /// Who waits for messages.
+    waiting: Option<Waker>,
+    /// What the next pull is to answer.
+    error: Option<Error>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        host: &Host,
+        room: u32,
+        retry_delay: Duration,
+        answers: mpsc::UnboundedSender<Answer>,
+    ) -> Self {
+        Self {
+            state: Mutex::default(),
+            room: Semaphore::new(room as usize),
+            answers,
+            retry_delay,
+            redelivered: host.counter("redelivered", "Messages that came again."),
+            failed: host.counter(
+                "failed",
+                "Messages that failed, and that the server was asked to bring again.",
+            ),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A message has come.
+    pub(super) fn arrived(&self, message: Arrived) {
+        let mut state = self.state();
+        state.queue.push_back((Instant::now(), message));
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// None will come any more.
+    pub(super) fn fail(&self, error: Error) {
+        let mut state = self.state();
+        state.error = Some(error);
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Fills a batch with what there is, once there is something.
+    pub(super) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
+        let mut state = self.state();
+        let (mut replies, mut count, mut result) = (Vec::new(), 0, Ok(()));
+        while result.is_ok() && !batch.is_full() {
+            let Some((_, message)) = state.queue.pop_front() else { break };
+            count += 1;
+            result = match &message {
+                Arrived::Stream(message) => {
+                    replies.extend(message.reply.clone());
+                    record::push_stream(batch, message).map(|delivered| {
+                        self.redelivered.add(u64::from(delivered > 1));
+                    })
+                }
+                Arrived::Core(message) => record::push_core(batch, message),
+            };
+        }
+        if count == 0 {
+            if let Some(error) = state.error.take() {
+                return Poll::Ready(Err(error));
+            }
+            state.waiting = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if result.is_err() {
+            self.say(Answer::Nak(replies, Some(self.retry_delay)));
+        } else if !replies.is_empty() {
+            state.under_way.insert(batch.pull(), (Instant::now(), replies));
+        }
+        self.room.add_permits(count);
+        Poll::Ready(result)
+    }
+
+    /// A pull has ended.
+    pub(super) fn ack(&self, pull: u64) {
+        let brought = self.state().under_way.remove(&pull);
+        if let Some((_, replies)) = brought {
+            self.say(Answer::Ack(replies));
+        }
+    }
+
+    /// A pull has ended, and these of its messages have failed.
+    pub(super) fn failed(&self, pull: u64, failed: &[Range<usize>]) {
+        let Some((_, replies)) = self.state().under_way.remove(&pull) else { return };
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for (position, reply) in replies.into_iter().enumerate() {
+            let is_bad = failed.iter().any(|it| it.contains(&position));
+            if is_bad { &mut bad } else { &mut good }.push(reply);
+        }
+        self.failed.add(bad.len() as u64);
+        self.say(Answer::Ack(good));
+        self.say(Answer::Nak(bad, Some(self.retry_delay)));
+    }
+
+    /// Gives back what the flow has not taken, and waits until every answer is sent.
+    pub(super) async fn close(&self) {
+        let queue = std::mem::take(&mut self.state().queue);
+        let replies = queue.into_iter().filter_map(|(_, message)| reply(&message).cloned());
+        self.say(Answer::Nak(replies.collect(), None));
+        let (tell, told) = oneshot::channel();
+        self.say(Answer::Flush(tell));
+        // Without a connection there is nobody to tell.
+        let _ = told.await;
+    }
+
+    /// The messages that have waited this long, here or in the flow.
+    pub(super) fn held(&self, for_at_least: Duration) -> Vec<Subject> {
+        let state = self.state();
+        let is_old = |since: &Instant| since.elapsed() >= for_at_least;
+        let queue = state.queue.iter().filter(|(since, _)| is_old(since));
+        let queue = queue.filter_map(|(_, message)| reply(message));
+        let under_way = state.under_way.values().filter(|(since, _)| is_old(since));
+        queue.chain(under_way.flat_map(|(_, replies)| replies)).cloned().collect()
+    }
+
+    fn say(&self, answer: Answer) {
+        // After the end of the connection nobody hears it: the messages come again.
+        let _ = self.answers.send(answer);
+    }
+}
+
+fn reply(message: &Arrived) -> Option<&Subject> {
+    match message {
+        Arrived::Stream(message) => message.reply.as_ref(),
+        Arrived::Core(_) => None,
+    }
+}

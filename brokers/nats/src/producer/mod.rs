@@ -1,0 +1,92 @@
+//! The connector `nats_producer`: publishes events to subjects of NATS.
+//!
+//! ```yaml
+//! connectors:
+//!   output:
+//!     type: nats_producer
+//!     codec: json
+//!     in_flight: 8
+//!     config: { servers: ['nats-1:4222'], subject: orders.new }
+//! ```
+//!
+//! Each event is a message. With JetStream a delivery is answered when the server has answered for each of
+//! them; without, when they are written to the connection.
+
+mod config;
+mod field;
+mod message;
+mod outcome;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use tremor_pdk::{prelude::*, tokio::Tokio};
+
+use self::config::Settings;
+pub use self::{
+    config::Config,
+    field::{Place, Text},
+    sink::Publishes,
+};
+use crate::client::{Client, connect};
+
+/// The connector.
+pub struct NatsProducer {
+    settings: Arc<Settings>,
+    context: Context,
+    tokio: Option<Tokio>,
+    client: Option<Client>,
+}
+
+impl Component for NatsProducer {
+    const NAME: &str = "nats_producer";
+    const DESCRIPTION: &str = "Publishes events to subjects of NATS, with JetStream or without.";
+    type Config = Config;
+
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let settings = Settings::new(config, &context)?.into();
+        Ok(Self { settings, context, tokio: None, client: None })
+    }
+}
+
+impl Connector for NatsProducer {
+    type Source = NoSource;
+    type Sink = Publishes;
+
+    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+        self.client = None;
+        let tokio = match self.tokio.take() {
+            Some(tokio) => tokio,
+            None => Tokio::start(&self.context).await?,
+        };
+        let tokio = self.tokio.insert(tokio);
+        self.client = Some(connect(tokio, &self.context, &self.settings.peer).await?);
+        Ok(true)
+    }
+
+    async fn create_sink(&mut self) -> Result<Option<Publishes>> {
+        let (Some(client), Some(tokio)) = (self.client.take(), &self.tokio) else {
+            return Ok(None);
+        };
+        Ok(Some(Publishes::new(&self.context, tokio.clone(), client, self.settings.clone())))
+    }
+
+    async fn on_connection_lost(&mut self) -> Result<()> {
+        self.client = None;
+        Ok(())
+    }
+
+    async fn on_stop(&mut self) -> Result<()> {
+        self.client = None;
+        self.tokio = None;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for NatsProducer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "NatsProducer({})", self.settings.subject)
+    }
+}
