@@ -140,13 +140,18 @@ impl Shared {
         }
     }
 
-    /// An error of a partition, which came in the place of a record.
-    pub(super) fn partition_failed(&self, topic: &str, partition: i32, code: Code, text: &str) {
+    /// An error of a partition, which came in the place of a record. Gives what the pull is to answer, if time
+    /// does not mend it. Takes no lock: whoever reads records has it.
+    pub(super) fn partition_failed(
+        &self,
+        topic: &str,
+        partition: i32,
+        code: Code,
+        text: &str,
+    ) -> Option<Error> {
         let error = explain(&KafkaError::MessageConsumption(code), text);
         warn!(self.host, "partition {partition} of `{topic}`: {error}");
-        if error.is_final() {
-            self.fail(error);
-        }
+        error.is_final().then(|| error.context(format!("partition {partition} of `{topic}`")))
     }
 
     /// Lets go of the client.

@@ -94,6 +94,9 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
         if filled.is_err() || !batch.is_empty() {
             return Poll::Ready(filled);
         }
+        if state.failed.is_some() {
+            continue;
+        }
         let Some(client) = state.client.clone() else { return Poll::Pending };
         // There was nothing: something may have come since.
         if client.records().poll(context).is_pending() {
@@ -108,7 +111,7 @@ fn poll_pull(shared: &Shared, context: &TaskContext<'_>, batch: &mut Batch) -> P
 /// Of one: whatever holds up one partition, such as a slow delivery, then holds up no other. Batches that have
 /// a stream in common are delivered one after the other, and a pull is acknowledged as a whole.
 fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
-    let State { client, partitions, records, .. } = state;
+    let State { client, partitions, records, failed } = state;
     let mut run: Option<Run> = None;
     let mut result = Ok(());
     while result.is_ok() && !batch.is_full() {
@@ -122,8 +125,17 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
             continue;
         };
         if let Some((code, text)) = record.error() {
-            shared.partition_failed(record.topic(), record.partition(), code, &text);
-        } else if let Some(run) = &mut run {
+            let (topic, partition) = (record.topic(), record.partition());
+            let error = shared.partition_failed(topic, partition, code, &text);
+            records.pop();
+            match error {
+                None => continue,
+                Some(error) => failed.get_or_insert(error),
+            };
+            // The next pull answers it, or this one where it has nothing.
+            break;
+        }
+        if let Some(run) = &mut run {
             if !run.is_of(record) {
                 break;
             }

@@ -1,8 +1,14 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use rdkafka::{
+    ClientConfig,
+    mocking::MockCluster,
+    producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer},
+    types::{RDKafkaApiKey as Request, RDKafkaRespErr as Answer},
+};
 use tremor_pdk::{
     ErrorKind, Result,
-    testing::{TestHost, conformance},
+    testing::{Connection, TestHost, conformance},
 };
 
 use super::{KafkaConsumer, Start, config::Settings};
@@ -66,4 +72,48 @@ fn without_a_broker_it_says_which_it_does_not_reach() {
     let error = error.expect("nobody listens there");
     assert_eq!(error.kind(), ErrorKind::CONNECTION_REFUSED);
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}
+
+/// The broker that librdkafka has for tests, with a topic `t` of one partition.
+fn broker() -> MockCluster<'static, DefaultProducerContext> {
+    let broker = MockCluster::new(1).unwrap();
+    broker.create_topic("t", 1, 1).unwrap();
+    broker
+}
+
+/// Writes so many records to the topic of this broker.
+fn write(broker: &MockCluster<'_, DefaultProducerContext>, count: usize) {
+    let producer: BaseProducer =
+        ClientConfig::new().set("bootstrap.servers", broker.bootstrap_servers()).create().unwrap();
+    for _ in 0..count {
+        producer.send(BaseRecord::<(), _>::to("t").partition(0).payload("1")).unwrap();
+    }
+    producer.flush(Duration::from_mins(1)).unwrap();
+}
+
+fn connect(broker: &MockCluster<'_, DefaultProducerContext>) -> Connection {
+    let brokers = broker.bootstrap_servers();
+    let config = format!(r#"{{ "brokers": ["{brokers}"], "topics": ["t"], "group": "g" }}"#);
+    TestHost::new().connect::<KafkaConsumer>(&config).unwrap()
+}
+
+/// Pulls until so many records have come.
+fn pull(connection: &mut Connection, count: usize) {
+    let mut pulled = 0;
+    while pulled < count {
+        pulled += connection.pull().unwrap().1.len();
+    }
+    assert_eq!(pulled, count);
+}
+
+#[test]
+fn a_topic_that_may_not_be_read_any_more_ends_the_pull() {
+    let broker = broker();
+    write(&broker, 3);
+    let mut connection = connect(&broker);
+    pull(&mut connection, 3);
+    broker.request_errors(Request::Fetch, &[Answer::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED]);
+    let error = connection.pull().expect_err("reading is not allowed");
+    assert_eq!(error.kind(), ErrorKind::AUTHENTICATION);
+    assert!(error.to_string().contains("partition 0 of `t`"), "{error}");
 }
