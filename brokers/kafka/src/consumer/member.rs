@@ -14,7 +14,7 @@ use std::{
 };
 
 use rdkafka::{
-    Message, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     consumer::{CommitMode, Consumer},
     error::KafkaError,
     types::RDKafkaErrorCode,
@@ -84,6 +84,7 @@ impl Member {
             let Some(client) = self.shared.client() else { return };
             self.serve_queue(&client);
             self.serve_changes(&client).await;
+            self.begin_anew(&client).await;
             self.commit(&client);
         }
     }
@@ -216,6 +217,37 @@ impl Member {
                 }
                 None => return,
             }
+        }
+    }
+
+    /// Begins with the oldest record of partitions that librdkafka has stopped reading, since there was nothing
+    /// where it read. It does not seek in those.
+    async fn begin_anew(&self, client: &Arc<Client>) {
+        // It would take that for the answer to a rebalance.
+        if self.leaving.is_some() || client.assignment_lost() {
+            return;
+        }
+        let names = self.shared.state().partitions.take_stopped();
+        if names.is_empty() {
+            return;
+        }
+        let (own, stopped) = (client.clone(), names.clone());
+        let result = self.shared.host.blocking(move || {
+            let mut list = TopicPartitionList::with_capacity(stopped.len());
+            for (topic, partition) in &stopped {
+                list.add_partition_offset(topic, *partition, Offset::Beginning)?;
+            }
+            own.incremental_unassign(&list)?;
+            // It answers after it has released them.
+            own.assignment()?;
+            stopped.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
+            own.incremental_assign(&list)?;
+            own.wake();
+            Ok(())
+        });
+        if let Err(error) = flatten(result.await) {
+            let doing = format!("to begin anew with {}", Shown(&names));
+            self.shared.fail(error.context(doing));
         }
     }
 
