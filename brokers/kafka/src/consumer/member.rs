@@ -346,18 +346,19 @@ impl Member {
         }
     }
 
-    /// Commits what is acknowledged, if it is time for that.
+    /// Hears what has become of pulls, and commits what is acknowledged, if it is time for that.
     fn commit(&mut self, client: &Arc<Client>) {
         let now = Instant::now();
-        if now < self.next_commit {
-            return;
-        }
-        self.next_commit = now + self.shared.settings.commit_interval;
         let positions = {
             let mut state = self.shared.state();
+            // What has failed is read again soon, however long `commit_interval` is.
             self.shared.hear(&mut state);
+            if now < self.next_commit {
+                return;
+            }
             state.partitions.uncommitted()
         };
+        self.next_commit = now + self.shared.settings.commit_interval;
         if self.commit.is_none() && !positions.is_empty() {
             self.commit = Some((commit(&self.shared.host, client, positions.clone()), positions));
         }
