@@ -10,6 +10,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -53,6 +54,17 @@ pub(super) struct Member {
     has_failed: bool,
 }
 
+/// Without its member a source reads on, and commits nothing: the connection ends with it.
+struct TellsPanics(Arc<Shared>);
+
+impl Drop for TellsPanics {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(Error::internal("the member of the group has panicked"));
+        }
+    }
+}
+
 /// What the group says of a commit.
 type Commit = Blocking<Result<(), KafkaError>>;
 
@@ -76,6 +88,7 @@ impl Member {
 
     /// Goes on until its task is dropped, or the client has ended.
     pub(super) async fn run(mut self) {
+        let _panics_are_told = TellsPanics(self.shared.clone());
         loop {
             if let Some((result, positions)) = self.wait().await {
                 self.commit = None;
