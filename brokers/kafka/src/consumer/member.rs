@@ -324,6 +324,14 @@ impl Member {
     /// Gives partitions back. From here on nothing that is heard of them is committed.
     async fn release(&mut self, client: &Arc<Client>, names: Vec<Name>, commits: bool) {
         let host = self.shared.host.clone();
+        // One at a time: the group is not to have an earlier one last, of partitions that are another's then.
+        if commits && let Some((commit, positions)) = self.commit.take() {
+            match within(&host, LAST_COMMIT, commit).await {
+                Some(result) => self.committed(result, &positions),
+                // The next one commits it as well, and says so where that is not answered either.
+                None => self.shared.meters.commits_failed.add(1),
+            }
+        }
         let positions = {
             let mut state = self.shared.state();
             self.shared.hear(&mut state);
