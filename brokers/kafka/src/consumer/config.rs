@@ -177,8 +177,9 @@ impl Settings {
             // A request that waits for records holds up partitions that it does not name: those that were just
             // assigned or have just gone on.
             .set("fetch.wait.max.ms", "50")
-            // What was committed is not there any more: the oldest after it is, whatever `start` says.
-            .set("auto.offset.reset", "earliest")
+            // Where there is nothing at an offset, the partition begins with its oldest record, whatever `start`
+            // says. That is ours to do: records with lower offsets would be taken for those that came before.
+            .set("auto.offset.reset", "error")
             // What is committed is what was acknowledged.
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")

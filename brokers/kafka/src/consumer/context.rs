@@ -87,6 +87,7 @@ impl ClientContext for Heard {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, file: Option<&str>) -> Result<OAuthToken, Box<dyn StdError>> {
+        self.call();
         token(file)
     }
 

@@ -10,11 +10,12 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::Poll,
+    thread,
     time::{Duration, Instant},
 };
 
 use rdkafka::{
-    Message, TopicPartitionList,
+    Message, Offset, TopicPartitionList,
     consumer::{CommitMode, Consumer},
     error::KafkaError,
     types::RDKafkaErrorCode,
@@ -53,6 +54,17 @@ pub(super) struct Member {
     has_failed: bool,
 }
 
+/// Without its member a source reads on, and commits nothing: the connection ends with it.
+struct TellsPanics(Arc<Shared>);
+
+impl Drop for TellsPanics {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(Error::internal("the member of the group has panicked"));
+        }
+    }
+}
+
 /// What the group says of a commit.
 type Commit = Blocking<Result<(), KafkaError>>;
 
@@ -76,6 +88,7 @@ impl Member {
 
     /// Goes on until its task is dropped, or the client has ended.
     pub(super) async fn run(mut self) {
+        let _panics_are_told = TellsPanics(self.shared.clone());
         loop {
             if let Some((result, positions)) = self.wait().await {
                 self.commit = None;
@@ -84,6 +97,7 @@ impl Member {
             let Some(client) = self.shared.client() else { return };
             self.serve_queue(&client);
             self.serve_changes(&client).await;
+            self.begin_anew(&client).await;
             self.commit(&client);
         }
     }
@@ -219,6 +233,37 @@ impl Member {
         }
     }
 
+    /// Begins with the oldest record of partitions that librdkafka has stopped reading, since there was nothing
+    /// where it read. It does not seek in those.
+    async fn begin_anew(&self, client: &Arc<Client>) {
+        // It would take that for the answer to a rebalance.
+        if self.leaving.is_some() || client.assignment_lost() {
+            return;
+        }
+        let names = self.shared.state().partitions.take_stopped();
+        if names.is_empty() {
+            return;
+        }
+        let (own, stopped) = (client.clone(), names.clone());
+        let result = self.shared.host.blocking(move || {
+            let mut list = TopicPartitionList::with_capacity(stopped.len());
+            for (topic, partition) in &stopped {
+                list.add_partition_offset(topic, *partition, Offset::Beginning)?;
+            }
+            own.incremental_unassign(&list)?;
+            // It answers after it has released them.
+            own.assignment()?;
+            stopped.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
+            own.incremental_assign(&list)?;
+            own.wake();
+            Ok(())
+        });
+        if let Err(error) = flatten(result.await) {
+            let doing = format!("to begin anew with {}", Shown(&names));
+            self.shared.fail(error.context(doing));
+        }
+    }
+
     async fn assign(&mut self, client: &Arc<Client>, mut names: Vec<Name>) {
         let host = &self.shared.host.clone();
         self.shared.meters.rebalances.add(1);
@@ -279,6 +324,14 @@ impl Member {
     /// Gives partitions back. From here on nothing that is heard of them is committed.
     async fn release(&mut self, client: &Arc<Client>, names: Vec<Name>, commits: bool) {
         let host = self.shared.host.clone();
+        // One at a time: the group is not to have an earlier one last, of partitions that are another's then.
+        if commits && let Some((commit, positions)) = self.commit.take() {
+            match within(&host, LAST_COMMIT, commit).await {
+                Some(result) => self.committed(result, &positions),
+                // The next one commits it as well, and says so where that is not answered either.
+                None => self.shared.meters.commits_failed.add(1),
+            }
+        }
         let positions = {
             let mut state = self.shared.state();
             self.shared.hear(&mut state);
@@ -314,18 +367,19 @@ impl Member {
         }
     }
 
-    /// Commits what is acknowledged, if it is time for that.
+    /// Hears what has become of pulls, and commits what is acknowledged, if it is time for that.
     fn commit(&mut self, client: &Arc<Client>) {
         let now = Instant::now();
-        if now < self.next_commit {
-            return;
-        }
-        self.next_commit = now + self.shared.settings.commit_interval;
         let positions = {
             let mut state = self.shared.state();
+            // What has failed is read again soon, however long `commit_interval` is.
             self.shared.hear(&mut state);
+            if now < self.next_commit {
+                return;
+            }
             state.partitions.uncommitted()
         };
+        self.next_commit = now + self.shared.settings.commit_interval;
         if self.commit.is_none() && !positions.is_empty() {
             self.commit = Some((commit(&self.shared.host, client, positions.clone()), positions));
         }

@@ -45,6 +45,8 @@ struct Partition {
     committed: Option<i64>,
     /// Revoked: nothing more is brought of it.
     is_leaving: bool,
+    /// librdkafka reads it no more: it is to begin with the oldest record.
+    has_stopped: bool,
 }
 
 /// A partition that is ours, until the list of them changes.
@@ -79,6 +81,7 @@ impl Partitions {
                 mark: None,
                 committed: None,
                 is_leaving: false,
+                has_stopped: false,
             });
         }
     }
@@ -97,6 +100,29 @@ impl Partitions {
     /// Whether a record of it was brought already. librdkafka fetches some twice where it goes on after a pause.
     pub(super) fn has(&self, Place(place): Place, offset: i64) -> bool {
         self.list[place].next.is_some_and(|next| offset < next)
+    }
+
+    /// There is nothing where it was read: its records are others from here on, which begins another epoch, and
+    /// librdkafka has stopped reading it.
+    pub(super) fn stop(&mut self, Place(place): Place) {
+        let partition = &mut self.list[place];
+        self.watermarks.forget(partition.epoch);
+        self.epochs += 1;
+        partition.epoch = self.epochs;
+        // The offsets are of what is there no more, those that are committed as well.
+        (partition.first, partition.next) = (None, None);
+        (partition.mark, partition.committed) = (None, None);
+        partition.has_stopped = true;
+    }
+
+    /// Those that have stopped and were not revoked, once.
+    pub(super) fn take_stopped(&mut self) -> Vec<Name> {
+        let stopped = self.list.iter_mut().filter(|it| it.has_stopped && !it.is_leaving);
+        let names = stopped.map(|it| {
+            it.has_stopped = false;
+            it.name.clone()
+        });
+        names.collect()
     }
 
     /// This pull has brought records of it, from the first of these offsets to before the second.
@@ -319,6 +345,31 @@ mod tests {
         acks.ack(3).unwrap();
         assert_eq!(partitions.hear(), [at(0, 0)]);
         assert_eq!(partitions.uncommitted(), []);
+    }
+
+    #[test]
+    fn a_partition_whose_offsets_begin_anew_brings_all_and_commits_nothing_of_before() {
+        let (mut partitions, mut acks) = two();
+        let place = partitions.find("t", 0).unwrap();
+        partitions.stop(place);
+        assert_eq!(partitions.take_stopped(), [name(0)]);
+        assert_eq!(partitions.take_stopped(), []);
+        assert!(!partitions.has(place, 0));
+        acks.ack(1).unwrap();
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![]));
+        partitions.brought(3, place, 0, 5);
+        acks.ack(3).unwrap();
+        assert_eq!((partitions.hear(), partitions.uncommitted()), (vec![], vec![at(0, 5)]));
+    }
+
+    #[test]
+    fn a_partition_that_has_stopped_and_was_revoked_is_not_begun_again() {
+        let (mut partitions, _) = two();
+        partitions.stop(partitions.find("t", 0).unwrap());
+        partitions.leave(&[name(0)]);
+        assert_eq!(partitions.take_stopped(), []);
+        partitions.assign(&[name(0)]);
+        assert_eq!(partitions.take_stopped(), []);
     }
 
     #[test]

@@ -154,6 +154,16 @@ impl Shared {
         error.is_final().then(|| error.context(format!("partition {partition} of `{topic}`")))
     }
 
+    /// There is nothing in a partition where it is read.
+    pub(super) fn offsets_begin_anew(&self, topic: &str, partition: i32, offset: i64, text: &str) {
+        let at = if offset < 0 { String::new() } else { format!(" at offset {offset}") };
+        warn!(
+            self.host,
+            "partition {partition} of `{topic}` has no record{at} ({text}), as after its topic was deleted and made \
+             again, or what was not read has expired: it is read from its oldest record"
+        );
+    }
+
     /// Lets go of the client.
     pub(super) fn end(&self) {
         let (client, records) = {

@@ -6,7 +6,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use rdkafka::consumer::Consumer;
+use rdkafka::{consumer::Consumer, types::RDKafkaErrorCode};
 use tremor_pdk::{Task, prelude::*};
 
 use super::{
@@ -126,6 +126,21 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
         };
         if let Some((code, text)) = record.error() {
             let (topic, partition) = (record.topic(), record.partition());
+            if code == RDKafkaErrorCode::AutoOffsetReset {
+                if run.is_some() {
+                    // What was brought is of the epoch that ends here.
+                    break;
+                }
+                // Otherwise it is for whoever has it next.
+                if let Some(place) = partitions.find(topic, partition) {
+                    shared.offsets_begin_anew(topic, partition, record.offset(), &text);
+                    partitions.stop(place);
+                    // The member goes on with it.
+                    client.iter().for_each(|client| client.context().signal.set());
+                }
+                records.pop();
+                continue;
+            }
             let error = shared.partition_failed(topic, partition, code, &text);
             records.pop();
             match error {

@@ -35,10 +35,6 @@ pub(super) async fn find(
         for (topic, partition) in &names {
             list.add_partition(topic, *partition);
         }
-        if start == Start::Earliest {
-            // librdkafka asks for what is committed, and otherwise begins with the oldest.
-            return Ok(list);
-        }
         let committed = client.committed_offsets(list, ANSWER)?;
         complete(&client, &committed, start)
     });
@@ -58,6 +54,8 @@ fn complete(
         let (topic, partition) = (element.topic(), element.partition());
         if let Offset::Offset(offset) = element.offset() {
             all.add_partition_offset(topic, partition, Offset::Offset(offset))?;
+        } else if start == Start::Earliest {
+            all.add_partition_offset(topic, partition, Offset::Beginning)?;
         } else if let Start::Time(ms) = start {
             new.add_partition_offset(topic, partition, Offset::Offset(ms))?;
         } else {

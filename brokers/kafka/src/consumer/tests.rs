@@ -117,3 +117,19 @@ fn a_topic_that_may_not_be_read_any_more_ends_the_pull() {
     assert_eq!(error.kind(), ErrorKind::AUTHENTICATION);
     assert!(error.to_string().contains("partition 0 of `t`"), "{error}");
 }
+
+/// Where the offsets begin anew, as after the topic was deleted and made again.
+#[test]
+fn records_with_lower_offsets_than_those_before_are_not_lost() {
+    let broker = broker();
+    write(&broker, 3);
+    let mut connection = connect(&broker);
+    pull(&mut connection, 3);
+    for _ in 0..2 {
+        broker.request_errors(Request::Fetch, &[Answer::RD_KAFKA_RESP_ERR_OFFSET_OUT_OF_RANGE]);
+        pull(&mut connection, 3);
+    }
+    write(&broker, 2);
+    pull(&mut connection, 2);
+    connection.stop().unwrap();
+}
