@@ -19,7 +19,7 @@ use rdkafka::{
     error::{KafkaError, KafkaResult},
     types::RDKafkaErrorCode,
 };
-use tremor_pdk::Host;
+use tremor_pdk::{Host, debug};
 
 use super::{
     context::{Heard, Name},
@@ -186,9 +186,17 @@ impl Drop for Client {
         self.consumer.context().ends();
         // SAFETY: it is not used after that.
         let consumer = unsafe { ManuallyDrop::take(&mut self.consumer) };
-        let ended = self.ended.clone();
+        let (host, ended) = (self.host.clone(), self.ended.clone());
         // It goes on where nobody waits for it.
         let ends = self.host.blocking(move || {
+            // librdkafka waits for an answer to a change that it has told of and that nobody acts on any more.
+            // Before it closes: it answers no such call once it has. Where it waits for none these change nothing.
+            let none = TopicPartitionList::new();
+            let answers =
+                [consumer.incremental_unassign(&none), consumer.incremental_assign(&none)];
+            for error in answers.into_iter().filter_map(Result::err) {
+                debug!(host, "no answer to a change of partitions before the end: {error}");
+            }
             drop(consumer);
             ended.set();
         });

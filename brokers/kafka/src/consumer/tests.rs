@@ -1,7 +1,8 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use rdkafka::{
-    ClientConfig,
+    ClientConfig, TopicPartitionList,
+    consumer::Consumer,
     mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer},
     types::{RDKafkaApiKey as Request, RDKafkaRespErr as Answer},
@@ -11,7 +12,13 @@ use tremor_pdk::{
     testing::{Connection, TestHost, conformance},
 };
 
-use super::{KafkaConsumer, Start, config::Settings};
+use super::{
+    KafkaConsumer, Start,
+    client::Client,
+    config::Settings,
+    context::{Change, Heard},
+    signal::Signal,
+};
 
 /// Nobody listens there.
 const ALONE: &str = r#""brokers": ["127.0.0.1:1"], "topics": ["t"], "group": "g""#;
@@ -132,4 +139,30 @@ fn records_with_lower_offsets_than_those_before_are_not_lost() {
     write(&broker, 2);
     pull(&mut connection, 2);
     connection.stop().unwrap();
+}
+
+#[test]
+fn a_client_that_has_not_answered_a_change_of_partitions_ends() {
+    let broker = broker();
+    let host = TestHost::new();
+    let brokers = broker.bootstrap_servers();
+    let keys = format!(r#""brokers": ["{brokers}"], "topics": ["t"], "group": "g""#);
+    let (settings, ended) = (settings(&keys).unwrap(), Arc::<Signal>::default());
+    let heard = Heard::new(host.host());
+    let client = Client::new(&settings.properties, heard, host.host(), ended.clone()).unwrap();
+    client.subscribe(&["t"]).unwrap();
+    let change = || loop {
+        client.poll(Duration::from_millis(10));
+        if let Some(change) = client.context().take().pop() {
+            break change;
+        }
+    };
+    assert!(matches!(change(), Change::Assigned(_)));
+    let mut assigned = TopicPartitionList::new();
+    assigned.add_partition("t", 0);
+    client.incremental_assign(&assigned).unwrap();
+    client.unsubscribe();
+    assert!(matches!(change(), Change::Revoked { .. }));
+    drop(client);
+    host.block_on(poll_fn(|context| ended.poll(context)));
 }
