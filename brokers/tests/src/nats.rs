@@ -69,7 +69,7 @@ impl Nats {
     }
 
     /// The same without a stream, with headers.
-    pub fn publish_core(&self, subject: &str, headers: HeaderMap, messages: &[String]) {
+    pub fn publish_core(&self, subject: &str, headers: &HeaderMap, messages: &[String]) {
         self.ask(async |client| {
             for message in messages {
                 let (subject, payload) = (subject.to_owned(), message.clone().into());

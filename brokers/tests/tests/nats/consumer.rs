@@ -224,13 +224,13 @@ fn of_a_queue_group_one_member_gets_each_message_and_metadata_say_what_it_was() 
     // Both are there once each has got one.
     let mut sent = 0;
     eventually("both members", || {
-        nats.publish_core(&format!("{subject}.a"), headers.clone(), &[record(sent)]);
+        nats.publish_core(&format!("{subject}.a"), &headers, &[record(sent)]);
         sent += 1;
         members.iter().all(|it| !it.out().is_empty()).then_some(())
     });
     let before: Vec<_> = members.iter().flat_map(|it| numbers(&it.out())).collect();
     let messages: Vec<_> = (10_000..11_000).map(record).collect();
-    nats.publish_core(&format!("{subject}.a"), headers, &messages);
+    nats.publish_core(&format!("{subject}.a"), &headers, &messages);
     let found = || {
         let mut found: Vec<_> = members.iter().flat_map(|it| numbers(&it.out())).collect();
         found.retain(|it| *it >= 10_000);

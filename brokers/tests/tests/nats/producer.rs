@@ -149,12 +149,12 @@ fn metadata_make_subject_headers_and_the_id_by_which_a_stream_drops_duplicates()
     headers.append("A", "1");
     headers.append("A", "2");
     eventually("the first", || {
-        nats.publish_core(&core, headers.clone(), &[record(0)]);
+        nats.publish_core(&core, &headers, &[record(0)]);
         (nats.count(&from) >= 1).then_some(())
     });
-    nats.publish_core(&core, headers.clone(), &[record(0), record(0)]);
+    nats.publish_core(&core, &headers, &[record(0), record(0)]);
     headers.insert("id", "two");
-    nats.publish_core(&core, headers, &[record(1)]);
+    nats.publish_core(&core, &headers, &[record(1)]);
     has(&nats, &from, 2);
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
