@@ -47,7 +47,7 @@ fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wr
         (format!("{tls}, auth: {{ token: {wrong} }}"), "see `auth.token`"),
         (format!("{tls}, auth: {{ nkey: {other} }}"), "see `auth.nkey`"),
         (format!("{tls}, auth: {{ nkey: {wrong} }}"), "`auth.nkey`"),
-        (tls.to_string(), "see `auth`, which is not set"),
+        (tls.clone(), "see `auth`, which is not set"),
         (format!("{tls}, auth: {{ credentials_file: '{key}' }}"), "`auth.credentials_file`"),
         // The roots of the system do not know the CA of the server.
         (format!("auth: {{ user: {user}, password: {password} }}"), "see `tls`"),
