@@ -26,7 +26,7 @@ pub(crate) struct Heavy {
 
 /// The licences and the sources of dependencies: mostly building the program that looks at them.
 pub(crate) const DENY: Heavy = Heavy {
-    folder: ".ci",
+    folder: "xtask",
     inputs: &[
         "Cargo.lock",
         "Cargo.toml",
