@@ -5,6 +5,7 @@
 pub(crate) mod heavy;
 mod limit;
 
+use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -51,7 +52,10 @@ impl Step {
             return Ok(Outcome::Partly { skipped: UNCHANGED });
         }
         let outcome = (self.check)()?;
-        heavy.keep()?;
+        // What was left out for want of a program has not passed.
+        if !matches!(outcome, Outcome::Partly { skipped: NO_BROKER }) {
+            heavy.keep()?;
+        }
         Ok(outcome)
     }
 }
@@ -211,8 +215,20 @@ fn brokers() -> Result<Outcome> {
     run_command(cargo([&["test"][..], &shared].concat()))?;
     let mut doc = cargo([&["doc", "--no-deps"][..], &shared].concat());
     doc.env("RUSTDOCFLAGS", "--deny warnings");
-    passes(doc)
+    run_command(doc)?;
+    // Their tests say so as well, each by itself.
+    let is_there = |program: &&str| {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    if !["java", "mvn", "go"].iter().all(is_there) {
+        return Ok(Outcome::Partly { skipped: NO_BROKER });
+    }
+    Ok(Outcome::Passed)
 }
+
+const NO_BROKER: &str =
+    "the tests against real brokers (`java`, `mvn` and `go` are not all on the path)";
 
 /// The models of concurrency protocols, a workspace of their own.
 fn models() -> Result<Outcome> {
