@@ -1,15 +1,18 @@
 //! `cargo xtask ci`: what a change has to pass, one step after the other.
 //!
-//! A failed step does not end the run, so that one run tells everything there is to repair.
+//! A failed step does not end the run, so that one run tells everything there is to repair. What steps
+//! print lies in `target/ci`, and the end of it is shown where one fails; a step that is asked for by its
+//! name prints as it goes.
 
 pub(crate) mod heavy;
 mod limit;
+mod logged;
 
 use std::env;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use self::heavy::Heavy;
 use crate::project::{cargo, root, run as run_command};
@@ -100,17 +103,62 @@ const STEPS: [Step; 19] = [
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let names = &arguments.steps;
-    let steps =
-        STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|it| it == step.name));
+    if names.is_empty() {
+        return run_logged(arguments.all);
+    }
+    let steps = STEPS.iter().filter(|step| names.iter().any(|it| it == step.name));
     let reports: Vec<_> = steps.map(|step| report(step, arguments.all)).collect();
     eprintln!("\n==> summary");
     for report in &reports {
         eprintln!("{}", report.line);
     }
+    count_failed(&reports)
+}
+
+/// All steps, each with its output in a file.
+fn run_logged(all: bool) -> Result<()> {
+    eprintln!("What the steps print is in {}/STEP.log.", logged::FOLDER);
+    let mut tests = [0; 3];
+    let mut reports = Vec::with_capacity(STEPS.len());
+    for step in &STEPS {
+        let start = Instant::now();
+        let log = logged::run(step.name, all);
+        for (sum, number) in tests.iter_mut().zip(log.as_ref().map_or([0; 3], logged::Log::tests)) {
+            *sum += number;
+        }
+        let report = report_logged(step.name, &log, start.elapsed());
+        if let (true, Ok(log)) = (report.failed, &log) {
+            eprintln!("\n==> the end of {}", log.path.display());
+            log.end().for_each(|line| eprintln!("{line}"));
+        }
+        eprintln!("{}", report.line);
+        reports.push(report);
+    }
     let failed: Vec<_> = reports.iter().filter(|report| report.failed).collect();
     if !failed.is_empty() {
-        bail!("{} of {} steps failed", failed.len(), reports.len());
+        eprintln!("\n==> failed");
+        failed.iter().for_each(|report| eprintln!("{}", report.line));
     }
+    let [passed, failed, skipped] = tests;
+    eprintln!("\n{passed} passed, {failed} failed, {skipped} skipped");
+    count_failed(&reports)
+}
+
+/// What became of a step that was a process of its own: what it says itself, if it came so far.
+fn report_logged(name: &str, log: &Result<logged::Log>, took: Duration) -> Report {
+    let failure = |why: anyhow::Error| summarise(name, &Err(why), took);
+    match log {
+        Err(why) => failure(anyhow!("{why:#}")),
+        Ok(log) => match log.report(name) {
+            Some(line) => Report { line: line.to_owned(), failed: !log.passed },
+            None => failure(anyhow!("it ended before it said how")),
+        },
+    }
+}
+
+fn count_failed(reports: &[Report]) -> Result<()> {
+    let failed = reports.iter().filter(|report| report.failed).count();
+    ensure!(failed == 0, "{failed} of {} steps failed", reports.len());
     Ok(())
 }
 
@@ -325,8 +373,6 @@ fn perf() -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
-
     use super::*;
 
     #[test]
