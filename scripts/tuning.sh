@@ -6,8 +6,9 @@
 #   NAME=VALUE  a constant and another value, as Rust has it: SPIN='Duration::from_micros(50)'
 #   OPTION      of scripts/bench.sh: --flow, --rounds and so on
 #
-# Each value is a build of the committed state with one line changed, which takes minutes; what was built is
-# kept in target/tuning for the next call on the same commit. `-- --dry-run` builds and measures nothing.
+# Each value is a build of the committed state with one line changed: optimised, but not as a whole and
+# incrementally, since that takes half a minute and not two. What was built is kept in target/tuning for the
+# next call on the same commit. `-- --dry-run` builds and measures nothing.
 # TUNING_ARGUMENTS has arguments of `tremor bench`, for instance `--rate 550000`.
 set -euo pipefail
 
@@ -41,8 +42,9 @@ build() {
     echo "error: $file has no constant $name" >&2
     exit 2
   }
-  cargo build --quiet --release --package=tremor-runtime --bin=tremor \
-    --manifest-path="$source/Cargo.toml" --target-dir="$folder/build"
+  CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_INCREMENTAL=true \
+    cargo build --quiet --release --package=tremor-runtime --bin=tremor \
+      --manifest-path="$source/Cargo.toml" --target-dir="$folder/build"
   cp "$folder/build/release/tremor" "$built/$label"
 }
 
