@@ -157,8 +157,14 @@ fn median(samples: &[Held]) -> u64 {
     memory.get(memory.len() / 2).copied().unwrap_or(0)
 }
 
+/// The least of a part of the samples: a connection that is being closed has a descriptor, and is not left over.
+fn least(samples: &[Held], of: impl Fn(&Held) -> usize) -> usize {
+    samples.iter().map(of).min().unwrap_or(0)
+}
+
 /// What is to be said, and whether nothing is left over. Memory is compared between the first and the last of
-/// what follows the warm-up, in parts that are long enough for a median.
+/// what follows the warm-up, in parts that are long enough for a median; descriptors and threads between the first and
+/// the last quarter of all samples.
 fn judge(samples: &[Held], restarts: u64) -> (String, bool) {
     let warm: Vec<Held> =
         samples.iter().copied().filter(|it| it.restarts >= restarts / WARM_UP).collect();
@@ -166,12 +172,10 @@ fn judge(samples: &[Held], restarts: u64) -> (String, bool) {
     let (before, after) = (median(&warm[..part]), median(&warm[warm.len() - part..]));
     let growth = after.saturating_sub(before);
     let is_enough = restarts - restarts / WARM_UP >= LEAST;
-    let first = samples.first().copied();
-    let (mut descriptors, mut threads) = ((0, 0), (0, 0));
-    if let (Some(first), Some(last)) = (first, samples.last()) {
-        descriptors = (first.descriptors, last.descriptors);
-        threads = (first.threads, last.threads);
-    }
+    let quarter = samples.len().div_ceil(4);
+    let (first, last) = (&samples[..quarter], &samples[samples.len() - quarter..]);
+    let [descriptors, threads] = [|it: &Held| it.descriptors, |it: &Held| it.threads]
+        .map(|of| (least(first, of), least(last, of)));
     let broken = |holds: bool| if holds { "" } else { "; BROKEN" };
     let kept = [
         !is_enough || growth <= GROWTH,
@@ -236,6 +240,7 @@ mod tests {
             ("a hundred bytes a restart", |at, held| held.memory += at * 100, true),
             ("a KiB a restart", |at, held| held.memory += at * 1_024, false),
             ("a descriptor", |at, held| held.descriptors += usize::from(at > 5_000), false),
+            ("one at times", |at, held| held.descriptors += usize::from(at % 700 == 200), true),
             ("threads", |at, held| held.threads += usize::from(at > 5_000) * 3, false),
         ] {
             let (text, is_kept) = judge(&samples(change), 10_000);
