@@ -9,7 +9,9 @@ mod limit;
 mod logged;
 
 use std::env;
+use std::num::NonZeroUsize;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -229,8 +231,12 @@ fn clippy() -> Result<Outcome> {
     passes(cargo(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
 }
 
+/// More tests at once than there are processors: most of them wait for a process.
 fn test() -> Result<Outcome> {
-    passes(cargo(["test", "--workspace"]))
+    let mut command = cargo(["test", "--workspace"]);
+    let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    command.env("RUST_TEST_THREADS", (2 * processors).to_string());
+    passes(command)
 }
 
 /// Crates as a new author makes them, with the kit as it would be published.
