@@ -8,6 +8,7 @@
 pub mod broker;
 pub mod built;
 pub mod flow;
+pub mod jwt;
 pub mod kafka;
 pub mod nats;
 pub mod peer;

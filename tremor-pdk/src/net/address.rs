@@ -75,6 +75,12 @@ impl FromStr for Address {
                  `[::1]:9000` or `logs.example.com:9000`"
             ))
         };
+        // What stands before an `@` may be a secret, so nothing of it is shown.
+        if text.contains('@') {
+            return Err(Error::configuration(
+                "an address has no `@`: a user or a token stands elsewhere; write `HOST:PORT` alone",
+            ));
+        }
         let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("it has no port"))?;
         let port = port.parse().map_err(|_| wrong("a port is a number up to 65535"))?;
         let host = if let Some(host) = host.strip_prefix('[') {
@@ -159,6 +165,15 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
             assert!(error.to_string().contains(what), "{error}");
             assert!(error.to_string().contains("127.0.0.1:9000"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown() {
+        for text in ["secret@nats:4222", "user:secret@nats:4222", "secret@"] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
+            assert!(!format!("{error:?}").contains("secret"), "{error:?}");
         }
     }
 

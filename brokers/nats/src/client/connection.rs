@@ -6,8 +6,12 @@ use std::{
 };
 
 use async_nats::{Event, ServerError};
-use tokio::sync::broadcast;
-use tremor_pdk::{Counter, prelude::*, tokio::Tokio};
+use futures_util::StreamExt;
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::timeout,
+};
+use tremor_pdk::{prelude::*, tokio::Tokio};
 
 use super::{Peer, refused_connection};
 
@@ -17,14 +21,124 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(10);
 /// How many refusals a delivery may be behind.
 const DENIALS: usize = 1_024;
+/// How many messages of a subscription wait for whoever reads it; those after them are dropped. More than any
+/// reader of a stream asks for.
+pub(crate) const WAITING: usize = 1 << 17;
+/// Where there is no server.
+const NOWHERE: &str = "127.0.0.1:0";
 
-/// A client with one connection.
+/// A client with one connection, and no other after it.
+#[derive(Clone)]
 pub(crate) struct Client {
-    pub(crate) nats: async_nats::Client,
-    /// Subjects to which the server did not let this client publish.
-    pub(crate) denied: broadcast::Sender<String>,
-    /// While it is there, the runtime is to hear of a loss.
+    /// While it is there, the runtime is to hear of a loss. Dropped before the client is: its end is no loss.
     _is_ours: Arc<()>,
+    pub(crate) nats: async_nats::Client,
+    /// What the server did not let this client do.
+    pub(crate) denied: broadcast::Sender<Denied>,
+}
+
+/// What a user may not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// Publish to this subject.
+    Publish(String),
+    /// Subscribe to this subject.
+    Subscribe(String),
+}
+
+/// How the server said that it has seen everything that was published before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trip {
+    /// A message came back.
+    Back,
+    /// It lets this user have no inbox, which it says after everything before.
+    Denied,
+}
+
+impl Client {
+    /// Waits until the server has seen everything that was published before, and said what of it it refuses: a
+    /// message to itself comes back.
+    ///
+    /// # Errors
+    /// The connection is lost, or nothing comes back within this time.
+    pub(crate) async fn round_trip(&self, within: Duration) -> Result<Trip> {
+        let mut denied = self.denied.subscribe();
+        let inbox = self.nats.new_inbox();
+        let trip = async {
+            let mut subscriber = self.nats.subscribe(inbox.clone()).await.ok()?;
+            self.nats.publish(inbox.clone(), bytes::Bytes::new()).await.ok()?;
+            loop {
+                tokio::select! {
+                    biased;
+                    said = denied.recv() => match said {
+                        Ok(Denied::Publish(it) | Denied::Subscribe(it)) if it == inbox => {
+                            return Some(Trip::Denied);
+                        }
+                        // The other end is here.
+                        Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => {}
+                    },
+                    message = subscriber.next() => return message.map(|_| Trip::Back),
+                }
+            }
+        };
+        let Ok(trip) = timeout(within, trip).await else {
+            return Err(Error::timeout("the server does not answer in time"));
+        };
+        // What it refused was said before, and is told by a task of the client's own, which is woken first.
+        tokio::task::yield_now().await;
+        trip.ok_or_else(lost)
+    }
+
+    /// What comes of a future, unless the server says meanwhile that this user may not do that.
+    ///
+    /// # Errors
+    /// Kind authentication: the server does not let it.
+    pub(crate) async fn allowed<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
+        let mut denied = self.denied.subscribe();
+        tokio::select! {
+            biased;
+            Ok(denied) = denied.recv() => Err(denied.error()),
+            result = future => result,
+        }
+    }
+}
+
+impl Denied {
+    /// Of `Permissions Violation for Publish to "orders"`.
+    fn of(text: &str) -> Option<Self> {
+        let (_, text) = text.split_once("Permissions Violation for ")?;
+        let (what, subject) = text.split_once(" to \"")?;
+        match what {
+            // As Go quotes it.
+            "Publish" => {
+                let subject = subject.rsplit_once('"')?.0;
+                Some(Self::Publish(subject.replace("\\\"", "\"").replace("\\\\", "\\")))
+            }
+            "Subscription" => Some(Self::Subscribe(subject.split_once('"')?.0.to_owned())),
+            _ => None,
+        }
+    }
+
+    fn is_inbox(&self) -> bool {
+        let (Self::Publish(subject) | Self::Subscribe(subject)) = self;
+        subject.starts_with("_INBOX.")
+    }
+
+    /// Nothing that this client can mend.
+    pub(crate) fn error(&self) -> Error {
+        let (what, subject) = match self {
+            Self::Publish(subject) => ("publish", subject),
+            Self::Subscribe(subject) => ("subscribe", subject),
+        };
+        Error::authentication(format_args!(
+            "the server does not let this user {what} to `{subject}`; see its permissions"
+        ))
+    }
+}
+
+/// The connection is gone.
+pub(crate) fn lost() -> Error {
+    Error::connection_lost("the connection to the server is lost")
 }
 
 /// Reaches one of the servers.
@@ -39,20 +153,14 @@ pub(crate) async fn connect(tokio: &Tokio, host: &Host, peer: &Peer) -> Result<C
 async fn attempt(host: Host, peer: &Peer) -> Result<Client> {
     let (denied, _) = broadcast::channel(DENIALS);
     let is_ours = Arc::new(());
-    let heard = Heard {
-        dropped: host
-            .counter("dropped", "Messages of core NATS that came faster than the flow took them."),
-        denied: denied.clone(),
-        is_ours: Arc::downgrade(&is_ours),
-        host,
-    };
-    let heard = Arc::new(heard);
+    let heard = Arc::new(Heard { denied: denied.clone(), is_ours: Arc::downgrade(&is_ours), host });
     let options = peer.options().await?;
     let options = options
         .name("tremor")
         .connection_timeout(ATTEMPT)
         .ping_interval(PING)
-        // The runtime connects again, and knows then what was not delivered.
+        .subscription_capacity(WAITING)
+        // Each server once.
         .max_reconnects(Some(peer.servers.len()))
         .reconnect_delay_callback(|_| Duration::ZERO)
         .event_callback(move |event| {
@@ -61,14 +169,18 @@ async fn attempt(host: Host, peer: &Peer) -> Result<Client> {
         });
     let nats =
         options.connect(&peer.servers).await.map_err(|error| refused_connection(&error, peer))?;
-    Ok(Client { nats, denied, _is_ours: is_ours })
+    // The runtime connects again, and knows then what was not delivered. The client must not: it would say of what
+    // was in its buffer that it is sent, wait for answers that nobody gives, and later send again what was
+    // delivered over another connection meanwhile. It cannot be told so, but to go where there is nobody.
+    let stays = nats.set_server_pool(NOWHERE).await;
+    stays.map_err(|error| lost().caused_by(&error))?;
+    Ok(Client { _is_ours: is_ours, nats, denied })
 }
 
 /// What the client tells besides answers.
 struct Heard {
     host: Host,
-    dropped: Counter,
-    denied: broadcast::Sender<String>,
+    denied: broadcast::Sender<Denied>,
     is_ours: Weak<()>,
 }
 
@@ -82,7 +194,6 @@ impl Heard {
                 tremor_pdk::warn!(self.host, "the connection to the server is lost");
                 self.host.connection_lost();
             }
-            Event::SlowConsumer(_) => self.dropped.add(1),
             Event::LameDuckMode => {
                 tremor_pdk::info!(
                     self.host,
@@ -90,24 +201,24 @@ impl Heard {
                 );
             }
             Event::ServerError(error) => {
-                tremor_pdk::warn!(self.host, "{error}");
-                if let ServerError::Other(text) = error
-                    && let Some(subject) = denied_subject(text)
-                {
-                    // Without a delivery under way nobody listens.
-                    let _ = self.denied.send(subject.to_owned());
+                let denied = match error {
+                    ServerError::Other(text) => Denied::of(text),
+                    _ => None,
+                };
+                // Who uses an inbox says what follows from that.
+                if !denied.as_ref().is_some_and(Denied::is_inbox) {
+                    tremor_pdk::warn!(self.host, "{error}");
+                }
+                if let Some(denied) = denied {
+                    // Without somebody who waits nobody listens.
+                    let _ = self.denied.send(denied);
                 }
             }
-            Event::ClientError(error) => tremor_pdk::warn!(self.host, "{error}"),
-            Event::Connected | Event::Draining => {}
+            // Of attempts to connect, which are told otherwise; and readers of core NATS count what they miss.
+            Event::ClientError(error) => tremor_pdk::debug!(self.host, "{error}"),
+            Event::Connected | Event::Draining | Event::SlowConsumer(_) => {}
         }
     }
-}
-
-/// Of `Permissions Violation for Publish to "orders"`.
-fn denied_subject(text: &str) -> Option<&str> {
-    let (_, subject) = text.split_once("Permissions Violation for Publish to \"")?;
-    Some(subject.split_once('"')?.0)
 }
 
 #[cfg(test)]
@@ -115,9 +226,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_subject_of_a_refusal_is_found() {
+    fn what_the_server_refuses_is_understood() {
         let text = "Permissions Violation for Publish to \"orders.new\"";
-        assert_eq!(denied_subject(text), Some("orders.new"));
-        assert_eq!(denied_subject("Permissions Violation for Subscription to \"a\""), None);
+        assert_eq!(Denied::of(text), Some(Denied::Publish("orders.new".to_owned())));
+        let text = "Permissions Violation for Subscription to \"a.>\" using queue \"q\"";
+        assert_eq!(Denied::of(text), Some(Denied::Subscribe("a.>".to_owned())));
+        assert_eq!(Denied::of("Maximum Payload Violation"), None);
     }
 }

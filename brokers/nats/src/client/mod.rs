@@ -7,6 +7,6 @@ mod errors;
 pub use self::config::{Auth, Tls};
 pub(crate) use self::{
     config::Peer,
-    connection::{Client, connect},
+    connection::{Client, Denied, Trip, WAITING, connect, lost},
     errors::{explain_api, refused_connection},
 };

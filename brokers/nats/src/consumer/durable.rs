@@ -10,7 +10,7 @@ use async_nats::jetstream::{
 };
 use tremor_pdk::prelude::*;
 
-use super::config::Durable;
+use super::{config::Durable, resume::Resume};
 use crate::client::explain_api;
 
 /// Finds it, or makes it as the configuration says.
@@ -18,7 +18,12 @@ use crate::client::explain_api;
 /// # Errors
 /// There is no such stream; there is such a consumer, and it is another than the configuration says; the server
 /// does not answer.
-pub(super) async fn find(client: async_nats::Client, wanted: &Durable) -> Result<PullConsumer> {
+pub(super) async fn find(
+    client: async_nats::Client,
+    wanted: &Durable,
+    resume: &Resume,
+    host: &Host,
+) -> Result<PullConsumer> {
     let Durable { stream, consumer, .. } = wanted;
     let doing = format!("consumer `{consumer}` of stream `{stream}`");
     let found = jetstream::new(client).get_stream(stream).await.map_err(|error| match error.kind() {
@@ -27,9 +32,11 @@ pub(super) async fn find(client: async_nats::Client, wanted: &Durable) -> Result
             "stream `{stream}`: JetStream does not answer: {error}; see whether it is on for this account"
         )),
     })?;
+    let stream_made = found.cached_info().created;
+    let again = resume.from(stream_made);
     let config = pull::Config {
         durable_name: Some(consumer.clone()),
-        deliver_policy: wanted.start,
+        deliver_policy: again.unwrap_or(wanted.start),
         ack_policy: AckPolicy::Explicit,
         ack_wait: wanted.ack_wait.unwrap_or_default(),
         max_ack_pending: wanted.max_ack_pending.map_or(0, i64::from),
@@ -47,7 +54,16 @@ pub(super) async fn find(client: async_nats::Client, wanted: &Durable) -> Result
             Error::connection_refused(format_args!("{doing}: the server does not answer: {error}"))
         }
     })?;
-    check(&found.cached_info().config, wanted, &doing)?;
+    let info = found.cached_info();
+    check(&info.config, wanted, &doing)?;
+    let is_new = info.delivered.consumer_sequence == 0;
+    if is_new && again.is_some_and(|it| it == info.config.deliver_policy) {
+        tremor_pdk::warn!(
+            host,
+            "{doing} was deleted while it was read: it is made again, and begins after what was acknowledged"
+        );
+    }
+    resume.begin(stream_made, info.ack_floor.stream_sequence);
     Ok(found)
 }
 

@@ -13,8 +13,10 @@
 mod acks;
 mod config;
 mod durable;
+mod info;
 mod read;
 mod record;
+mod resume;
 mod shared;
 mod source;
 #[cfg(test)]
@@ -24,7 +26,7 @@ use std::sync::Arc;
 
 use tremor_pdk::{prelude::*, tokio::Tokio};
 
-use self::config::Settings;
+use self::{config::Settings, resume::Resume};
 pub use self::{
     config::{Acknowledge, Config, Start},
     source::Messages,
@@ -37,6 +39,7 @@ pub struct NatsConsumer {
     context: Context,
     tokio: Option<Tokio>,
     client: Option<Client>,
+    resume: Arc<Resume>,
 }
 
 impl Component for NatsConsumer {
@@ -47,7 +50,7 @@ impl Component for NatsConsumer {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let settings = Settings::new(config, &context)?.into();
-        Ok(Self { settings, context, tokio: None, client: None })
+        Ok(Self { settings, context, tokio: None, client: None, resume: Arc::default() })
     }
 }
 
@@ -70,7 +73,8 @@ impl Connector for NatsConsumer {
         let (Some(client), Some(tokio)) = (self.client.take(), &self.tokio) else {
             return Ok(None);
         };
-        Messages::start(&self.context, tokio.clone(), client, &self.settings).await.map(Some)
+        let (tokio, resume) = (tokio.clone(), self.resume.clone());
+        Messages::start(&self.context, tokio, client, &self.settings, resume).await.map(Some)
     }
 
     async fn on_connection_lost(&mut self) -> Result<()> {

@@ -1,46 +1,40 @@
 //! A message as an event: its payload is a message, and the rest of it is metadata.
 
-use async_nats::{HeaderMap, jetstream};
-use tremor_pdk::{Batch, Error, Result, Writer};
+use async_nats::{HeaderMap, Message};
+use tremor_pdk::{Batch, Result, Writer};
 
-/// Adds one of a stream, and says how often it has come.
-pub(super) fn push_stream(batch: &mut Batch, message: &jetstream::Message) -> Result<i64> {
-    let info = message.info().map_err(|error| {
-        Error::bad_data(format_args!("the server does not say what message that is: {error}"))
-    })?;
+use super::info::Info;
+
+/// Adds one of a stream.
+pub(super) fn push_stream(batch: &mut Batch, message: &Message, info: &Info<'_>) -> Result<()> {
     batch.push_message(&message.payload);
-    if let Some(mut event) = batch.last_mut() {
-        event.write_metadata(|writer| {
-            writer.begin_object();
-            writer.key("subject");
-            writer.str(&message.subject);
-            writer.key("stream");
-            writer.str(info.stream);
-            writer.key("consumer");
-            writer.str(info.consumer);
-            // Numbers of messages begin with 1, and are no larger than an i64.
-            for (key, number) in [
-                ("stream_sequence", info.stream_sequence),
-                ("consumer_sequence", info.consumer_sequence),
-                ("pending", info.pending),
-            ] {
-                writer.key(key);
-                writer.i64(i64::try_from(number).unwrap_or(i64::MAX));
-            }
-            writer.key("deliveries");
-            writer.i64(info.delivered);
-            writer.key("timestamp");
-            let ms = info.published.unix_timestamp_nanos() / 1_000_000;
-            writer.i64(i64::try_from(ms).unwrap_or(i64::MAX));
-            write_headers(writer, message.headers.as_ref());
-            writer.end_object();
-        })?;
-    }
-    Ok(info.delivered)
+    let Some(mut event) = batch.last_mut() else { return Ok(()) };
+    event.write_metadata(|writer| {
+        writer.begin_object();
+        writer.key("subject");
+        writer.str(&message.subject);
+        writer.key("stream");
+        writer.str(info.stream);
+        writer.key("consumer");
+        writer.str(info.consumer);
+        for (key, number) in [
+            ("stream_sequence", info.stream_sequence),
+            ("consumer_sequence", info.consumer_sequence),
+            ("pending", info.pending),
+            ("deliveries", info.deliveries),
+            ("timestamp", info.timestamp / 1_000_000),
+        ] {
+            writer.key(key);
+            // None of them grows beyond an i64.
+            writer.i64(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+        write_headers(writer, message.headers.as_ref());
+        writer.end_object();
+    })
 }
 
 /// Adds one of core NATS.
-pub(super) fn push_core(batch: &mut Batch, message: &async_nats::Message) -> Result<()> {
+pub(super) fn push_core(batch: &mut Batch, message: &Message) -> Result<()> {
     batch.push_message(&message.payload);
     let Some(mut event) = batch.last_mut() else { return Ok(()) };
     event.write_metadata(|writer| {

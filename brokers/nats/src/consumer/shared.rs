@@ -3,23 +3,16 @@
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use async_nats::{Subject, jetstream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use async_nats::{Message, Subject};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tremor_pdk::{Counter, prelude::*};
 
-use super::record;
-
-/// A message that has come.
-#[allow(clippy::large_enum_variant)] // a queue has one of them only
-pub(super) enum Arrived {
-    Stream(jetstream::Message),
-    Core(async_nats::Message),
-}
+use super::{info::Info, record, resume::Resume};
 
 /// What is to be said to the server.
 pub(super) enum Answer {
@@ -35,8 +28,14 @@ pub(super) struct Shared {
     state: Mutex<State>,
     /// How many messages fit the queue.
     pub(super) room: Semaphore,
+    /// Where to go on with a consumer that was deleted.
+    pub(super) resume: Arc<Resume>,
+    /// Nothing more is to be brought.
+    ends: Notify,
     answers: mpsc::UnboundedSender<Answer>,
-    retry_delay: Duration,
+    /// None for core NATS, whose messages nobody answers.
+    retry_delay: Option<Duration>,
+    host: Host,
     redelivered: Counter,
     failed: Counter,
 }
@@ -44,7 +43,7 @@ pub(super) struct Shared {
 #[derive(Default)]
 struct State {
     /// Messages that the flow has not taken yet.
-    queue: VecDeque<(Instant, Arrived)>,
+    queue: VecDeque<(Instant, Message)>,
     /// The subjects for answers, of the messages of each pull that has not ended.
     under_way: HashMap<u64, (Instant, Vec<Subject>)>,
     /// Who waits for messages.
@@ -57,14 +56,18 @@ impl Shared {
     pub(super) fn new(
         host: &Host,
         room: u32,
-        retry_delay: Duration,
+        retry_delay: Option<Duration>,
+        resume: Arc<Resume>,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
         Self {
             state: Mutex::default(),
             room: Semaphore::new(room as usize),
+            resume,
+            ends: Notify::new(),
             answers,
             retry_delay,
+            host: host.clone(),
             redelivered: host.counter("redelivered", "Messages that came again."),
             failed: host.counter(
                 "failed",
@@ -77,10 +80,21 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A message has come.
-    pub(super) fn arrived(&self, message: Arrived) {
+    /// Takes room for so many messages at most, as far as there is some, and says for how many.
+    pub(super) fn more_room(&self, most: u32) -> u32 {
+        let room = self.room.available_permits().min(most as usize);
+        let room = u32::try_from(room).unwrap_or_default();
+        self.room.try_acquire_many(room).map_or(0, |taken| {
+            taken.forget();
+            room
+        })
+    }
+
+    /// Messages have come.
+    pub(super) fn arrived(&self, messages: impl IntoIterator<Item = Message>) {
+        let now = Instant::now();
         let mut state = self.state();
-        state.queue.push_back((Instant::now(), message));
+        state.queue.extend(messages.into_iter().map(|message| (now, message)));
         let waiting = state.waiting.take();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
@@ -99,18 +113,24 @@ impl Shared {
     pub(super) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
         let mut state = self.state();
         let (mut replies, mut count, mut result) = (Vec::new(), 0, Ok(()));
+        let mut redelivered = 0;
         while result.is_ok() && !batch.is_full() {
             let Some((_, message)) = state.queue.pop_front() else { break };
             count += 1;
-            result = match &message {
-                Arrived::Stream(message) => {
-                    replies.extend(message.reply.clone());
-                    record::push_stream(batch, message).map(|delivered| {
-                        self.redelivered.add(u64::from(delivered > 1));
-                    })
-                }
-                Arrived::Core(message) => record::push_core(batch, message),
+            if self.retry_delay.is_none() {
+                result = record::push_core(batch, &message);
+                continue;
+            }
+            let Some((reply, info)) =
+                message.reply.as_ref().and_then(|it| Some((it, Info::of(it)?)))
+            else {
+                tremor_pdk::warn!(self.host, "what is no message of the stream is not taken");
+                continue;
             };
+            redelivered += u64::from(info.deliveries > 1);
+            result = record::push_stream(batch, &message, &info);
+            // One for each message in the batch.
+            replies.push(reply.clone());
         }
         if count == 0 {
             if let Some(error) = state.error.take() {
@@ -119,11 +139,11 @@ impl Shared {
             state.waiting = Some(context.waker().clone());
             return Poll::Pending;
         }
-        if result.is_err() {
-            self.say(Answer::Nak(replies, Some(self.retry_delay)));
-        } else if !replies.is_empty() {
+        if !replies.is_empty() {
             state.under_way.insert(batch.pull(), (Instant::now(), replies));
         }
+        drop(state);
+        self.redelivered.add(redelivered);
         self.room.add_permits(count);
         Poll::Ready(result)
     }
@@ -146,13 +166,23 @@ impl Shared {
         }
         self.failed.add(bad.len() as u64);
         self.say(Answer::Ack(good));
-        self.say(Answer::Nak(bad, Some(self.retry_delay)));
+        self.say(Answer::Nak(bad, self.retry_delay));
+    }
+
+    /// Whoever brings messages is to end, and to bring those that are on their way.
+    pub(super) fn end(&self) {
+        self.ends.notify_one();
+    }
+
+    /// Waits for [`Self::end`].
+    pub(super) async fn is_to_end(&self) {
+        self.ends.notified().await;
     }
 
     /// Gives back what the flow has not taken, and waits until every answer is sent.
     pub(super) async fn close(&self) {
         let queue = std::mem::take(&mut self.state().queue);
-        let replies = queue.into_iter().filter_map(|(_, message)| reply(&message).cloned());
+        let replies = queue.into_iter().filter_map(|(_, message)| message.reply);
         self.say(Answer::Nak(replies.collect(), None));
         let (tell, told) = oneshot::channel();
         self.say(Answer::Flush(tell));
@@ -164,8 +194,9 @@ impl Shared {
     pub(super) fn held(&self, for_at_least: Duration) -> Vec<Subject> {
         let state = self.state();
         let is_old = |since: &Instant| since.elapsed() >= for_at_least;
-        let queue = state.queue.iter().filter(|(since, _)| is_old(since));
-        let queue = queue.filter_map(|(_, message)| reply(message));
+        // They came one after the other.
+        let queue = state.queue.iter().take_while(|(since, _)| is_old(since));
+        let queue = queue.filter_map(|(_, message)| message.reply.as_ref());
         let under_way = state.under_way.values().filter(|(since, _)| is_old(since));
         queue.chain(under_way.flat_map(|(_, replies)| replies)).cloned().collect()
     }
@@ -173,12 +204,5 @@ impl Shared {
     fn say(&self, answer: Answer) {
         // After the end of the connection nobody hears it: the messages come again.
         let _ = self.answers.send(answer);
-    }
-}
-
-fn reply(message: &Arrived) -> Option<&Subject> {
-    match message {
-        Arrived::Stream(message) => message.reply.as_ref(),
-        Arrived::Core(_) => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tremor_pdk::{
     prelude::*,
     tokio::{Running, Tokio},
@@ -10,20 +10,29 @@ use tremor_pdk::{
 
 use super::{
     acks::{Answers, Told},
-    config::{Acknowledge, Durable, From, Settings},
-    durable, read,
+    config::{Durable, From, Settings},
+    durable,
+    read::{self, Reader},
+    resume::Resume,
     shared::Shared,
 };
-use crate::client::Client;
+use crate::client::{Client, Denied, Trip};
+
+/// How long the server may take to say what this user may not subscribe to,
+const ANSWERS: Duration = Duration::from_secs(10);
+/// and how long what is on its way may take at the end. The runtime waits five seconds for all of it.
+const ENDS: Duration = Duration::from_secs(2);
 
 /// The source of one connection of the runtime's.
 pub struct Messages {
+    tokio: Tokio,
     shared: Arc<Shared>,
     /// Brings messages; none after the end.
     reading: Option<Running<()>>,
     /// Answers for them; none for core NATS.
     answering: Option<Running<()>>,
-    _client: Client,
+    /// Looks how far the consumer is; none for core NATS.
+    _watching: Option<Running<()>>,
 }
 
 impl Messages {
@@ -32,35 +41,44 @@ impl Messages {
         tokio: Tokio,
         client: Client,
         settings: &Arc<Settings>,
+        resume: Arc<Resume>,
     ) -> Result<Self> {
         let (say, answers) = mpsc::unbounded_channel();
         let retry_delay = match &settings.from {
-            From::Stream(durable) => durable.retry_delay,
-            From::Core { .. } => Duration::ZERO,
+            From::Stream(durable) => Some(durable.retry_delay),
+            From::Core { .. } => None,
         };
-        let shared = Arc::new(Shared::new(host, settings.prefetch, retry_delay, say));
-        let nats = client.nats.clone();
-        let (reading, answering) = match &settings.from {
+        let shared =
+            Arc::new(Shared::new(host, settings.prefetch, retry_delay, resume.clone(), say));
+        let (reading, answering, watching) = match &settings.from {
             From::Core { .. } => {
-                let (settings, shared) = (settings.clone(), shared.clone());
-                let subscribed = tokio.run(async move { subscribe(&nats, &settings).await });
-                let subscribers = subscribed.await??;
-                (tokio.run(read::core(subscribers, shared)), None)
+                let (own, settings) = (client.clone(), settings.clone());
+                let subscribed = tokio.run(async move { subscribe(&own, &settings).await });
+                let (subscribers, trips) = subscribed.await??;
+                let dropped = host.counter(
+                    "dropped",
+                    "Messages of core NATS that came faster than the flow took them.",
+                );
+                let reading = read::core(client, subscribers, trips, dropped, shared.clone());
+                (tokio.run(reading), None, None)
             }
             From::Stream(Durable { ack, .. }) => {
-                let ack: Acknowledge = *ack;
-                let own = settings.clone();
-                let client = nats.clone();
+                let ack = *ack;
+                let (own, settings_of_it) = (client.clone(), settings.clone());
+                let said = host.clone();
                 let found = tokio.run(async move {
-                    match &own.from {
-                        From::Stream(durable) => durable::find(client, durable).await,
+                    match &settings_of_it.from {
+                        From::Stream(durable) => {
+                            let nats = own.nats.clone();
+                            own.allowed(durable::find(nats, durable, &resume, &said)).await
+                        }
                         From::Core { .. } => Err(Error::internal("there is no stream")),
                     }
                 });
                 let consumer = found.await??;
                 let ack_wait = consumer.cached_info().config.ack_wait;
                 let answers = Answers {
-                    client: nats,
+                    client: client.nats.clone(),
                     host: host.clone(),
                     said: answers,
                     shared: shared.clone(),
@@ -72,33 +90,46 @@ impl Messages {
                         "Acknowledgements that the server has not confirmed (`ack: double`).",
                     ),
                 };
-                let reading = tokio.run(read::stream(consumer, settings.prefetch, shared.clone()));
-                (reading, Some(tokio.run(answers.run())))
+                let watching = read::watch(consumer.clone(), shared.clone(), host.clone());
+                let reader = Reader {
+                    client,
+                    consumer,
+                    prefetch: settings.prefetch,
+                    shared: shared.clone(),
+                    host: host.clone(),
+                };
+                let answering = tokio.run(answers.run());
+                (tokio.run(reader.run()), Some(answering), Some(tokio.run(watching)))
             }
         };
-        Ok(Self { shared, reading: Some(reading), answering, _client: client })
+        Ok(Self { tokio, shared, reading: Some(reading), answering, _watching: watching })
     }
 }
 
-/// Subscribes to subjects of core NATS.
+/// Subscribes to subjects of core NATS, and says how many messages came back to itself.
 async fn subscribe(
-    client: &async_nats::Client,
+    client: &Client,
     settings: &Settings,
-) -> Result<Vec<async_nats::Subscriber>> {
-    let From::Core { subjects, queue } = &settings.from else { return Ok(Vec::new()) };
+) -> Result<(Vec<async_nats::Subscriber>, u64)> {
+    let From::Core { subjects, queue } = &settings.from else { return Ok((Vec::new(), 0)) };
+    let mut denied = client.denied.subscribe();
     let mut subscribers = Vec::new();
     for subject in subjects {
         let subscribed = match queue {
-            Some(queue) => client.queue_subscribe(subject.clone(), queue.clone()).await,
-            None => client.subscribe(subject.clone()).await,
+            Some(queue) => client.nats.queue_subscribe(subject.clone(), queue.clone()).await,
+            None => client.nats.subscribe(subject.clone()).await,
         };
         subscribers.push(subscribed.map_err(|error| {
             Error::connection_lost(format_args!("cannot subscribe to `{subject}`: {error}"))
         })?);
     }
-    let flushed = client.flush().await;
-    flushed.map_err(|error| Error::connection_lost(format_args!("cannot subscribe: {error}")))?;
-    Ok(subscribers)
+    let trip = client.round_trip(ANSWERS).await;
+    while let Ok(denied) = denied.try_recv() {
+        if matches!(&denied, Denied::Subscribe(it) if subjects.contains(it)) {
+            return Err(denied.error());
+        }
+    }
+    Ok((subscribers, u64::from(trip? == Trip::Back)))
 }
 
 impl Source for Messages {
@@ -116,8 +147,12 @@ impl Source for Messages {
 
     /// Sends the last answers, and gives back what the flow has not taken.
     async fn close(&mut self) -> Result<()> {
-        self.reading = None;
+        let Some(reading) = self.reading.take() else { return Ok(()) };
         if self.answering.is_some() {
+            self.shared.end();
+            // What it has not brought by then comes again after `ack_wait`.
+            let ended = self.tokio.run(async move { timeout(ENDS, reading).await.is_ok() });
+            ended.await?;
             self.shared.close().await;
         }
         self.answering = None;

@@ -26,7 +26,17 @@ pub struct Config {
     /// Whether a stream is to confirm each message. Without, nobody does.
     #[serde(default = "yes")]
     pub jetstream: bool,
-    /// How long a stream may take to confirm a message. After that it is published again.
+    /// Whether headers whose names begin with `Nats-` are sent as well. They tell the server what to do: to
+    /// drop messages of the stream, say. Without, they are left out.
+    #[serde(default)]
+    pub server_headers: bool,
+    /// How many messages of a delivery wait for their confirmation at a time. With 1, no message comes before one
+    /// that is published again.
+    #[serde(default = "window")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub window: usize,
+    /// How long a stream may take to confirm a message. After that it is published again. Without streams: how long
+    /// the server may take to have seen the messages.
     #[serde(default = "timeout")]
     pub timeout: Interval,
     /// Who this client is.
@@ -48,6 +58,10 @@ const fn yes() -> bool {
     true
 }
 
+const fn window() -> usize {
+    4_096
+}
+
 const fn timeout() -> Interval {
     Interval::of_ms(10_000)
 }
@@ -59,6 +73,8 @@ pub(super) struct Settings {
     pub(super) headers: Place,
     pub(super) message_id: Option<Place>,
     pub(super) jetstream: bool,
+    pub(super) server_headers: bool,
+    pub(super) window: usize,
     pub(super) timeout: Duration,
 }
 
@@ -75,6 +91,12 @@ impl Settings {
                 "`message_id` is for streams, and `jetstream` is off: leave one of them out",
             ));
         }
+        if !(1..=65_536).contains(&config.window) {
+            return Err(Error::configuration(format_args!(
+                "`window`: expected 1 to 65536 messages, found {}",
+                config.window
+            )));
+        }
         let peer = Peer::new(&config.servers, config.auth.as_ref(), config.tls.as_ref(), host)?;
         Ok(Self {
             peer,
@@ -82,14 +104,37 @@ impl Settings {
             headers: config.headers,
             message_id: config.message_id,
             jetstream: config.jetstream,
+            server_headers: config.server_headers,
+            window: config.window,
             timeout: config.timeout.get(),
         })
     }
 }
 
+/// How long a subject may be, in bytes. A server closes the connection if a line is longer than 4096 bytes, and that
+/// with the subject has the one for the answer and some numbers as well.
+const LONGEST: usize = 3_900;
+
+/// What only the server and those that manage it have to do with.
+const MANAGES: [&str; 3] = ["$JS.", "$SYS.", "$SRV."];
+
+/// # Errors
+/// What a subject is that an event may choose, and what it is not: `$JS.API.STREAM.DELETE.ORDERS` is one as well.
+pub(super) fn check_chosen(subject: &str) -> std::result::Result<(), String> {
+    if let Some(prefix) = MANAGES.iter().find(|it| subject.starts_with(**it)) {
+        return Err(format!(
+            "subjects with `{prefix}` before them are for those who manage servers: an event cannot name one"
+        ));
+    }
+    check_subject(subject)
+}
+
 /// # Errors
 /// What a subject to publish to is, and what it is not.
 pub(super) fn check_subject(subject: &str) -> std::result::Result<(), String> {
+    if subject.len() > LONGEST {
+        return Err(format!("expected {LONGEST} bytes at most, found {}", subject.len()));
+    }
     let is_good = |token: &str| {
         !token.is_empty()
             && !matches!(token, "*" | ">")

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tremor_pdk::prelude::*;
 
 use super::{
-    config::{Settings, check_subject},
+    config::{Settings, check_chosen},
     field::{Place, Text},
 };
 
@@ -66,7 +66,7 @@ fn one(
         (None, Text::Fixed(subject)) => subject.as_str().into(),
         (None, Text::At(place)) => subject(place, event)?,
     };
-    let mut headers = headers(&settings.headers, event)?;
+    let mut headers = headers(&settings.headers, settings.server_headers, event)?;
     if let Some(place) = &settings.message_id
         && let Some(value) = present(place, event)
     {
@@ -82,7 +82,7 @@ fn subject(place: &Place, event: EventRef<'_>) -> Result<Subject> {
     let value = place.get(event);
     let subject = value.and_then(ValueRef::as_str);
     let subject = subject.ok_or_else(|| wrong("subject", place, "a text", value))?;
-    check_subject(subject)
+    check_chosen(subject)
         .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{place}`: {why}")))?;
     Ok(subject.into())
 }
@@ -92,7 +92,10 @@ fn present<'b>(place: &Place, event: EventRef<'b>) -> Option<ValueRef<'b>> {
     place.get(event).filter(|it| !it.is_null())
 }
 
-fn headers(place: &Place, event: EventRef<'_>) -> Result<Option<HeaderMap>> {
+/// How the names of headers begin that tell the server what to do.
+const SERVERS: &str = "Nats-";
+
+fn headers(place: &Place, servers_as_well: bool, event: EventRef<'_>) -> Result<Option<HeaderMap>> {
     let Some(value) = present(place, event) else { return Ok(None) };
     let expected = "an object of texts in one line, and of lists of them";
     let object = value.as_object().ok_or_else(|| wrong("headers", place, expected, Some(value)))?;
@@ -110,6 +113,12 @@ fn headers(place: &Place, event: EventRef<'_>) -> Result<Option<HeaderMap>> {
         Ok(())
     };
     for (name, value) in object {
+        // Of another broker, say: whoever writes there is not to drop messages of this one.
+        let begins = name.as_bytes().get(..SERVERS.len());
+        if !servers_as_well && begins.is_some_and(|it| it.eq_ignore_ascii_case(SERVERS.as_bytes()))
+        {
+            continue;
+        }
         match value.as_array() {
             None => add(name, value)?,
             Some(list) => list.iter().try_for_each(|value| add(name, value))?,

@@ -9,10 +9,11 @@
 //!     config: { servers: ['nats-1:4222'], subject: orders.new }
 //! ```
 //!
-//! Each event is a message. With JetStream a delivery is answered when the server has answered for each of
-//! them; without, when they are written to the connection.
+//! Each event is a message. With JetStream a delivery is answered when a stream has answered for each of
+//! them; without, when the server has seen them.
 
 mod config;
+mod confirming;
 mod field;
 mod message;
 mod outcome;

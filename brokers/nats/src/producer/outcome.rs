@@ -1,60 +1,90 @@
 //! What the answer of a server means for an event.
 
-use std::error::Error as _;
-
 use async_nats::{
-    client,
-    jetstream::{
-        self,
-        context::{PublishError, PublishErrorKind},
-    },
+    Message, StatusCode, client,
+    jetstream::{ErrorCode, publish::PublishAck},
 };
 use tremor_pdk::prelude::*;
 
-/// What becomes of an event whose message no stream has. Its policy is to go to `err` where the same message
-/// would be refused again, and otherwise to be tried again.
-pub(super) fn of(error: &PublishError, subject: &str) -> Error {
-    match error.kind() {
-        PublishErrorKind::StreamNotFound => Error::bad_data(format_args!(
-            "subject `{subject}`: no stream takes it, or JetStream is off; see `subject`, and the subjects of the streams"
-        )),
-        PublishErrorKind::MaxPayloadExceeded => too_large(subject, error),
-        PublishErrorKind::WrongLastMessageId | PublishErrorKind::WrongLastSequence => {
-            Error::bad_data(format_args!("subject `{subject}`: {error}"))
+/// What is answered to a message.
+#[derive(Deserialize)]
+#[serde(crate = "tremor_pdk::serde", untagged)]
+enum Said {
+    Refused { error: async_nats::jetstream::Error },
+    Has(PublishAck),
+}
+
+/// What a stream has said of a message.
+pub(super) enum Answer {
+    /// It has it, and maybe had it already.
+    Confirmed { duplicate: bool },
+    /// There is none that takes the subject, or it is about to have another leader.
+    Nobody,
+    /// It does not take it.
+    Refused(Error),
+}
+
+impl Answer {
+    pub(super) fn of(message: &Message, subject: &str) -> Self {
+        if message.status == Some(StatusCode::NO_RESPONDERS) {
+            return Self::Nobody;
         }
-        PublishErrorKind::TimedOut => Error::timeout(format_args!(
-            "subject `{subject}`: the stream has not confirmed the message within `timeout`"
-        )),
-        PublishErrorKind::MaxAckPending => {
-            Error::full(format_args!("subject `{subject}`: {error}"))
-        }
-        PublishErrorKind::BrokenPipe => lost(),
-        PublishErrorKind::Other => {
-            let answer = error.source().and_then(|it| it.downcast_ref::<jetstream::Error>());
-            match answer {
-                // Status codes as those of HTTP: what is refused as it is, and what may pass.
-                Some(answer) if (400..500).contains(&answer.code()) && answer.code() != 408 => {
-                    Error::bad_data(format_args!(
-                        "subject `{subject}`: the stream refuses the message: {answer}"
-                    ))
-                }
-                Some(answer) => Error::full(format_args!(
-                    "subject `{subject}`: the stream cannot take the message now: {answer}"
-                )),
-                None => lost().caused_by(error),
+        match serde_json::from_slice(&message.payload) {
+            Ok(Said::Has(ack)) if !ack.stream.is_empty() && ack.sequence > 0 => {
+                Self::Confirmed { duplicate: ack.duplicate }
             }
+            Ok(Said::Refused { error }) => Self::Refused(refused(&error, subject)),
+            // It would answer so again.
+            Ok(Said::Has(_)) | Err(_) => Self::Refused(Error::bad_data(format_args!(
+                "subject `{subject}`: something has answered that is no stream; see `subject`, or set `jetstream: false`"
+            ))),
         }
     }
 }
 
-/// The same without JetStream.
-pub(super) fn of_core(error: &client::PublishError, subject: &str) -> Error {
+/// What becomes of an event whose message a stream does not take. Its policy is to go to `err` where the same
+/// message would be refused again, and otherwise to be tried again.
+fn refused(answer: &async_nats::jetstream::Error, subject: &str) -> Error {
+    // Status codes as those of HTTP: what is refused as it is, and what may pass. That the storage of an account is
+    // full passes, whatever its code.
+    let stays = (400..500).contains(&answer.code())
+        && ![408, 429].contains(&answer.code())
+        && answer.error_code() != ErrorCode::ACCOUNT_RESOURCES_EXCEEDED;
+    if stays {
+        Error::bad_data(format_args!(
+            "subject `{subject}`: the stream refuses the message: {answer}"
+        ))
+    } else {
+        Error::full(format_args!(
+            "subject `{subject}`: the stream cannot take the message now: {answer}"
+        ))
+    }
+}
+
+/// No stream takes it, however often it is published.
+pub(super) fn nobody(subject: &str) -> Error {
+    Error::bad_data(format_args!(
+        "subject `{subject}`: no stream takes it, or JetStream is off; see `subject`, and the subjects of the streams"
+    ))
+}
+
+/// A stream has not answered.
+pub(super) fn late(subject: &str) -> Error {
+    Error::timeout(format_args!(
+        "subject `{subject}`: the stream has not confirmed the message within `timeout`"
+    ))
+}
+
+/// A message that was not published.
+pub(super) fn unpublished(error: &client::PublishError, subject: &str) -> Error {
     match error.kind() {
-        client::PublishErrorKind::MaxPayloadExceeded => too_large(subject, error),
+        client::PublishErrorKind::MaxPayloadExceeded => Error::bad_data(format_args!(
+            "subject `{subject}`: {error}; see `max_payload` of the server"
+        )),
         client::PublishErrorKind::InvalidSubject => {
             Error::bad_data(format_args!("subject `{subject}`: {error}"))
         }
-        client::PublishErrorKind::Send => lost().caused_by(error),
+        client::PublishErrorKind::Send => crate::client::lost().caused_by(error),
     }
 }
 
@@ -63,13 +93,4 @@ pub(super) fn denied(subject: &str) -> Error {
     Error::bad_data(format_args!(
         "subject `{subject}`: the server does not let this user publish to it; see its permissions"
     ))
-}
-
-/// The connection is gone.
-pub(super) fn lost() -> Error {
-    Error::connection_lost("the connection to the server is lost")
-}
-
-fn too_large(subject: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::bad_data(format_args!("subject `{subject}`: {error}; see `max_payload` of the server"))
 }

@@ -4,7 +4,7 @@ use tremor_pdk::{
 };
 
 use super::NatsProducer;
-use crate::testing::server;
+use crate::testing::{Stream, server, server_of};
 
 fn config(keys: &str) -> String {
     format!(r#"{{ "servers": ["{}"], {keys} }}"#, server())
@@ -37,6 +37,7 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
     let keys = r#""subject": "%to", "message_id": "%id""#;
     let mut producer = host.connect::<NatsProducer>(&config(keys)).unwrap();
     let large = "x".repeat(2_000);
+    let long = "x".repeat(4_000);
     let events = with_metadata(&[
         ("one", literal!({ "to": "a.b", "id": "1", "headers": { "A": ["1", "2"], "B": "3" } })),
         ("two", literal!({ "to": "a.*" })),
@@ -46,6 +47,9 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
         (&large, literal!({ "to": "a" })),
         ("seven", literal!({ "to": "nobody" })),
         ("eight", literal!({ "to": "a" })),
+        ("nine", literal!({ "to": "service" })),
+        ("ten", literal!({ "to": "$JS.API.STREAM.DELETE.ORDERS" })),
+        ("eleven", literal!({ "to": long })),
     ]);
     let errors = exceptions(producer.deliver(&events));
     let expected = [
@@ -55,16 +59,58 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
         "found another value or name at `A`",
         "see `max_payload` of the server",
         "no stream takes it",
+        "something has answered that is no stream",
+        "an event cannot name one",
+        "expected 3900 bytes at most, found 4000",
     ];
     assert_eq!(errors.len(), expected.len(), "{errors:?}");
-    for (position, ((events, error), text)) in errors.iter().zip(expected).enumerate() {
-        assert_eq!(*events, position + 1..position + 2);
+    let positions = (1..7).chain(8..11);
+    for ((position, (events, error)), text) in positions.zip(&errors).zip(expected) {
+        assert_eq!(*events, position..position + 1);
         assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
         assert!(error.message().contains(text), "{error}");
     }
-    assert_eq!(host.metric("refused"), Some(6.0));
+    assert_eq!(host.metric("refused"), Some(9.0));
     assert_eq!(producer.deliver(&Batch::new()), Ok(()));
     producer.stop().unwrap();
+}
+
+#[test]
+fn with_a_window_of_one_nothing_overtakes_what_is_published_again() {
+    let payloads = ["0", "1", "full", "3", "4"].map(|it| (it, Value::default()));
+    for (window, has, left) in [(1, &["0", "1"][..], 2..5), (9, &["0", "1", "3", "4"], 2..3)] {
+        let host = TestHost::new();
+        let stream = Stream::default();
+        let address = server_of(&stream);
+        let config =
+            format!(r#"{{ "servers": ["{address}"], "subject": "a", "window": {window} }}"#);
+        let mut producer = host.connect::<NatsProducer>(&config).unwrap();
+        let errors = exceptions(producer.deliver(&with_metadata(&payloads)));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        let (events, error) = &errors[0];
+        assert_eq!((events.clone(), error.policy()), (left, ErrorPolicy::RETRY));
+        assert_eq!(*stream.lock().unwrap(), has);
+        producer.stop().unwrap();
+    }
+}
+
+#[test]
+fn headers_of_servers_are_left_out_unless_they_are_wanted() {
+    let metadata =
+        literal!({ "to": "a", "headers": { "Nats-Rollup": "all", "nats-x": "1", "Other": "2" } });
+    for (more, count) in [("", 1), (r#", "server_headers": true"#, 3)] {
+        let host = TestHost::new();
+        let stream = Stream::default();
+        let address = server_of(&stream);
+        let config = format!(r#"{{ "servers": ["{address}"], "subject": "%to"{more} }}"#);
+        let mut producer = host.connect::<NatsProducer>(&config).unwrap();
+        producer.deliver(&with_metadata(&[("one", metadata.clone())])).unwrap();
+        // With them the payload comes.
+        let has = stream.lock().unwrap().concat();
+        assert_eq!(has.matches(": ").count(), count, "{has}");
+        assert!(has.contains("Other: 2") && has.ends_with("one"), "{has}");
+        producer.stop().unwrap();
+    }
 }
 
 #[test]
@@ -73,6 +119,7 @@ fn a_configuration_that_cannot_be_is_refused_with_its_key_and_without_secrets() 
     for (keys, said) in [
         (r#""subject": "a..b""#, "`subject`"),
         (r#""subject": "a.>""#, "`subject`"),
+        (r#""subject": "a", "window": 0"#, "`window`"),
         (r#""subject": "a", "headers": "h""#, "expected `%` and a path"),
         (r#""subject": "a", "jetstream": false, "message_id": "%id""#, "`message_id`"),
         (r#""subject": "a", "auth": { "user": "hunter2" }"#, "`auth`"),

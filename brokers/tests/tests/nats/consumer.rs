@@ -12,8 +12,12 @@ use serde_json::json;
 use super::{STDOUT, nats};
 
 /// A flow from a stream to a sink.
-fn flow(nats: &Nats, keys: &str, sink: &str) -> Flow {
-    let address = nats.address();
+pub(super) fn flow(nats: &Nats, keys: &str, sink: &str) -> Flow {
+    flow_from(&nats.address(), keys, sink)
+}
+
+/// The same from a server that is reached otherwise.
+pub(super) fn flow_from(address: &str, keys: &str, sink: &str) -> Flow {
     Flow::run(&format!(
         "connectors:\n  \
            input: {{ type: nats_consumer, codec: json, config: {{ servers: ['{address}'], {keys} }} }}\n  \

@@ -1,7 +1,9 @@
 //! NATS.
 
 mod consumer;
+mod consumer_faults;
 mod producer;
+mod producer_faults;
 mod security;
 
 use std::sync::{Mutex, OnceLock};

@@ -13,15 +13,20 @@ use broker_tests::{
 use super::{STDOUT, nats};
 
 /// A flow from the lines that a test adds, to subjects, with what is refused on standard output.
-struct Lines {
-    flow: Flow,
+pub(super) struct Lines {
+    pub(super) flow: Flow,
     input: File,
     _folder: tempfile::TempDir,
 }
 
 impl Lines {
-    fn to(nats: &Nats, keys: &str) -> Self {
-        let (address, folder) = (nats.address(), tempfile::tempdir().unwrap());
+    pub(super) fn to(nats: &Nats, keys: &str) -> Self {
+        Self::to_address(&nats.address(), keys)
+    }
+
+    /// The same to a server that is reached otherwise.
+    pub(super) fn to_address(address: &str, keys: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("input");
         let input = File::create(&path).unwrap();
         let path = path.display();
@@ -37,30 +42,30 @@ impl Lines {
         Self { flow, input, _folder: folder }
     }
 
-    fn add(&mut self, lines: impl IntoIterator<Item = String>) {
+    pub(super) fn add(&mut self, lines: impl IntoIterator<Item = String>) {
         let text: String = lines.into_iter().flat_map(|line| [line, "\n".to_owned()]).collect();
         self.input.write_all(text.as_bytes()).unwrap();
     }
 
-    fn refuses(&self, count: usize) -> Vec<String> {
+    pub(super) fn refuses(&self, count: usize) -> Vec<String> {
         eventually(&format!("{count} at err\n{}", self.flow.log()), || {
             Some(self.flow.out()).filter(|out| out.len() >= count)
         })
     }
 
-    fn stop(self) {
+    pub(super) fn stop(self) {
         let (status, log) = self.flow.stop();
         assert!(status.success(), "{log}");
     }
 }
 
 /// The numbers that a stream has, in its order.
-fn written(nats: &Nats, stream: &str) -> Vec<usize> {
+pub(super) fn written(nats: &Nats, stream: &str) -> Vec<usize> {
     let payloads: Vec<_> = nats.messages(stream).into_iter().map(|(_, _, it)| it).collect();
     numbers(&payloads)
 }
 
-fn has(nats: &Nats, stream: &str, count: u64) {
+pub(super) fn has(nats: &Nats, stream: &str, count: u64) {
     eventually(&format!("{count} messages"), || (nats.count(stream) >= count).then_some(()));
 }
 

@@ -1,6 +1,6 @@
 //! TLS, and who may do what.
 
-use broker_tests::{broker::Broker, eventually, flow::Flow, nats::unique};
+use broker_tests::{broker::Broker, eventually, flow::Flow, jwt::Operator, nats::unique};
 
 use super::STDOUT;
 
@@ -63,6 +63,89 @@ fn it_reads_and_writes_with_tls_passwords_and_nkeys_and_says_which_of_them_is_wr
         );
         assert!(!log.contains(password), "{log}");
     }
+}
+
+/// Runs until messages come.
+fn comes(address: &str, keys: &str) {
+    let running = flow(address, &unique("secure"), keys);
+    eventually(&format!("messages\n{}", running.log()), || {
+        (!running.out().is_empty()).then_some(())
+    });
+}
+
+/// Runs until it has failed, says so, and shows no secret.
+fn fails(address: &str, keys: &str, says: &str, secrets: &[&str]) {
+    let mut running = flow(address, "a", keys);
+    assert!(!running.wait().success());
+    let log = running.log();
+    assert!(log.contains(says), "{says}: {log}");
+    assert!(secrets.iter().all(|it| !log.contains(it)), "{log}");
+}
+
+#[test]
+fn a_token_opens_a_server_and_another_one_does_not() {
+    let who = "authorization: { token: \"the-right-token\" }";
+    let Some(broker) = Broker::start("nats", &["--set", who]) else { return };
+    let address = broker.get("plain");
+    comes(address, "auth: { token: the-right-token }");
+    fails(address, "auth: { token: a-wrong-token }", "see `auth.token`", &["a-wrong-token"]);
+    fails(address, "", "see `auth`, which is not set", &[]);
+    // As other clients have it: with a token in the address.
+    let servers = format!("a-wrong-token@{address}");
+    fails(&servers, "", "an address has no `@`", &[]);
+}
+
+#[test]
+fn a_credentials_file_opens_a_server_and_one_of_another_operator_does_not() {
+    let (operator, other) = (Operator::new(), Operator::new());
+    let lines = operator.lines();
+    let set: Vec<_> = lines.iter().flat_map(|line| ["--set", line]).collect();
+    let Some(broker) = Broker::start("nats", &set) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        format!("auth: {{ credentials_file: '{}' }}", path.display())
+    };
+    let address = broker.get("plain");
+    comes(address, &file("right.creds", &operator.credentials()));
+    let wrong = other.credentials();
+    let secrets: Vec<_> = wrong.lines().filter(|it| it.len() > 40).collect();
+    assert_eq!(secrets.len(), 2);
+    fails(address, &file("other.creds", &wrong), "see `auth.credentials_file`", &secrets);
+    // The token of the one, with the seed of another: it cannot answer the challenge.
+    let (token, _) = operator
+        .credentials()
+        .split_once("-----BEGIN USER")
+        .map(|(a, b)| (a.to_owned(), b.to_owned()))
+        .unwrap();
+    let (_, seed) = wrong.split_once("-----BEGIN USER").unwrap();
+    let mixed = format!("{token}-----BEGIN USER{seed}");
+    fails(address, &file("mixed.creds", &mixed), "see `auth.credentials_file`", &secrets[1..]);
+    let half = wrong.split_once("-----BEGIN USER").unwrap().0;
+    fails(address, &file("half.creds", half), "`auth.credentials_file`", &secrets);
+    let nowhere = "auth: { credentials_file: '/nowhere.creds' }";
+    fails(address, nowhere, "`auth.credentials_file`: cannot read /nowhere.creds", &[]);
+}
+
+#[test]
+fn a_server_that_wants_certificates_lets_in_who_has_one_of_its_ca() {
+    let Some(broker) = Broker::start("nats", &["--secure", "--verify"]) else { return };
+    let Some(other) = Broker::start("nats", &["--secure"]) else { return };
+    let address = broker.get("tls");
+    let ca = broker.get("ca_file");
+    let [user, password] = ["user", "password"].map(|it| broker.get(it));
+    let auth = format!("auth: {{ user: {user}, password: {password} }}");
+    let tls = |of: &Broker| {
+        let [cert, key] = ["cert_file", "key_file"].map(|it| of.get(it));
+        format!("{auth}, tls: {{ ca_file: '{ca}', cert_file: '{cert}', key_file: '{key}' }}")
+    };
+    comes(address, &tls(&broker));
+    fails(address, &tls(&other), "see `tls`", &[password]);
+    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "see `tls`", &[password]);
+    // It shows the certificate of another CA itself.
+    let ca = other.get("ca_file");
+    fails(address, &format!("{auth}, tls: {{ ca_file: '{ca}' }}"), "see `tls`", &[password]);
 }
 
 #[test]

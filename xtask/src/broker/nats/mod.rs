@@ -1,4 +1,4 @@
-//! NATS: a server with JetStream.
+//! NATS: servers with JetStream.
 
 mod server;
 
@@ -24,36 +24,42 @@ const PUBLIC: &str = "UBLD5E65E25FK2TBL7XPY5EKHDXB3VSTDMC3ML4AATF5ZTCOGN3BH7XT";
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    common: Common,
+    pub(super) common: Common,
+    /// Clients have to show a certificate
+    #[arg(long, requires = "secure")]
+    pub(super) verify: bool,
     /// A line for the configuration of the server; may be given several times
     #[arg(long = "set", value_name = "KEY: VALUE")]
-    properties: Vec<String>,
+    pub(super) properties: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<()> {
+    cluster(arguments)?.stay(arguments.common.json)
+}
+
+/// Starts the nodes.
+pub(super) fn cluster(arguments: &Arguments) -> Result<Cluster> {
     need("setpriv", "--version", "util-linux")?;
     if arguments.common.secure {
         need("openssl", "version", "`apt-get install openssl`")?;
     }
-    ensure!(arguments.common.nodes == 1, "--nodes: there is one node of NATS");
     for property in &arguments.properties {
         ensure!(property.contains(':'), "--set: expected KEY: VALUE, found `{property}`");
     }
-    let program = server::find()?;
-    let mut cluster = start(arguments, &program)?;
-    cluster.stay(arguments.common.json)
+    start(arguments, &server::find()?)
 }
 
 fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
-    let (folder, ports) = arguments.common.place("nats", 1)?;
+    let count = usize::from(arguments.common.nodes);
+    // Each node has a port for clients, and then one for the others.
+    let (folder, ports) = arguments.common.place("nats", 2 * count)?;
+    let (clients, routes) = ports.split_at(count);
+    let at = |port: &u16| format!("127.0.0.1:{port}");
+    let all = |ports: &[u16]| ports.iter().map(at).collect::<Vec<_>>();
     let mut reached: Map<String, Value> = Map::new();
-    let address = format!("127.0.0.1:{}", ports[0]);
-    let mut lines = vec![
-        format!("listen: \"{address}\""),
-        format!("jetstream: {{ store_dir: \"{}\" }}", shown(&folder.join("data"))),
-    ];
+    let mut lines = Vec::new();
     let name = if arguments.common.secure { "tls" } else { "plain" };
-    reached.insert(name.into(), address.clone().into());
+    reached.insert(name.into(), all(clients).join(",").into());
     if arguments.common.secure {
         let files = identities::make(&folder.join("tls"))?;
         reached.extend(files.into_iter().map(|(key, path)| (key.into(), shown(&path).into())));
@@ -65,22 +71,42 @@ fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
             ("nkey", SEED),
         ];
         reached.extend(all.into_iter().map(|(key, text)| (key.into(), text.into())));
-        lines.push(secured(&folder.join("tls")));
+        lines.push(secured(&folder.join("tls"), arguments.verify));
     }
     lines.extend_from_slice(&arguments.properties);
-    let config = folder.join("nats.conf");
-    write(&config, &(lines.join("\n") + "\n"))?;
-    let command = (program.into(), vec!["-c".into(), config.into()]);
-    let addresses = [(name.into(), address.into())].into_iter().collect();
-    let node = Node::new(1, command, folder.join("node-1.log"), "Server is ready", addresses);
-    Cluster::start(vec![node], reached)
+    // What a node says once it is of use: with others, when they have agreed on one that manages streams, `JetStream
+    // cluster new metadata leader`, or `Self is new JetStream cluster metadata leader`.
+    let ready = if count > 1 { "metadata leader" } else { "Server is ready" };
+    let mut nodes = Vec::new();
+    for (id, (client, route)) in (1..).zip(clients.iter().zip(routes)) {
+        let data = shown(&folder.join(format!("data-{id}")));
+        let mut own = vec![
+            format!("server_name: n{id}"),
+            format!("listen: \"{}\"", at(client)),
+            format!("jetstream: {{ store_dir: \"{data}\" }}"),
+        ];
+        if count > 1 {
+            let others = all(routes).join("\", \"nats://");
+            own.push(format!(
+                "cluster: {{ name: nodes, listen: \"{}\", routes: [\"nats://{others}\"] }}",
+                at(route)
+            ));
+        }
+        let config = folder.join(format!("node-{id}.conf"));
+        write(&config, &([own, lines.clone()].concat().join("\n") + "\n"))?;
+        let command = (program.into(), vec!["-c".into(), config.into()]);
+        let addresses = [(name.into(), at(client).into())].into_iter().collect();
+        let log = folder.join(format!("node-{id}.log"));
+        nodes.push(Node::new(id, command, log, ready, addresses));
+    }
+    Cluster::start(nodes, reached)
 }
 
 /// TLS, and who may do what.
-fn secured(tls: &Path) -> String {
+fn secured(tls: &Path, verify: bool) -> String {
     let file = |name: &str| shown(&tls.join(name));
     format!(
-        "tls: {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", timeout: 5 }}\n\
+        "tls: {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", verify: {verify}, timeout: 5 }}\n\
          authorization: {{ users: [\n  \
            {{ user: {USER}, password: \"{PASSWORD}\" }}\n  \
            {{ user: {LIMITED}, password: \"{LIMITED_PASSWORD}\", permissions: {{ publish: {{ deny: [forbidden] }} }} }}\n  \
