@@ -230,3 +230,65 @@ fn the_leader_of_a_stream_is_killed_and_no_event_is_lost() {
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
+
+#[test]
+fn of_two_members_one_is_killed_and_the_other_gets_what_it_had() {
+    let Some(nats) = nats() else { return };
+    let stream = nats.stream("members");
+    let keys = format!("stream: {stream}, consumer: c, ack_wait: 1s, prefetch: 10");
+    let (one, other) = (Peer::new(), Peer::new());
+    one.hold(|_| true);
+    let dies = flow(&nats, &keys, &one.sink());
+    nats.publish(&format!("{stream}.a"), (0..5).map(record));
+    one.comes("the first", |lines| !lines.is_empty());
+    let lives = flow(&nats, &keys, &other.sink());
+    nats.publish(&format!("{stream}.a"), (5..100).map(record));
+    other.comes("some", |lines| !lines.is_empty());
+    dies.kill();
+    nats.acknowledged(&stream, "c", 100);
+    // Those of the member that was killed have nobody else's answer.
+    let mut came = numbers(&other.answered());
+    came.sort_unstable();
+    came.dedup();
+    assert!(came.into_iter().eq(0..100), "{}", lives.log());
+    let (status, log) = lives.stop();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn metrics_say_how_far_a_consumer_is() {
+    let Some(nats) = nats() else { return };
+    let stream = nats.stream("metrics");
+    let peer = Peer::new();
+    peer.hold(|_| true);
+    nats.publish(&format!("{stream}.a"), (0..50).map(record));
+    let address = nats.address();
+    let text = format!(
+        "connectors:\n  \
+           input: {{ type: nats_consumer, codec: json, config: {{ servers: ['{address}'], stream: {stream}, \
+             consumer: c, max_ack_pending: 20 }} }}\n  \
+           output: {}\n\
+         links: [input -> output]\n",
+        peer.sink()
+    );
+    let running = Flow::run_in(tempfile::tempdir().unwrap(), &text, &["--api", "127.0.0.1:0"]);
+    let value = |name: &str| {
+        let metrics = running.ask("/metrics");
+        let name = format!("tremor_plugin_nats_consumer_{name}{{");
+        let line = metrics.lines().find(|line| line.starts_with(&name))?;
+        line.rsplit_once(' ')?.1.parse::<f64>().ok()
+    };
+    let is = |name: &str, wanted: u32| {
+        eventually(&format!("{name} is {wanted}: {}", running.ask("/metrics")), || {
+            (value(name)? == f64::from(wanted)).then_some(())
+        });
+    };
+    is("unanswered", 20);
+    is("pending", 30);
+    peer.release();
+    is("unanswered", 0);
+    is("pending", 0);
+    is("acknowledged_total", 50);
+    let (status, log) = running.stop();
+    assert!(status.success(), "{log}");
+}
