@@ -155,7 +155,10 @@ pub trait Sink: Send + 'static {
     /// or it goes to the dead letters; or the flow fails.
     fn deliver(&mut self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Something other than events.
+    /// Something other than events: [`Signal::Tick`] once a second, and [`Signal::Drain`] after the last
+    /// event. A sink takes one call at a time: a tick that is due while a delivery is under way comes when that
+    /// is over. One that has to keep time meanwhile, to send what it holds back or a sign of life to its peer, is a
+    /// [`ParallelSink`], or has a task of its own ([`Host::spawn`](crate::Host::spawn)).
     ///
     /// # Errors
     /// What is not a reconnect is a failure of the connector, which is restarted where that may help.
@@ -193,8 +196,10 @@ pub trait ParallelSink: Send + Sync + 'static {
     /// As [`Sink::deliver`].
     fn deliver(&self, batch: &Batch) -> impl Future<Output = Delivery> + Send;
 
-    /// Something other than events, while deliveries may be under way. They do not move on before this has
-    /// answered: it must not wait for one of them. [`Signal::Drain`] comes after the last.
+    /// Something other than events. [`Signal::Tick`] comes once a second, also while deliveries are under way,
+    /// however many the flow wants at a time, unless [`most_in_flight`](Self::most_in_flight) is one. Deliveries do
+    /// not move on before this has answered: it must not wait for one of them. [`Signal::Drain`] comes after the
+    /// last.
     ///
     /// # Errors
     /// As [`Sink::on_signal`].

@@ -1,8 +1,10 @@
 //! Logs, on stderr: stdout carries events only.
 
 use std::{
+    backtrace::{Backtrace, BacktraceStatus},
     borrow::Cow,
     io::{self, Write},
+    panic, thread,
 };
 
 use tracing_subscriber::EnvFilter;
@@ -24,6 +26,7 @@ pub(crate) enum Format {
 
 /// Starts logging, from `info` upwards unless `TREMOR_LOG` says otherwise.
 pub(crate) fn start(format: Format) {
+    report_panics();
     let filter = EnvFilter::try_from_env(VARIABLE);
     let wrong = filter.as_ref().err().filter(|_| std::env::var_os(VARIABLE).is_some());
     let wrong = wrong.map(ToString::to_string);
@@ -38,6 +41,20 @@ pub(crate) fn start(format: Format) {
     if let Some(error) = wrong {
         tracing::warn!("{VARIABLE} is invalid, so everything from `info` on is logged: {error}");
     }
+}
+
+/// Has the program's own panics, and those of what is linked into it, reported as the standard library does,
+/// without the values that are kept out of messages.
+fn report_panics() {
+    panic::set_hook(Box::new(|panic| {
+        let (thread, backtrace) = (thread::current(), Backtrace::capture());
+        let report = format!("\nthread '{}' {panic}\n", thread.name().unwrap_or("<unnamed>"));
+        let is_traced = backtrace.status() == BacktraceStatus::Captured;
+        let trace = is_traced.then(|| format!("stack backtrace:\n{backtrace}"));
+        let whole = redact::text(&report) + trace.as_deref().unwrap_or_default();
+        // Nobody may read it.
+        _ = io::stderr().write_all(whole.as_bytes());
+    }));
 }
 
 /// Writes log lines without the values that are kept out of them.

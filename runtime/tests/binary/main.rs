@@ -27,6 +27,7 @@ mod logging;
 mod many;
 mod network;
 mod operators;
+mod pipes;
 mod plugin_codecs;
 mod plugin_files;
 mod references;

@@ -178,6 +178,59 @@ links: [bench -> bench]";
 }
 
 #[test]
+fn a_rate_from_a_reference_is_not_in_the_report_of_a_benchmark() {
+    let flow = "connectors:
+  bench:
+    type: bench
+    codec: json
+    config:
+      file: in
+      iterations: 1
+      rate: ${env:SECRET_RATE}
+links: [bench -> bench]";
+    let scene = Scene::new(flow).write("in", b"{\"n\":1}\n");
+    let mut command = scene.command(&["bench", "--json", "report.json", "flow.yaml"]);
+    command.env("SECRET_RATE", "70707.50");
+    let run = Run::of(&finish(command.spawn().unwrap()));
+    run.expect(0, &[]);
+    assert!(run.stdout.contains("offered     [redacted] events/s"), "{}", run.stdout);
+    let report = scene.read("report.json");
+    assert!(!run.stdout.contains("70707") && !report.contains("70707"), "{report}");
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["rate"], "[redacted]");
+}
+
+#[test]
+fn no_value_is_in_what_a_panic_of_a_plugin_says() {
+    for fault in ["connect_panic", "pull_panic", "drop_panic"] {
+        let flow = format!(
+            "connectors:
+  bad:
+    type: hostile
+    restart: {{ attempts: 0 }}
+    config: {{ fault: {fault}, says: '${{env:CANARY}}' }}
+  out: {{ type: 'null' }}
+links: [bad -> out]"
+        );
+        for backtrace in ["0", "1"] {
+            let scene = scene(&flow);
+            let mut command = scene.command(&["run", "flow.yaml"]);
+            command.env("CANARY", CANARY).env("RUST_BACKTRACE", backtrace);
+            let run = Run::of(&finish(command.spawn().unwrap()));
+            keeps_quiet(&run, fault);
+            let hook = run.stderr.lines().filter(|line| line.contains(" panicked at "));
+            assert!(hook.count() > 0, "{fault}: the place of the panic is told:\n{}", run.stderr);
+            let is_traced = run.stderr.contains("stack backtrace:");
+            assert_eq!(is_traced, backtrace == "1", "{fault}:\n{}", run.stderr);
+            // What nobody waits for has no error.
+            if fault != "drop_panic" {
+                assert!(run.stderr.contains("[redacted]"), "{fault}:\n{}", run.stderr);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_values_of_one_tested_flow_are_words_to_the_next() {
     let test = |scene: Scene, flow: &str| {
         std::fs::create_dir_all(scene.path().join(format!("{flow}/input"))).unwrap();

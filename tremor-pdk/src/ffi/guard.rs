@@ -2,13 +2,17 @@
 
 use std::{
     any::Any,
+    backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
+    fmt::Write as _,
     future::Future,
+    io::{self, Write as _},
     mem::ManuallyDrop,
-    panic::{self, AssertUnwindSafe},
+    panic::{self, AssertUnwindSafe, PanicHookInfo},
     pin::Pin,
     sync::Once,
     task::{Context, Poll},
+    thread,
 };
 
 use crate::{Error, Result};
@@ -18,20 +22,43 @@ thread_local! {
     static PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Keeps the place of a panic for the error that it becomes. Panics are reported as before, where
-/// they become an error too: so there is a backtrace where one is asked for, nothing is lost where a
-/// panic ends the process, and no call has to say first that it is guarded. A plugin has a panic
-/// hook of its own, because it has a standard library of its own.
+/// What stands in place of the message of a panic.
+const NOT_SHOWN: &str = "the message is not shown here, since it may quote a secret; an error that comes of \
+                         this has it";
+
+/// Keeps the place of a panic for the error that it becomes, and reports every panic, whether or not it
+/// becomes an error: so there is a backtrace where one is asked for, and no call has to say first that it
+/// is guarded. A plugin has a panic hook of its own, because it has a standard library of its own.
+///
+/// The report has no message: only the host knows what must not be shown, and it hears of errors.
 pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        let report = panic::take_hook();
-        panic::set_hook(Box::new(move |info| {
-            report(info);
-            let place = info.location().map(ToString::to_string);
-            PLACE.with_borrow_mut(|last| *last = place);
+        panic::set_hook(Box::new(|panic| {
+            // Nobody may read it.
+            let _ = io::stderr().write_all(report(panic, &Backtrace::capture()).as_bytes());
+            keep_place(panic);
         }));
     });
+}
+
+/// What people see of a panic: lines as those of the standard library, without the message.
+fn report(panic: &PanicHookInfo<'_>, backtrace: &Backtrace) -> String {
+    let thread = thread::current();
+    let name = thread.name().unwrap_or("<unnamed>");
+    let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let mut report = format!("\nthread '{name}' panicked at {place}:\n{NOT_SHOWN}\n");
+    if backtrace.status() == BacktraceStatus::Captured {
+        // Writing to a string does not fail.
+        let _ = write!(report, "stack backtrace:\n{backtrace}");
+    }
+    report
+}
+
+fn keep_place(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string);
+    // A thread that ends may panic after its variables are gone.
+    let _ = PLACE.try_with(|last| last.replace(place));
 }
 
 /// Runs `work`; a panic in it is an error of kind panicked that says in what, where and why.
@@ -65,7 +92,8 @@ fn discard(payload: Box<dyn Any + Send>) {
 }
 
 fn place() -> String {
-    PLACE.take().map(|place| format!(" at {place}")).unwrap_or_default()
+    let place = PLACE.try_with(RefCell::take).ok().flatten();
+    place.map(|place| format!(" at {place}")).unwrap_or_default()
 }
 
 fn text(payload: &(dyn Any + Send)) -> &str {
@@ -116,14 +144,32 @@ impl<F> Drop for Guarded<F> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guarded, guard, guarded_drop, install_hook};
+    use super::{Guarded, NOT_SHOWN, guard, guarded_drop, keep_place, report};
     use crate::ErrorKind;
     use std::{
+        backtrace::Backtrace,
         future::{Future, pending},
-        panic::panic_any,
+        panic::{self, panic_any},
         pin::pin,
+        sync::{Mutex, Once, PoisonError},
         task::{Context, Poll, Waker},
     };
+
+    static REPORTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+    /// As a plugin has it, but that tests say with what they fail.
+    fn install_hook() {
+        static INSTALLED: Once = Once::new();
+        INSTALLED.call_once(|| {
+            let before = panic::take_hook();
+            panic::set_hook(Box::new(move |panic| {
+                let report = report(panic, &Backtrace::disabled());
+                REPORTED.lock().unwrap_or_else(PoisonError::into_inner).push(report);
+                keep_place(panic);
+                before(panic);
+            }));
+        });
+    }
 
     struct Bomb;
 
@@ -142,6 +188,24 @@ mod tests {
         assert!(message.starts_with("panicked in pull at "), "{message}");
         assert!(message.contains("guard.rs:") && message.ends_with(": no luck"), "{message}");
         assert!(guarded_drop(Bomb).is_err());
+    }
+
+    #[test]
+    fn a_report_has_the_place_of_a_panic_and_not_its_message() {
+        install_hook();
+        let secret = "hunter2";
+        let error = guard("connect", || -> () { panic!("no access with {secret}") }).unwrap_err();
+        assert!(
+            error.to_string().ends_with("no access with hunter2"),
+            "the host hides it: {error}"
+        );
+        let reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(!reported.iter().any(|report| report.contains(secret)), "{reported:?}");
+        let is_this = |report: &&String| {
+            report.contains("a_report_has_the_place") && report.contains("guard.rs:")
+        };
+        let report = reported.iter().find(is_this).expect("a report");
+        assert!(report.contains(" panicked at ") && report.ends_with(&format!("{NOT_SHOWN}\n")));
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Options of the command line that replace values in the flow file.
 
 use std::{
+    borrow::Cow,
     io,
     path::{Path, PathBuf, absolute},
 };
 
+use serde::Serialize;
 use serde_json::Value;
-use tremor_runtime::flow::{self, Connector, Flow, Role, Span};
+use tremor_runtime::{
+    flow::{self, Connector, Flow, Role, Span},
+    redact,
+};
 
 use super::Arguments;
 
@@ -82,11 +87,31 @@ impl Overrides {
     }
 }
 
-/// How many events a second all sources of a flow offer together; `None`: one of them offers as many
-/// as the flow takes.
-pub(super) fn rate(flow: &Flow) -> Option<f64> {
-    let rate = |position| config(flow, position).get("rate").and_then(Value::as_f64);
-    benches(flow, Role::Source).into_iter().map(rate).sum()
+/// How many events a second all sources of a flow offer together. As JSON: a number, `null` or a text.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Rate {
+    /// So many.
+    Events(f64),
+    /// One of them offers as many as the flow takes.
+    AsTaken,
+    /// One of them has its rate from a reference.
+    Kept(&'static str),
+}
+
+/// The rate of a flow, as the command line has changed it.
+pub(super) fn rate(flow: &Flow) -> Rate {
+    let mut sum = 0.0;
+    for position in benches(flow, Role::Source) {
+        let Some(rate) = config(flow, position).get("rate").filter(|rate| rate.is_number()) else {
+            return Rate::AsTaken;
+        };
+        if matches!(redact::text(&rate.to_string()), Cow::Owned(_)) {
+            return Rate::Kept(redact::REDACTED);
+        }
+        sum += rate.as_f64().unwrap_or_default();
+    }
+    Rate::Events(sum)
 }
 
 /// The files that the sources of a flow replay, each once.

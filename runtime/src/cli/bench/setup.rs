@@ -7,7 +7,7 @@ use serde::Serialize;
 use tremor_runtime::{executor, flow::Flow, redact};
 use twox_hash::XxHash3_128;
 
-use super::overrides;
+use super::overrides::{self, Rate};
 
 /// All conditions, as they go into the report.
 #[derive(Serialize)]
@@ -15,9 +15,8 @@ pub(super) struct Setup {
     machine: Machine,
     build: Build,
     data: Vec<Data>,
-    /// Events a second that all sources together offered; none where one offered as many as the
-    /// flow takes.
-    rate: Option<f64>,
+    /// Events a second that all sources together offered.
+    rate: Rate,
     /// The command line, the program first.
     command: Vec<String>,
 }
@@ -155,8 +154,9 @@ impl fmt::Display for Setup {
         let Self { machine, build, data, rate, command } = self;
         let Machine { cpu, cpu_features, kernel, processors, threads } = machine;
         match rate {
-            Some(rate) => writeln!(f, "offered     {rate} events/s")?,
-            None => writeln!(f, "offered     as many as the flow takes")?,
+            Rate::Events(rate) => writeln!(f, "offered     {rate} events/s")?,
+            Rate::Kept(rate) => writeln!(f, "offered     {rate} events/s")?,
+            Rate::AsTaken => writeln!(f, "offered     as many as the flow takes")?,
         }
         let cpu = cpu.as_deref().unwrap_or("a processor that the system has no name for");
         writeln!(f, "machine     {cpu}, {processors} processors, {threads} threads, {kernel}")?;

@@ -33,7 +33,7 @@ use crate::engine::{
         routes::Routes,
     },
     sink::{
-        SinkSide,
+        SinkSide, TICK,
         backlog::Backlog,
         retry::{self, Retries},
     },
@@ -135,6 +135,7 @@ pub(crate) fn tasks(
                 control: control.clone(),
                 backlog: Backlog::new(batching(spec)),
                 parallel: parallel(spec),
+                tick: TICK,
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,
                 standing: standing.clone(),

@@ -10,7 +10,7 @@ mod streams;
 
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -36,10 +36,10 @@ use crate::engine::{
         slots::Slots,
     },
 };
-use crate::{codec::BatchEncoder, executor, processor::Framing};
+use crate::{codec::BatchEncoder, processor::Framing};
 
 /// How often a sink is told the time.
-const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 
 /// What of a sink outlives a connection.
 pub(crate) struct SinkSide {
@@ -53,6 +53,8 @@ pub(crate) struct SinkSide {
     /// What has left the queue and is not delivered yet.
     pub(crate) backlog: Backlog,
     pub(crate) parallel: Parallel,
+    /// How often the sink is told the time: [`TICK`].
+    pub(crate) tick: Duration,
     /// When that is tried again.
     pub(crate) retries: Retries,
     /// The sink was told that nothing follows, and has not said that this is well.
@@ -107,6 +109,8 @@ struct Session<'s> {
     connection: &'s Connection,
     interrupt: Interrupt<'s>,
     slots: Slots,
+    /// Whether it may be called while deliveries are under way.
+    is_parallel: bool,
     alarm: Alarm,
     tick: Instant,
     /// Whether nothing comes any more.
@@ -138,15 +142,19 @@ impl SinkSide {
         self.retries.try_now();
         self.outage.end();
         self.standing.gate.set_rests(Side::Sink, false);
-        let slots = Slots::new(sink.in_flight(self.parallel.wanted).max(1));
+        // Asked for two at least, one that takes several says so where the flow wants one.
+        let slots = sink.in_flight(self.parallel.wanted.max(2)).max(1);
+        let is_parallel = slots > 1;
+        let slots = Slots::new(slots.min(self.parallel.wanted));
         self.backlog.begin(slots.count(), self.parallel.ordered);
         let mut session = Session {
             sink,
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
             slots,
+            is_parallel,
             alarm: Alarm::default(),
-            tick: executor::after(TICK),
+            tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
             gate: standing.gate.changes(),
             rests: false,
@@ -223,9 +231,9 @@ impl Session<'_> {
     }
 
     async fn next(&mut self, is_paused: bool) -> Step {
-        let Self { side, sink, interrupt, slots, alarm, gate, .. } = self;
-        // A sink with one slot is not called while a delivery is under way.
-        let may_be_told = !is_paused && (slots.is_empty() || slots.count() > 1);
+        let Self { side, sink, interrupt, slots, is_parallel, alarm, gate, .. } = self;
+        // One that takes one delivery at a time is told when that is over.
+        let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
         // What is due and finds no slot is begun with the next answer.
         let next_due = slots.has_free().then(|| side.backlog.next_due()).flatten();
         let retry = side.retries.next().or(next_due);
@@ -234,6 +242,12 @@ impl Session<'_> {
             (side.router.egress.due(), Due::Operator),
             (may_be_told.then_some(self.tick), Due::Tick),
         ];
+        // A sink that always has something to do is told the time as well.
+        let now = Instant::now();
+        let due = times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
+        if let Some((_, due)) = due.min_by_key(|(at, _)| *at) {
+            return Step::Due(due);
+        }
         // What is to be delivered again comes before whatever else there is.
         let has_room = side.backlog.has_room(slots.has_free());
         let may_receive = has_room && !is_paused && side.retries.next().is_none();
@@ -399,7 +413,7 @@ impl Session<'_> {
     }
 
     async fn tick(&mut self) -> Result<(), End> {
-        self.tick = executor::after(TICK);
+        self.tick = next_tick(self.side.tick, Instant::now());
         match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
@@ -409,6 +423,15 @@ impl Session<'_> {
             Ok(result) => result.map_err(End::of),
         }
     }
+}
+
+/// When a sink is told the time next, after this moment. All sinks of a process are told at once: a process that
+/// wakes up for each of them costs more than what they do then.
+fn next_tick(every: Duration, after: Instant) -> Instant {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let since = after.saturating_duration_since(*ORIGIN).as_nanos();
+    let phase = since.checked_rem(every.as_nanos()).unwrap_or_default();
+    after + every.saturating_sub(Duration::from_nanos(phase.try_into().unwrap_or_default()))
 }
 
 impl SinkSide {

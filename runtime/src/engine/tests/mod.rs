@@ -16,6 +16,7 @@ mod reconnecting;
 mod retrying;
 mod supervising;
 mod taking_through;
+mod ticking;
 mod yielding;
 
 use std::{
@@ -52,7 +53,7 @@ use crate::engine::{
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{Parallel, SinkSide, backlog::Backlog, retry::Retries},
+    sink::{Parallel, SinkSide, TICK, backlog::Backlog, retry::Retries},
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -183,6 +184,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         control: Arc::new(Control::new(0)),
         backlog: Backlog::new(None),
         parallel: Parallel::default(),
+        tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
         standing: Arc::new(Standing::new(name.into(), None)),

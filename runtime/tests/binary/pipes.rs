@@ -1,0 +1,64 @@
+//! Named pipes in the place of files: the plugin `file`.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::{running::Running, tremor::Scene};
+
+const FLOW: &str = "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    config: { path: from, mode: read }
+  output:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    config: { path: to, mode: append }
+links: [input -> output]";
+
+fn make_pipe(scene: &Scene, name: &str) {
+    let made = Command::new("mkfifo").arg(scene.path().join(name)).status();
+    assert!(made.unwrap().success(), "mkfifo {name}");
+}
+
+fn shell(scene: &Scene, script: &str) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(scene.path()).stdin(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_pipe_is_read_to_the_end_of_its_writers_and_another_one_is_written_to_its_reader() {
+    let scene = Scene::new(FLOW);
+    ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
+    let mut reader = shell(&scene, "cat to > read");
+    // The second writer goes on with the message of the first.
+    let mut writer = shell(&scene, "{ printf '1\\n{\"a\":'; printf '2}\\n3'; } > from");
+    scene.run().expect(0, &["3 events in, 3 out"]);
+    assert!(writer.wait().unwrap().success() && reader.wait().unwrap().success());
+    assert_eq!(scene.read("read"), "1\n{\"a\":2}\n3\n");
+}
+
+#[test]
+fn what_the_reader_of_a_pipe_did_not_take_is_there_for_the_next_one() {
+    let scene = Scene::new(FLOW);
+    ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
+    // The sink can open its pipe once somebody else has, who is gone before the event comes.
+    let script = "exec 3< to; exec 3<&-; echo 1 > from; cat to > read";
+    let mut peers = shell(&scene, script);
+    scene.run().expect(0, &["1 events in, 1 out"]);
+    assert!(peers.wait().unwrap().success());
+    assert_eq!(scene.read("read"), "1\n");
+}
+
+#[test]
+fn a_signal_ends_a_flow_whose_pipe_nobody_writes_to() {
+    let scene = Scene::new(FLOW);
+    make_pipe(&scene, "from");
+    let mut running = Running::of(scene, &["--drain-timeout", "1", "flow.yaml"], |command| command);
+    running.until("component=output");
+    running.signal(&["TERM"]);
+    let run = running.end();
+    assert!(run.status.is_some(), "it has ended by itself: {}", run.stderr);
+}
