@@ -69,6 +69,10 @@ async fn handle(
             StatusCode::INTERNAL_SERVER_ERROR,
             "events of this request were not delivered; the log of the flow says why\n",
         ),
+        Outcome::Undecodable(why) => Answer::bad(
+            StatusCode::BAD_REQUEST,
+            format!("the body, or a part of it, cannot be decoded: {why}\n"),
+        ),
     })
 }
 

@@ -105,7 +105,7 @@ links: [first -> sender, second -> output]"
     assert_eq!(event(&run), expected);
     // Half of it is none.
     let refused = post(first, &body[..body.len() / 2]);
-    assert!(refused.starts_with("HTTP/1.1 500 "), "{refused}");
+    assert!(refused.starts_with("HTTP/1.1 400 "), "{refused}");
     run.signal(&["TERM"]);
     run.end().expect(0, &[]);
 }
