@@ -2,7 +2,7 @@
 
 use std::{future::Future, ops::Range, time::Duration};
 
-use crate::{Batch, CodecRequirement, Result};
+use crate::{Batch, CodecRequirement, Exception, Result};
 
 /// What a pull came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,18 @@ pub trait Acks: Send + 'static {
     /// # Errors
     /// As [`Source::pull`].
     fn ack(&mut self, pull: u64) -> Result<()>;
+
+    /// These messages of the pull of this number could not be decoded, or preprocessors could not make
+    /// anything of them, and the errors say why. [`Acks::fail`] of the pull follows, and names them as well: it
+    /// is of no use to bring them again as they are. They are named by their positions in the batch that the
+    /// pull filled, in order. A message is not among them where something else of it has failed as well.
+    ///
+    /// # Errors
+    /// As [`Source::pull`].
+    fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
+        let _ = (pull, messages);
+        Ok(())
+    }
 
     /// These events of the pull of this number could not be delivered, and its others are done with. They
     /// are named by their positions in the batch that the pull filled, in order. All events of the pull are

@@ -8,7 +8,7 @@ use crate::nightly;
 use crate::project::{root, run as run_command};
 
 /// What reads bytes that it did not write.
-const TARGETS: [&str; 3] = ["document", "json", "msgpack"];
+const TARGETS: [&str; 5] = ["document", "json", "msgpack", "otlp", "prometheus"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {

@@ -17,6 +17,7 @@ mod generate_logs;
 mod kafka;
 mod many_flows;
 mod models;
+mod network;
 mod new_plugin;
 mod nightly;
 mod outage;
@@ -88,6 +89,8 @@ enum Command {
     ManyFlows(many_flows::Arguments),
     /// Compares lines of syslog over TCP into a file with rsyslog, syslog-ng and a bare loop
     Syslog(syslog::Arguments),
+    /// Measures connections, requests and TLS beside tokio, hyper and bare loops
+    Network(network::Arguments),
     /// Compares records from topic to topic of Kafka through a flow with `kcat -C | kcat -P`
     Kafka(kafka::Arguments),
     #[command(hide = true)]
@@ -123,6 +126,7 @@ fn main() -> ExitCode {
         Command::Broker(arguments) => broker::run(&arguments),
         Command::Restarts(arguments) => restarts::run(&arguments),
         Command::Syslog(arguments) => syslog::run(&arguments),
+        Command::Network(arguments) => network::run(&arguments),
         Command::Kafka(arguments) => kafka::run(&arguments),
         Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
     };

@@ -118,11 +118,7 @@ impl Running {
 
     /// The memory that it has to itself and its share of what it has with others, in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
-        let text = fs::read_to_string(self.proc("smaps_rollup")).context("no /proc")?;
-        let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
-        let number =
-            line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-        Ok(number.context("no Rss in smaps_rollup")? * 1_024)
+        memory(self.id())
     }
 
     /// The most memory that it has ever had, in bytes.
@@ -182,6 +178,14 @@ impl Api {
     }
 }
 
+/// The memory that a process has to itself and its share of what it has with others, in bytes.
+pub(crate) fn memory(process: u32) -> Result<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/smaps_rollup")).context("no /proc")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let number = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    Ok(number.context("no Rss in smaps_rollup")? * 1_024)
+}
+
 /// The processor time that a process has taken.
 pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).context("no /proc")?;
@@ -191,6 +195,16 @@ pub(crate) fn processor_time(process: u32) -> Result<Duration> {
     let ticks = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|it| it.parse::<u64>().ok()).sum();
     Ok(Duration::from_millis(ticks * 10))
+}
+
+/// The smallest, the median and the largest.
+pub(crate) fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => [f64::NAN; 3],
+        count => [values[0], values[count / 2], values[count - 1]],
+    }
 }
 
 /// How many processes wanted a processor, in the last minutes.
@@ -210,4 +224,15 @@ pub(crate) fn empty_folder(folder: &Path) -> Result<()> {
 /// Writes a file.
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+
+    #[test]
+    fn the_median_lies_between_the_smallest_and_the_largest() {
+        let spread = spread([3.0, 1.0, 2.0].into_iter()).map(|it| format!("{it}"));
+        assert_eq!(spread, ["1", "2", "3"]);
+    }
 }

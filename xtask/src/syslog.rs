@@ -22,7 +22,7 @@ use self::{
     lines::{BLOCK, block},
     servers::{Server, Started},
 };
-use crate::running::{empty_folder, load, write};
+use crate::running::{empty_folder, load, spread, write};
 
 /// A file that has not grown for so long is complete.
 const STILL: Duration = Duration::from_millis(1_500);
@@ -249,16 +249,6 @@ fn summary(servers: &[Server], samples: &[Sample], blocks: u64) -> String {
     std::iter::once(header).chain(servers.iter().map(row)).collect()
 }
 
-/// The smallest, the median and the largest.
-fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => [f64::NAN; 3],
-        count => [values[0], values[count / 2], values[count - 1]],
-    }
-}
-
 fn print(text: &str) {
     eprint!("{text}");
 }
@@ -279,11 +269,5 @@ mod tests {
         assert_eq!(check(b"one\ntwo\none\n").expect("the same so far"), 3);
         assert!(check(b"one\ntwo\none\nten\n").is_err());
         fs::remove_file(&path).expect("the file is there");
-    }
-
-    #[test]
-    fn the_median_lies_between_the_smallest_and_the_largest() {
-        let spread = spread([3.0, 1.0, 2.0].into_iter()).map(|it| format!("{it}"));
-        assert_eq!(spread, ["1", "2", "3"]);
     }
 }

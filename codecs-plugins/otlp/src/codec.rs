@@ -19,7 +19,7 @@ pub struct Config {
     /// What requests have in them: `logs`, `metrics` or `traces`, as the path of an HTTP request says.
     signal: Signal,
     /// How they are encoded, as the content type of an HTTP request says: `protobuf`
-    /// (application/x-protobuf) or `json` (application/json).
+    /// (application/x-protobuf) or `json` (application/json). `any` reads either, and writes protobuf.
     #[serde(default)]
     encoding: Encoding,
     /// What integers of 64 bits are in an event: `text`, as OTLP's JSON has them, or a `number`. Either
@@ -51,6 +51,20 @@ enum Encoding {
     Protobuf,
     /// As JSON.
     Json,
+    /// As either; as protobuf where they are written.
+    Any,
+}
+
+impl Encoding {
+    /// Whether a message is JSON. No request in protobuf begins as an object does: its only field is the first,
+    /// and has a length.
+    fn is_json(self, message: &[u8]) -> bool {
+        match self {
+            Self::Protobuf => false,
+            Self::Json => true,
+            Self::Any => message.trim_ascii_start().first() == Some(&b'{'),
+        }
+    }
 }
 
 /// What integers of 64 bits are in an event.
@@ -100,7 +114,7 @@ impl Component for Otlp {
 impl Codec for Otlp {
     fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
         let most = most(message.len());
-        if self.encoding == Encoding::Protobuf {
+        if !self.encoding.is_json(message) {
             return read(self.message, message, self.integers, most, value);
         }
         self.normalize(|schema, normal| {
@@ -112,7 +126,7 @@ impl Codec for Otlp {
 
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
         self.normalize(|schema, normal| write(schema, value, Unknown::Refused, normal))?;
-        if self.encoding == Encoding::Protobuf {
+        if self.encoding != Encoding::Json {
             message.extend_from_copy_slice(&self.normal);
             return Ok(());
         }

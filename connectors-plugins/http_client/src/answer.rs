@@ -11,13 +11,42 @@ use hyper::{
 };
 use tremor_pdk::{Error, ErrorPolicy, Host};
 
-use crate::{line::Answer, url::Url};
+use crate::{
+    line::Answer,
+    otlp::{self, PartialSuccess},
+    url::Url,
+};
 
 /// How much of a response an error shows, in bytes.
 const SHOWN: usize = 200;
 
 /// The longest that a peer may put us off.
 const LONGEST: Duration = Duration::from_hours(24);
+
+/// What a response of OTLP says of a request: a part of it may be rejected although all is well.
+///
+/// # Errors
+/// As [`check`]; kind bad data where a part was rejected, which is not to be sent again.
+pub(crate) fn check_otlp(host: &Host, url: &Url, answer: &Answer) -> Result<(), Error> {
+    let Err(error) = check(host, url, answer) else {
+        let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
+            return Ok(());
+        };
+        let message = printable(message.as_bytes());
+        if rejected == 0 {
+            tremor_pdk::info!(host, "`{url}` has taken a request, and says: {message}");
+            return Ok(());
+        }
+        let text =
+            format!("`{url}` has taken a request but for {rejected} of its parts: {message}");
+        return Err(Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER));
+    };
+    Err(if otlp::may_retry(answer.status) {
+        error
+    } else {
+        error.with_policy(ErrorPolicy::DEAD_LETTER)
+    })
+}
 
 /// What a response says of a request: nothing where all is well.
 ///

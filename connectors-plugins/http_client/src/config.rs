@@ -9,6 +9,7 @@ use hyper::{
         AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap,
         HeaderName, HeaderValue, TRANSFER_ENCODING, USER_AGENT,
     },
+    http::uri::PathAndQuery,
 };
 use tremor_pdk::{
     net::tls::{Tls, TlsConnector},
@@ -16,7 +17,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::url::Url;
+use crate::{otlp::Signal, url::Url};
 
 /// The longest response, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -28,6 +29,8 @@ pub struct Config {
     /// Where requests go: `http://logs.example.com:8080/ingest?tenant=7`.
     #[schemars(example = "http://127.0.0.1:9/")]
     pub url: String,
+    /// A protocol over HTTP, which says where requests go and what responses mean.
+    pub preset: Option<Preset>,
     /// The method: `POST` for what is sent, and `GET` for what is asked for, unless set.
     pub method: Option<String>,
     /// Headers of each request: `{ x-tenant: seven }`.
@@ -63,6 +66,15 @@ pub struct Config {
     /// The longest response that a source takes, in bytes.
     #[serde(default = "max_response_bytes")]
     pub max_response_bytes: Size,
+}
+
+/// A protocol over HTTP.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// That of OpenTelemetry, for one of its signals.
+    Otlp(Signal),
 }
 
 /// How events become bodies.
@@ -167,7 +179,17 @@ impl Settings {
     /// # Errors
     /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
     pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
-        let url = config.url.parse::<Url>()?;
+        let mut url = config.url.parse::<Url>()?;
+        if let Some(Preset::Otlp(signal)) = config.preset {
+            if config.format != Format::Raw {
+                return Err(Error::configuration(
+                    "`format`: with `preset: { otlp: … }` each event is a request, so `raw` is expected",
+                ));
+            }
+            if url.target.as_str() == "/" {
+                url.target = PathAndQuery::from_static(signal.path());
+            }
+        }
         let tls = match (&config.tls, url.is_tls) {
             (Some(_), false) => {
                 return Err(Error::configuration(
@@ -197,6 +219,9 @@ impl Settings {
         let mut body_headers = HeaderMap::new();
         let content_type = match (&config.content_type, config.format) {
             (Some(text), _) => value("content_type", text)?,
+            (None, Format::Raw) if config.preset.is_some() => {
+                HeaderValue::from_static("application/x-protobuf")
+            }
             (None, Format::Raw) => HeaderValue::from_static("application/octet-stream"),
             (None, Format::Ndjson) => HeaderValue::from_static("application/x-ndjson"),
             (None, Format::Array) => HeaderValue::from_static("application/json"),

@@ -23,6 +23,7 @@ mod body;
 mod config;
 mod io;
 mod line;
+mod otlp;
 mod pool;
 mod proxy;
 mod sink;
@@ -37,7 +38,8 @@ use tremor_pdk::{Descriptors, prelude::*};
 
 use crate::{config::Settings, pool::Pool, proxy::Proxy};
 pub use crate::{
-    config::{Auth, Basic, Compression, Config, Format, Secret},
+    config::{Auth, Basic, Compression, Config, Format, Preset, Secret},
+    otlp::Signal,
     sink::Posts,
     source::Polls,
 };

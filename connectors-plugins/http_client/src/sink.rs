@@ -41,7 +41,9 @@ impl Posts {
             head
         };
         let answer = self.pool.send(head, &body, RESPONSE).await?;
-        let checked = answer::check(&self.host, &settings.url, &answer);
+        let check =
+            if settings.config.preset.is_some() { answer::check_otlp } else { answer::check };
+        let checked = check(&self.host, &settings.url, &answer);
         if let Err(error) = &checked {
             self.pool.hold(error.delay());
         }

@@ -321,6 +321,33 @@ fn what_it_cannot_be_configured_with_is_said_and_shows_no_secret() {
 }
 
 #[test]
+fn a_request_of_opentelemetry_goes_to_its_path_and_what_is_partly_rejected_is_a_dead_letter() {
+    let of_otlp = |status_code: u16, body: &str| {
+        status(status_code, "Content-Type: application/json\r\n", body)
+    };
+    let partial = r#"{"partialSuccess":{"rejectedLogRecords":"3","errorMessage":"too old"}}"#;
+    let peer =
+        peer(vec![of_otlp(200, "{}"), of_otlp(200, partial), of_otlp(500, ""), of_otlp(503, "")]);
+    let test = TestHost::new();
+    let keys = r#""preset": { "otlp": "logs" }"#;
+    test.hold_time();
+    let config = format!(r#"{{ "url": "http://{}", {keys} }}"#, peer.address);
+    let mut client = test.connect::<HttpClient>(&config).unwrap();
+    let mut refused = || client.deliver(&batch(&["1"])).map_err(Undelivered::into_error).err();
+    assert_eq!(refused(), None);
+    let error = refused().unwrap();
+    assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
+    assert!(error.message().contains("but for 3 of its parts: too old"), "{error}");
+    for policy in [ErrorPolicy::DEAD_LETTER, ErrorPolicy::RETRY] {
+        assert_eq!(refused().unwrap().policy(), policy);
+    }
+    for (_, head, _) in peer.requests.join().unwrap() {
+        assert!(head.starts_with("POST /v1/logs HTTP/1.1"), "{head}");
+        assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+    }
+}
+
+#[test]
 fn it_keeps_the_contract_of_plugins() {
     // Nobody is there: the checks let time pass as they like, and a peer could not keep up with that.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

@@ -13,6 +13,8 @@ use hyper::{
     header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
+use crate::otlp::{self, Encoding};
+
 /// The body of an answer: a text, until it is sent.
 pub(crate) struct Text(Option<Bytes>);
 
@@ -44,17 +46,19 @@ pub(crate) struct Answer {
     header: Option<(HeaderName, HeaderValue)>,
     /// Whether it is the last one on its connection.
     is_last: bool,
+    /// Where it has the form of OTLP.
+    otlp: Option<Encoding>,
 }
 
 impl Answer {
     /// All is well.
     pub(crate) const fn good(status: StatusCode) -> Self {
-        Self { status, text: Cow::Borrowed(""), header: None, is_last: false }
+        Self { status, text: Cow::Borrowed(""), header: None, is_last: false, otlp: None }
     }
 
     /// Something is wrong with the request, or here.
     pub(crate) fn bad(status: StatusCode, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, text: text.into(), header: None, is_last: false }
+        Self { status, text: text.into(), header: None, is_last: false, otlp: None }
     }
 
     /// The same after so many seconds may be answered otherwise.
@@ -72,19 +76,26 @@ impl Answer {
         Self { is_last: true, ..self }
     }
 
+    /// With the status, and later the body, that OTLP has for it.
+    pub(crate) fn in_otlp(self, encoding: Encoding) -> Self {
+        Self { status: otlp::status(self.status), otlp: Some(encoding), ..self }
+    }
+
     pub(crate) fn into_response(self) -> Response<Text> {
-        let text = match self.text {
-            Cow::Borrowed("") => None,
-            Cow::Borrowed(text) => Some(Bytes::from_static(text.as_bytes())),
-            Cow::Owned(text) => Some(Bytes::from(text)),
+        let text = match (self.otlp, self.text) {
+            (Some(encoding), text) => encoding.body(&text),
+            (None, Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
+            (None, Cow::Owned(text)) => Bytes::from(text),
         };
-        let has_text = text.is_some();
-        let mut response = Response::new(Text(text));
+        let content_type = match self.otlp {
+            Some(encoding) => Some(encoding.header()),
+            None if text.is_empty() => None,
+            None => Some(HeaderValue::from_static("text/plain; charset=utf-8")),
+        };
+        let mut response = Response::new(Text((!text.is_empty()).then_some(text)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        if has_text {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        }
+        headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));
         headers.extend(self.header);
         if self.is_last {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -12,7 +12,10 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::access::{Access, Auth};
+use crate::{
+    access::{Access, Auth},
+    otlp::Signal,
+};
 
 /// The least that a request may have without its body, in bytes: what hyper reads at once.
 const LEAST_HEADER_BYTES: u64 = 8 << 10;
@@ -26,8 +29,10 @@ const MOST_BYTES: u64 = 1 << 30;
 pub struct Config {
     /// The address to listen on: `0.0.0.0:8080`, or `[::]:8080` for IPv6 as well.
     pub listen: Address,
+    /// A protocol over HTTP, which says what requests are and how they are answered.
+    pub preset: Option<Preset>,
     /// The only path that is answered: `/logs`. Others get the status 404. Unless set, every path is
-    /// answered.
+    /// answered, or that of the `preset`.
     pub path: Option<String>,
     /// The methods that are answered; others get the status 405.
     #[serde(default = "methods")]
@@ -72,6 +77,15 @@ pub struct Config {
     /// Whether several listeners may share the address, if all of them say so.
     #[serde(default)]
     pub reuse_port: bool,
+}
+
+/// A protocol over HTTP.
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// That of OpenTelemetry, for one of its signals.
+    Otlp(Signal),
 }
 
 /// When a request is answered.
@@ -137,7 +151,10 @@ pub(crate) struct Settings {
 impl Settings {
     /// # Errors
     /// Kind configuration: the key, what was found and what was expected.
-    pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
+    pub(crate) fn new(mut config: Config, host: &Host) -> Result<Self> {
+        if let (None, Some(Preset::Otlp(signal))) = (&config.path, config.preset) {
+            config.path = Some(signal.path().to_owned());
+        }
         let max_body_bytes = size("max_body_bytes", config.max_body_bytes, 1)?;
         let max_waiting_bytes = size("max_waiting_bytes", config.max_waiting_bytes, 1)?;
         if max_waiting_bytes < max_body_bytes {

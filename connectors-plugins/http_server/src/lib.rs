@@ -25,6 +25,7 @@ mod content;
 mod counts;
 mod encoding;
 mod io;
+mod otlp;
 mod peer;
 mod place;
 mod request;
@@ -47,7 +48,8 @@ use tremor_pdk::{
 
 pub use crate::{
     access::{Auth, Basic},
-    config::{Config, Respond},
+    config::{Config, Preset, Respond},
+    otlp::Signal,
     source::Requests,
 };
 use crate::{config::Settings, room::Closed, server::Server};

@@ -11,8 +11,10 @@ use hyper::{
 
 use crate::{
     answer::{Answer, Text},
+    config::Preset,
     content::Content,
     encoding::{Encoding, too_long},
+    otlp,
     peer::{Peer, Phase},
     place::{Place, is_open},
     room::{Closed, Entry, Facts, Outcome},
@@ -25,7 +27,13 @@ pub(crate) async fn answer(
     peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Response<Text>, Infallible> {
+    let is_otlp = matches!(server.settings.config.preset, Some(Preset::Otlp(_)));
+    let otlp = if is_otlp { otlp::Encoding::of(request.headers()) } else { None };
     let answer = handle(&server, &peer, request).await.unwrap_or_else(|answer| answer);
+    let answer = match otlp {
+        Some(encoding) => answer.in_otlp(encoding),
+        None => answer,
+    };
     let answer =
         if server.room.closed() == Some(Closed::Draining) { answer.last() } else { answer };
     server.counts.answered(answer.status);
@@ -69,6 +77,10 @@ async fn handle(
             StatusCode::INTERNAL_SERVER_ERROR,
             "events of this request were not delivered; the log of the flow says why\n",
         ),
+        Outcome::Undecodable(why) => Answer::bad(
+            StatusCode::BAD_REQUEST,
+            format!("the body, or a part of it, cannot be decoded: {why}\n"),
+        ),
     })
 }
 
@@ -98,6 +110,11 @@ impl Server {
                 Answer::bad(StatusCode::METHOD_NOT_ALLOWED, "another method is expected\n")
                     .with(ALLOW, allowed)
             }));
+        }
+        if settings.config.preset.is_some() && otlp::Encoding::of(&head.headers).is_none() {
+            let text =
+                "the `Content-Type` is neither application/x-protobuf nor application/json\n";
+            return Err(Answer::bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         is_open(self)
     }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Result, Writer};
+use tremor_pdk::{Acks, Batch, Exception, Result, Writer};
 
 use crate::{
     config::Respond,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What has become of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Its event is in the flow.
     Accepted,
@@ -24,6 +24,8 @@ pub(crate) enum Outcome {
     Delivered,
     /// One of its events at least was not.
     Failed,
+    /// It could not be decoded, or one of its events could not, and this is why. Its others are delivered.
+    Undecodable(Arc<str>),
 }
 
 /// Why a request does not go into the flow.
@@ -63,8 +65,8 @@ impl Ticket {
     /// What has become of it.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
         let fate = &mut *lock(&self.0);
-        if let Some(outcome) = fate.outcome {
-            return Poll::Ready(outcome);
+        if let Some(outcome) = &fate.outcome {
+            return Poll::Ready(outcome.clone());
         }
         fate.waiting = Some(context.waker().clone());
         Poll::Pending
@@ -229,6 +231,17 @@ impl Room {
         Poll::Ready(filled)
     }
 
+    /// What was wrong with requests of a pull. How it ends follows, and changes nothing of that.
+    fn undecodable(&self, pull: u64, messages: &[Exception]) {
+        // Whoever waits is woken without the lock.
+        let requests = self.state().under_way.get(&pull).cloned().unwrap_or_default();
+        for (position, ticket) in requests {
+            if let Some(it) = messages.iter().find(|it| it.events.contains(&position)) {
+                ticket.settle(Outcome::Undecodable(it.error.to_string().into()));
+            }
+        }
+    }
+
     fn ended(&self, pull: u64, failed: &[Range<usize>]) {
         let requests = self.state().under_way.remove(&pull).unwrap_or_default();
         for (position, ticket) in requests {
@@ -264,6 +277,11 @@ impl Acks for Ends {
 
     fn ack(&mut self, pull: u64) -> Result<()> {
         self.0.ended(pull, &[]);
+        Ok(())
+    }
+
+    fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
+        self.0.undecodable(pull, messages);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use std::{
 
 use flate2::{Compression, write::GzEncoder};
 use tremor_pdk::{
-    Batch, Descriptors, EventRef, Result,
+    Batch, Descriptors, Error, EventRef, Exception, Result,
     net::{
         Address, connect,
         futures_io::{AsyncRead, AsyncWrite},
@@ -193,6 +193,38 @@ fn a_request_is_answered_as_its_own_events_end() {
         let status = if number == 1 { 500 } else { 200 };
         expect(&scene.answer(client), status, &[]);
     }
+}
+
+#[test]
+fn a_request_that_cannot_be_decoded_hears_why_and_the_others_of_its_pull_how_they_ended() {
+    let mut scene = Scene::new(r#", "respond": "delivered""#);
+    let clients: Vec<_> = (0..3).map(|number| scene.client(&post(&number.to_string()))).collect();
+    let (mut first, mut pulls) = (0, Vec::new());
+    while first < 3 {
+        let batch = scene.pull();
+        first += batch.len();
+        pulls.push(bodies(&batch).into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
+    }
+    // The request `1` cannot be decoded, and `2` cannot be delivered, wherever they came.
+    for (pull, bodies) in (1..).zip(pulls) {
+        let place = |body: &[u8]| bodies.iter().position(|it| it == body).map(|at| at..at + 1);
+        let acks = scene.server.acks().unwrap();
+        let failed: Vec<_> =
+            bodies.iter().filter_map(|it| place(it).filter(|_| it != b"0")).collect();
+        if let Some(events) = place(b"1") {
+            let error = Error::bad_data("an object has no end");
+            acks.undecodable(pull, &[Exception { events, error }]).unwrap();
+        }
+        if failed.is_empty() {
+            acks.ack(pull).unwrap();
+        } else {
+            acks.fail(pull, &failed).unwrap();
+        }
+    }
+    expect(&scene.answer(&clients[0]), 200, &[]);
+    let why = "cannot be decoded: an object has no end";
+    expect(&scene.answer(&clients[1]), 400, &[why]);
+    expect(&scene.answer(&clients[2]), 500, &["not delivered"]);
 }
 
 #[test]

@@ -147,11 +147,27 @@ fn what_is_no_text_goes_to_err_alone_and_bytes_go_as_such_if_the_flow_says_so() 
 
 #[test]
 fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<()> {
-    let ends: [(&[u8], &str, bool); 4] = [
+    let breaks = "the peer does not keep to the protocol";
+    let ends: [(&[u8], &str, bool); 14] = [
         (b"\x88\x06\x03\xf4full", "the peer has closed the connection (1012: full)", false),
         (b"\x88\x00", "the peer has closed the connection (without a code)", false),
-        (b"\x81\x81\0\0\0\0x", "the peer does not keep to the protocol", true),
-        (b"\xc1\x01x", "the peer does not keep to the protocol", true),
+        // A mask, a reserved bit, reserved opcodes of data and of control,
+        (b"\x81\x81\0\0\0\0x", breaks, true),
+        (b"\xc1\x01x", breaks, true),
+        (b"\x83\x01x", breaks, true),
+        (b"\x8b\x01x", breaks, true),
+        // a ping in fragments, and one that is too long,
+        (b"\x09\x01x", breaks, true),
+        (b"\x89\x7e\x00\x7e", breaks, true),
+        // a continuation of nothing, and a message within another,
+        (b"\x80\x01x", breaks, true),
+        (b"\x01\x01x\x81\x01y", breaks, true),
+        // text that is not UTF-8, also where the end of a character is missing,
+        (b"\x81\x02\xff\xfe", breaks, true),
+        (b"\x01\x01\xc3\x80\x00", breaks, true),
+        // and a close of one byte.
+        (b"\x88\x01x", breaks, true),
+        (b"\x88\x02\x03\xe8", "the peer has closed the connection (1000)", false),
     ];
     for (bytes, why, is_aborted) in ends {
         let test = TestHost::new();

@@ -266,6 +266,56 @@ fn a_client_that_breaks_the_rules_is_told_which_and_closed_and_others_go_on() {
 }
 
 #[test]
+fn a_close_is_answered_with_its_code_unless_it_is_one_that_none_may_send() {
+    let mut scene = Scene::new("");
+    let good = [1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 3000, 3999, 4000, 4999];
+    let bad = [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535];
+    let answers = good.map(|code| (code, code)).into_iter().chain(bad.map(|code| (code, 1002)));
+    for (code, answered) in answers {
+        let (mut client, _) = scene.client();
+        client.write_all(&frame(CLOSE, &u16::to_be_bytes(code))).unwrap();
+        assert_eq!(close_code(&scene.rest(&mut client)), answered, "{code}");
+    }
+    // With a reason, and without a code.
+    let (mut client, _) = scene.client();
+    client.write_all(&frame(CLOSE, b"\x03\xe8enough")).unwrap();
+    assert_eq!(close_code(&scene.rest(&mut client)), 1000);
+    let (mut client, _) = scene.client();
+    client.write_all(&frame(CLOSE, b"")).unwrap();
+    assert_eq!(scene.rest(&mut client), [CLOSE, 0]);
+}
+
+#[test]
+fn messages_of_every_length_and_of_every_character_come_as_they_were() {
+    let mut scene = Scene::new("");
+    let (mut client, name) = scene.client();
+    // The lengths at which their form changes, in the shortest form, as clients have to write it.
+    for length in [0, 1, 125, 126, 127, 128, 65_535, 65_536, 65_537] {
+        let payload = vec![b'*'; length];
+        let mut bytes = match u16::try_from(length) {
+            Ok(short @ 126..) => [&[BINARY, 0xfe][..], &short.to_be_bytes(), &[0; 4]].concat(),
+            _ => frame(BINARY, &payload)[..if length < 126 { 6 } else { 14 }].to_vec(),
+        };
+        bytes.extend_from_slice(&payload);
+        client.write_all(&bytes).unwrap();
+        assert_eq!(scene.pull(1), [(name.clone(), payload)], "{length}");
+    }
+    // Those that are no characters are UTF-8 all the same; each is cut between two frames at every byte.
+    for text in ["\u{0}", "\u{7ff}", "\u{800}", "\u{fffe}", "\u{fdd0}", "\u{10000}", "\u{10ffff}"] {
+        for cut in 0..=text.len() {
+            let (one, two) = text.as_bytes().split_at(cut);
+            client.write_all(&[frame(0x01, one), frame(0x80, two)].concat()).unwrap();
+            assert_eq!(scene.pull(1), [(name.clone(), text.into())], "{text:?}, cut at {cut}");
+        }
+    }
+    // A mask changes with each frame.
+    let masked: Vec<u8> =
+        b"Hello".iter().zip([0x37, 0xfa, 0x21, 0x3d, 0x37]).map(|(a, b)| a ^ b).collect();
+    client.write_all(&[&[TEXT, 0x85, 0x37, 0xfa, 0x21, 0x3d][..], &masked].concat()).unwrap();
+    assert_eq!(scene.pull(1), [(name, b"Hello".to_vec())]);
+}
+
+#[test]
 fn what_asks_for_no_websocket_is_answered_by_http() {
     let mut scene = Scene::new(r#", "path": "/events""#);
     let with = |from: &str, to: &str| {

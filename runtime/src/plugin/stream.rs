@@ -9,7 +9,7 @@ use std::{
 
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Error, Exception, Exceptions, Pull, Result, Signal,
     abi::batch::HostBatch,
     abi::connector::{
         self as abi, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
@@ -86,6 +86,17 @@ impl Acks for LoadedAcks {
             |it: &Range<usize>| EventRange { start: narrow(it.start), len: narrow(it.len()) };
         let events: Vec<_> = events.iter().map(range).collect();
         self.0.fail(pull, events.as_slice().into()).into_result()
+    }
+
+    fn undecodable(&mut self, pull: u64, messages: &[Exception]) -> Result<()> {
+        let narrow = |position: usize| u32::try_from(position).unwrap_or(u32::MAX);
+        let range = |Exception { events, error }: &Exception| ExceptionRange {
+            start: narrow(events.start),
+            len: narrow(events.len()),
+            error: error.clone(),
+        };
+        let messages: Vec<_> = messages.iter().map(range).collect();
+        self.0.undecodable(pull, messages.as_slice().into()).into_result()
     }
 }
 

@@ -106,11 +106,42 @@ fn a_request_is_answered_with_what_has_become_of_its_events() {
         if let Some(part) = logged {
             server.until(part);
         }
-        // What nobody can decode fails its own request, and nothing else.
+        // What nobody can decode is the client's to mend, and nobody else's.
         let (found, answer) = post(&address, "{").expect("an answer");
-        assert_eq!(found, 500, "{answer}");
+        assert_eq!(found, 400, "{answer}");
+        assert!(answer.contains("cannot be decoded: "), "{answer}");
         let (found, _) = post(&address, "{\"a\":2}").expect("an answer");
         assert_eq!(found, status);
+        server.signal(&["TERM"]);
+        server.end().expect(0, &[]);
+    }
+}
+
+#[test]
+fn of_lines_in_one_body_those_that_can_be_decoded_are_delivered_and_the_answer_names_the_first_other()
+ {
+    let flow = |links: &str| {
+        format!(
+            "connectors:
+  input:
+    type: http_server
+    preprocessors: [lines]
+    codec: json
+    config: {{ listen: '127.0.0.1:0', respond: delivered }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output{links}]"
+        )
+    };
+    let body = "{\"a\":1}\n{\"b\":oh}\n{\"c\":}\n{\"d\":4}\n";
+    for (links, status) in [("", 400), (", input/err -> dead", 200)] {
+        let (mut server, address) = running(&flow(links));
+        let (found, answer) = post(&address, body).expect("an answer");
+        assert_eq!(found, status, "{answer}");
+        if status == 400 {
+            assert!(answer.contains("cannot be decoded: "), "{answer}");
+        }
+        assert_eq!([server.event(), server.event()], ["{\"a\":1}", "{\"d\":4}"]);
         server.signal(&["TERM"]);
         server.end().expect(0, &[]);
     }

@@ -33,6 +33,7 @@ mod plugin_files;
 mod references;
 mod running;
 mod schema;
+mod servers;
 mod signals;
 mod supervision;
 mod syslog_peers;

@@ -97,28 +97,3 @@ fn many_clients_are_served_and_a_reset_leaves_no_half_line() {
     run.expect(0, &[]);
     assert_eq!(run.stdout, "", "half a line is no event");
 }
-
-#[test]
-fn a_process_without_descriptors_serves_those_that_it_has_and_later_the_others() {
-    let (mut server, address) = server();
-    let limit = ["--pid", &server.pid().to_string(), "--nofile=64:64"];
-    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
-    let mut clients: Vec<_> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
-    for (number, client) in clients.iter_mut().enumerate() {
-        writeln!(client, "line {number}").unwrap();
-    }
-    server.until("which wait: ");
-    // Others notice nothing.
-    writeln!(clients[0], "another line").unwrap();
-    let mut lines = Vec::new();
-    while !lines.iter().any(|line| line == "another line") {
-        lines.push(server.event());
-    }
-    assert!(lines.len() < 100, "some wait");
-    drop(clients);
-    while lines.len() < 101 {
-        lines.push(server.event());
-    }
-    server.signal(&["TERM"]);
-    server.end().expect(0, &[]);
-}

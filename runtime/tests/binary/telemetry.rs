@@ -57,19 +57,25 @@ fn request(signal: &str) -> (Vec<u8>, Value) {
     (body, serde_json::from_str(&json).unwrap())
 }
 
-/// Posts a request of logs; the first line of the answer.
-fn post(address: &str, body: &[u8]) -> String {
+/// Posts a request of logs; the first line of the answer, its content type and its body.
+fn post(address: &str, content_type: &str, body: &[u8]) -> [String; 3] {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
-        "POST /v1/logs HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n\
+        "POST /v1/logs HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer.lines().next().unwrap().to_owned()
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let content_type = head.lines().find_map(|line| line.strip_prefix("content-type: "));
+    [head.lines().next().unwrap(), content_type.unwrap_or_default(), body].map(str::to_owned)
 }
+
+const PROTOBUF: &str = "application/x-protobuf";
+const JSON: &str = "application/json";
 
 #[test]
 fn an_export_request_is_received_sent_on_and_received_again_as_the_same_event() {
@@ -78,19 +84,19 @@ fn an_export_request_is_received_sent_on_and_received_again_as_the_same_event() 
         "connectors:
   first:
     type: http_server
-    codec: {{ otlp: {{ signal: logs }} }}
-    config: {{ listen: '127.0.0.1:0', path: /v1/logs, respond: delivered }}
+    codec: {{ otlp: {{ signal: logs, encoding: any }} }}
+    config: {{ listen: '127.0.0.1:0', preset: {{ otlp: logs }}, respond: delivered }}
   sender:
     type: http_client
     codec: {{ otlp: {{ signal: logs }} }}
     config:
-      url: 'http://{next}/v1/logs'
-      content_type: application/x-protobuf
+      url: 'http://{next}'
+      preset: {{ otlp: logs }}
       compression: gzip
   second:
     type: http_server
     codec: {{ otlp: {{ signal: logs }} }}
-    config: {{ listen: '{next}', path: /v1/logs, respond: delivered }}
+    config: {{ listen: '{next}', preset: {{ otlp: logs }}, respond: delivered }}
   output: {{ type: stdio, codec: json, postprocessors: [lines] }}
 links: [first -> sender, second -> output]"
     );
@@ -101,11 +107,24 @@ links: [first -> sender, second -> output]"
     let addresses = [(); 2].map(|()| address(&run.until("listens on ")));
     let first = addresses.iter().find(|address| **address != next).unwrap();
     let (body, expected) = request("logs");
-    assert_eq!(post(first, &body), "HTTP/1.1 200 OK");
+    assert_eq!(post(first, PROTOBUF, &body), ["HTTP/1.1 200 OK", PROTOBUF, ""]);
     assert_eq!(event(&run), expected);
-    // Half of it is none.
-    let refused = post(first, &body[..body.len() / 2]);
-    assert!(refused.starts_with("HTTP/1.1 500 "), "{refused}");
+    let json = expected.to_string();
+    assert_eq!(post(first, JSON, json.as_bytes()), ["HTTP/1.1 200 OK", JSON, "{}"]);
+    assert_eq!(event(&run), expected);
+    // Half of it is none: a `Status` says so in the request's own encoding.
+    let [status, content_type, status_body] = post(first, PROTOBUF, &body[..body.len() / 2]);
+    assert_eq!([&*status, &*content_type], ["HTTP/1.1 400 Bad Request", PROTOBUF]);
+    assert!(
+        status_body.starts_with('\x12') && status_body.contains("cannot be decoded"),
+        "{status_body}"
+    );
+    let [status, content_type, status_body] = post(first, JSON, &json.as_bytes()[..json.len() / 2]);
+    assert_eq!([&*status, &*content_type], ["HTTP/1.1 400 Bad Request", JSON]);
+    let status: Value = serde_json::from_str(&status_body).unwrap();
+    assert!(status["message"].as_str().unwrap().contains("cannot be decoded"), "{status}");
+    let [status, ..] = post(first, "text/plain", &body);
+    assert_eq!(status, "HTTP/1.1 415 Unsupported Media Type");
     run.signal(&["TERM"]);
     run.end().expect(0, &[]);
 }
@@ -124,8 +143,8 @@ fn an_exporter_of_opentelemetry_sends_to_us() {
         format!(
             "  {signal}:
     type: http_server
-    codec: {{ otlp: {{ signal: {signal} }} }}
-    config: {{ listen: '127.0.0.1:0', path: /v1/{signal}, respond: delivered }}
+    codec: {{ otlp: {{ signal: {signal}, encoding: any }} }}
+    config: {{ listen: '127.0.0.1:0', preset: {{ otlp: {signal} }}, respond: delivered }}
 "
         )
     });

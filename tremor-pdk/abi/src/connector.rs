@@ -210,6 +210,13 @@ pub trait RawAcks: Send + 'static {
     fn brings_again(&self) -> bool {
         true
     }
+
+    /// These messages of this pull could not be decoded, and why; `fail` of the pull follows, and names them
+    /// as well. Without it, nobody hears why.
+    fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
+        let _ = (pull, messages);
+        RResult::ROk(())
+    }
 }
 
 /// A sink: takes batches, each in a slot of its own.

@@ -163,6 +163,19 @@ impl RawAcks for FfiAcks {
         self.0.call("fail", fail).and_then(|result| result).into()
     }
 
+    fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
+        let exception = |it: &ExceptionRange| {
+            let start = it.start as usize;
+            let events = start..start.saturating_add(it.len as usize);
+            Exception { events, error: it.error.clone() }
+        };
+        let hear = |acks: &mut Box<dyn Acks>| {
+            let messages: Vec<_> = messages.iter().map(exception).collect();
+            acks.undecodable(pull, &messages)
+        };
+        self.0.call("undecodable", hear).and_then(|result| result).into()
+    }
+
     fn brings_again(&self) -> bool {
         let again = || self.0.get().is_none_or(|acks| acks.brings_again());
         guard("brings_again", again).unwrap_or(true)

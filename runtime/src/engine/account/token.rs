@@ -2,6 +2,7 @@
 //! delivered, dead-lettered, discarded on purpose, or failed back.
 
 use std::{
+    collections::HashMap,
     ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
@@ -10,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{Batch, Event};
+use tremor_pdk::{Batch, Error, Event, Exception, abi::batch::Rejected};
 
 use crate::engine::life::watch::Single;
 use crate::processor::Share;
@@ -45,7 +46,19 @@ struct PullState {
     failed: AtomicBool,
     /// The positions of its events that have failed; none where it is not known which.
     events: Mutex<Option<Vec<usize>>>,
+    /// Its messages that could not be decoded.
+    undecodable: Mutex<Vec<Undecodable>>,
     end: End,
+}
+
+/// A message of which events could not be decoded.
+#[derive(Debug)]
+struct Undecodable {
+    position: usize,
+    /// How many of its events.
+    events: usize,
+    /// Of the first of them.
+    error: Error,
 }
 
 /// The ledger that hears of the end.
@@ -65,8 +78,13 @@ impl Drop for PullState {
         match &mut self.end {
             End::Source { pull, ledger } => {
                 let events = self.events.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+                let all = self.undecodable.get_mut().unwrap_or_else(PoisonError::into_inner);
+                let undecodable = match &events {
+                    Some(events) if failed => only_undecodable(std::mem::take(all), events),
+                    _ => Vec::new(),
+                };
                 let failed = failed.then(|| events.map(ranges).unwrap_or_default());
-                ledger.ended(Ended { pull: *pull, failed });
+                ledger.ended(Ended { pull: *pull, failed, undecodable });
             }
             // Those that are dropped fail.
             End::Joined(tokens) if failed => tokens.clear(),
@@ -102,7 +120,8 @@ impl Token {
 
     fn ending(end: End) -> Self {
         let (failed, events) = (AtomicBool::new(false), Mutex::new(Some(Vec::new())));
-        Self { pull: Some(Arc::new(PullState { failed, events, end })), settled: false }
+        let state = PullState { failed, events, undecodable: Mutex::default(), end };
+        Self { pull: Some(Arc::new(state)), settled: false }
     }
 
     /// One token for events that came with several: it fails or settles all of them.
@@ -128,6 +147,21 @@ impl Token {
         self.settled = true;
     }
 
+    /// These events could not be decoded: if they fail, their source hears why.
+    pub(crate) fn undecodable(&self, rejected: &[Rejected]) {
+        let Some(state) = &self.pull else { return };
+        let End::Source { pull, .. } = &state.end else { return };
+        let mut all = state.undecodable.lock().unwrap_or_else(PoisonError::into_inner);
+        for Rejected { event, error } in rejected {
+            let position = if event.pull == *pull { event.position() } else { None };
+            let Some(position) = position else { continue };
+            match all.last_mut() {
+                Some(last) if last.position == position => last.events += 1,
+                _ => all.push(Undecodable { position, events: 1, error: error.clone() }),
+            }
+        }
+    }
+
     /// Of the events that this token stands for these have failed, and the others are done with.
     pub(crate) fn fail<'e>(mut self, failed: impl IntoIterator<Item = &'e Event>) {
         let Some(state) = &self.pull else { return };
@@ -146,6 +180,26 @@ impl Token {
             self.settled = true;
         }
     }
+}
+
+/// The messages of which nothing has failed but what could not be decoded, in order.
+fn only_undecodable(mut all: Vec<Undecodable>, failed: &[usize]) -> Vec<Exception> {
+    // What was rejected in several steps lies together, the first of it first.
+    all.sort_by_key(|it| it.position);
+    all.dedup_by(|next, kept| {
+        let is_same = next.position == kept.position;
+        kept.events += if is_same { next.events } else { 0 };
+        is_same
+    });
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    failed.iter().for_each(|position| *counts.entry(*position).or_default() += 1);
+    all.retain(|it| counts.get(&it.position) == Some(&it.events));
+    let exception =
+        |Undecodable { position, error, .. }| Exception { events: position..position + 1, error };
+    all.into_iter().map(exception).collect()
 }
 
 /// Positions as ranges, in order and without overlaps.
@@ -201,6 +255,16 @@ pub(crate) struct Ended {
     /// None where all of its events are acknowledged. Otherwise those that have failed, by their positions
     /// in the pull; empty where it is not known which, so that it may be any.
     pub(crate) failed: Option<Vec<Range<usize>>>,
+    /// Those messages that could not be decoded, where nothing else of them has failed.
+    pub(crate) undecodable: Vec<Exception>,
+}
+
+#[cfg(test)]
+impl Ended {
+    /// How a pull ended, whose messages could be decoded.
+    pub(crate) fn of(pull: u64, failed: Option<Vec<Range<usize>>>) -> Self {
+        Self { pull, failed, undecodable: Vec::new() }
+    }
 }
 
 /// Where a source hears how its pulls ended.
@@ -248,7 +312,10 @@ mod tests {
         task::{Context, Poll, Waker},
     };
 
-    use tremor_pdk::{Batch, abi::batch::HostBatch};
+    use tremor_pdk::{
+        Batch, Error, Event, Exception,
+        abi::batch::{HostBatch, Rejected},
+    };
 
     use super::{Ended, Ledger, Token};
 
@@ -267,7 +334,7 @@ mod tests {
         token.settle();
         assert_eq!(ended(&ledger), []);
         branch.settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: None }]);
+        assert_eq!(ended(&ledger), [Ended::of(7, None)]);
     }
 
     #[test]
@@ -285,7 +352,7 @@ mod tests {
         token.clone().fail(&batch.events()[1..2]);
         token.clone().fail(&batch.events()[5..7]);
         token.settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: Some(vec![1..2, 4..7]) }]);
+        assert_eq!(ended(&ledger), [Ended::of(7, Some(vec![1..2, 4..7]))]);
         // One of another pull, and one that was made on the way.
         let of = |pull| Token::of(pull, &ledger);
         of(8).fail(batch.events());
@@ -296,8 +363,49 @@ mod tests {
         token.fail(batch.events());
         branch.clone().fail(batch.events());
         drop(branch);
-        let unknown = |pull| Ended { pull, failed: Some(Vec::new()) };
+        let unknown = |pull| Ended::of(pull, Some(Vec::new()));
         assert_eq!(ended(&ledger), [unknown(8), unknown(7), unknown(7)]);
+    }
+
+    #[test]
+    fn a_message_is_undecodable_if_nothing_else_of_it_has_failed() {
+        let ledger = Arc::new(Ledger::default());
+        let mut batch = Batch::new();
+        // Of the second message there are three events.
+        for position in [0, 1, 1, 1, 2] {
+            batch.push_message(b"");
+            let event = batch.events_mut().last_mut().unwrap();
+            event.pull = 7;
+            event.set_position(position);
+        }
+        let events = batch.events();
+        let rejected =
+            |at: usize, why: &str| Rejected { event: events[at], error: Error::bad_data(why) };
+        let why = |position: usize, why: &str| Exception {
+            events: position..position + 1,
+            error: Error::bad_data(why),
+        };
+        let fail = |all: &[Rejected], others: &[Event]| {
+            let token = Token::of(7, &ledger);
+            token.undecodable(all);
+            token.clone().fail(others);
+            token.fail(all.iter().map(|it| &it.event));
+            ended(&ledger).remove(0)
+        };
+        let two = [rejected(1, "first"), rejected(2, "second")];
+        let Ended { failed, undecodable, .. } = fail(&two, &events[4..]);
+        assert_eq!((failed, undecodable), (Some(vec![1..3]), vec![why(1, "first")]));
+        // The third event of the message was decoded, and could not be delivered.
+        let Ended { failed, undecodable, .. } = fail(&two, &events[3..4]);
+        assert_eq!((failed, undecodable), (Some(vec![1..2]), vec![]));
+        let all = [rejected(4, "late"), rejected(0, "early"), rejected(1, "first")];
+        let undecodable = fail(&all, &[]).undecodable;
+        assert_eq!(undecodable, [why(0, "early"), why(1, "first"), why(2, "late")]);
+        // They are dead letters: nothing has failed.
+        let token = Token::of(7, &ledger);
+        token.undecodable(&two);
+        token.settle();
+        assert_eq!(ended(&ledger), [Ended::of(7, None)]);
     }
 
     #[test]
@@ -309,7 +417,7 @@ mod tests {
         branch.settle();
         assert_eq!(ended(&ledger), []);
         joined.settle();
-        let both = |failed: Option<_>| [1, 2].map(|pull| Ended { pull, failed: failed.clone() });
+        let both = |failed: Option<_>| [1, 2].map(|pull| Ended::of(pull, failed.clone()));
         assert_eq!(ended(&ledger), both(None));
         drop(Token::join(two()));
         assert_eq!(ended(&ledger), both(Some(Vec::new())));
@@ -333,9 +441,9 @@ mod tests {
         batch.events_mut()[0].pull = 7;
         batch.events_mut()[0].set_position(0);
         Token::of(7, &ledger).merged().fail(batch.events());
-        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: Some(Vec::new()) }]);
+        assert_eq!(ended(&ledger), [Ended::of(7, Some(Vec::new()))]);
         Token::of(7, &ledger).merged().settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 7, failed: None }]);
+        assert_eq!(ended(&ledger), [Ended::of(7, None)]);
     }
 
     #[test]
@@ -344,6 +452,6 @@ mod tests {
         let token = Token::of(1, &ledger);
         drop(token.clone());
         token.settle();
-        assert_eq!(ended(&ledger), [Ended { pull: 1, failed: Some(Vec::new()) }]);
+        assert_eq!(ended(&ledger), [Ended::of(1, Some(Vec::new()))]);
     }
 }

@@ -113,7 +113,7 @@ mod tests {
         out.settle();
         let mut ended = Ledger::take_ended(&ledger);
         ended.sort_by_key(|ended| ended.pull);
-        assert_eq!(ended, [1, 2].map(|pull| Ended { pull, failed: None }));
+        assert_eq!(ended, [1, 2].map(|pull| Ended::of(pull, None)));
     }
 
     #[test]
@@ -121,6 +121,6 @@ mod tests {
         let (mut held, mut holds, ledger) = (Held::default(), Holds::default(), Arc::default());
         call(&mut held, Token::of(1, &ledger), &mut holds, false).settle();
         drop(call(&mut held, Token::untracked(), &mut holds, true));
-        assert_eq!(ledger.take_ended(), [Ended { pull: 1, failed: Some(Vec::new()) }]);
+        assert_eq!(ledger.take_ended(), [Ended::of(1, Some(Vec::new()))]);
     }
 }

@@ -78,6 +78,10 @@ impl Routes {
     /// `err`.
     pub(crate) fn take_in(&mut self, item: InFlight, rejected: Vec<Rejected>) {
         if !rejected.is_empty() {
+            // Where `err` leads somewhere, they are not lost, and so their source has nothing to hear.
+            if self.ports.err.is_empty() {
+                item.token.undecodable(&rejected);
+            }
             self.reject(&item.batch, rejected, item.token.clone());
         }
         if item.batch.is_empty() {

@@ -292,7 +292,7 @@ impl Intake {
     /// The source's first.
     pub(crate) fn acknowledge(&mut self, ended: Vec<Ended>) -> Result<()> {
         let mut told = Ok(());
-        for Ended { pull, failed } in ended {
+        for Ended { pull, failed, mut undecodable } in ended {
             let first = self.pulls - self.open.len() as u64 + 1;
             let place = pull.checked_sub(first).and_then(|place| usize::try_from(place).ok());
             let Some(open) = place.and_then(|place| self.open.get_mut(place)) else { continue };
@@ -303,6 +303,10 @@ impl Intake {
             let all = 0..open.events;
             while self.open.pop_front_if(|open| open.heard).is_some() {}
             let Some(acks) = &mut self.acks else { continue };
+            undecodable.retain(|it| it.events.end <= all.end);
+            if !undecodable.is_empty() {
+                told = told.and(acks.undecodable(pull, &undecodable));
+            }
             let heard = match failed {
                 None => acks.ack(pull),
                 // It may have been any of them.

@@ -162,5 +162,5 @@ fn where_an_event_fails_that_others_became_part_of_before_it_was_held_all_of_the
     assert_eq!(sum.batch.len(), 1);
     sum.token.fail(sum.batch.events());
     // It says no positions: those of the other two are not with it any more.
-    assert_eq!(ledger.take_ended(), [Ended { pull: 1, failed: Some(Vec::new()) }]);
+    assert_eq!(ledger.take_ended(), [Ended::of(1, Some(Vec::new()))]);
 }

@@ -112,7 +112,7 @@ fn a_source_that_cannot_take_an_acknowledgement_hears_of_all_others() {
     for _ in 0..3 {
         assert!(pull(&mut intake, &mut batch()).is_ready());
     }
-    let ended = [(1, None), (2, Some(Vec::new()))].map(|(pull, failed)| Ended { pull, failed });
+    let ended = [(1, None), (2, Some(Vec::new()))].map(|(pull, failed)| Ended::of(pull, failed));
     assert!(intake.acknowledge(ended.into()).is_err(), "it is deaf to what went well");
     assert_eq!(*heard.lock().unwrap(), [(2, false)]);
     // The connection is over.

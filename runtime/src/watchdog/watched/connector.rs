@@ -144,6 +144,10 @@ impl pdk::Acks for Acks {
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
         self.record.call(Call::Fail, || self.inner.inner.fail(pull, events))
     }
+
+    fn undecodable(&mut self, pull: u64, messages: &[pdk::Exception]) -> Result<()> {
+        self.record.call(Call::Fail, || self.inner.inner.undecodable(pull, messages))
+    }
 }
 
 struct Sink {

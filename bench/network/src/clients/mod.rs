@@ -1,0 +1,9 @@
+//! What loads a server, and looks at what comes of it.
+
+pub(crate) mod busy;
+pub(crate) mod idle;
+pub(crate) mod latency;
+pub(crate) mod requests;
+pub(crate) mod send;
+pub(crate) mod shares;
+pub(crate) mod trickle;

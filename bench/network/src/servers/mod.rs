@@ -1,0 +1,6 @@
+//! What does the same work without this project.
+
+pub(crate) mod bytes;
+pub(crate) mod forward;
+pub(crate) mod hello;
+pub(crate) mod to_file;

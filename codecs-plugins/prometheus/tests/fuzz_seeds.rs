@@ -1,0 +1,18 @@
+//! The check of the fuzz target over its seeds: what was found once is found again without a fuzzer.
+
+use std::{fs, path::Path};
+
+#[path = "../../../fuzz/checks/prometheus.rs"]
+mod prometheus;
+
+#[test]
+fn every_seed_and_every_beginning_of_it_is_read_and_written_alike() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/prometheus");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).expect("the target has seeds") {
+        let seed = fs::read(entry.expect("an entry of the folder").path()).expect("a seed");
+        (0..=seed.len()).for_each(|end| prometheus::check(&seed[..end]));
+        count += 1;
+    }
+    assert!(count > 2, "there are {count} seeds");
+}

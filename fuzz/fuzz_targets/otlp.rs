@@ -1,0 +1,8 @@
+//! See the check of the same name.
+
+#![no_main]
+
+#[path = "../checks/otlp.rs"]
+mod otlp;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| otlp::check(data));

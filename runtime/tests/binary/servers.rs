@@ -1,0 +1,214 @@
+//! What servers of the network need of the system: descriptors, threads, memory.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::net::UnixStream,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{running::Running, support::workspace, tremor::Scene};
+
+trait Stream: Read + Write {}
+impl<S: Read + Write> Stream for S {}
+
+/// A server, and how one speaks to it.
+struct Server {
+    running: Running,
+    address: String,
+    connect: fn(&Path, &str) -> Box<dyn Stream>,
+    /// What has a line be an event, the first of its connection or not.
+    says: fn(&str, bool) -> Vec<u8>,
+}
+
+impl Server {
+    fn start(kind: &str, listen: &str, says: fn(&str, bool) -> Vec<u8>) -> Self {
+        let framing = if ["tcp_server", "unix_server"].contains(&kind) {
+            "preprocessors: [lines]"
+        } else {
+            ""
+        };
+        let flow = format!(
+            "connectors:
+  input:
+    type: {kind}
+    {framing}
+    codec: string
+    config: {{ listen: '{listen}' }}
+  output: {{ type: stdio, codec: string, postprocessors: [lines] }}
+links: [input -> output]"
+        );
+        let mut running = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+        let line = running.until("listens on ");
+        let (_, address) = line.split_once("listens on ").unwrap();
+        let address = address.split_whitespace().next().unwrap().trim_matches('`').to_owned();
+        let connect: fn(&Path, &str) -> Box<dyn Stream> = match kind {
+            "unix_server" => {
+                |folder, path| Box::new(UnixStream::connect(folder.join(path)).unwrap())
+            }
+            _ => |_, address| Box::new(TcpStream::connect(address).unwrap()),
+        };
+        Self { running, address, connect, says }
+    }
+
+    fn connect(&self) -> Box<dyn Stream> {
+        (self.connect)(self.running.scene.path(), &self.address)
+    }
+
+    fn end(self) {
+        self.running.signal(&["TERM"]);
+        self.running.end().expect(0, &[]);
+    }
+}
+
+fn as_lines(line: &str, _: bool) -> Vec<u8> {
+    format!("{line}\n").into()
+}
+
+fn as_requests(line: &str, _: bool) -> Vec<u8> {
+    let length = line.len();
+    format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{line}").into()
+}
+
+/// A frame of a client, masked with zeros, after the request of RFC 6455, section 1.2.
+fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
+    let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    let length = u8::try_from(line.len()).unwrap();
+    let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], line.as_bytes()].concat();
+    [if is_first { request.as_bytes() } else { b"" }, &frame].concat()
+}
+
+/// A server that may have 64 descriptors, and a hundred clients.
+#[track_caller]
+fn serves_those_that_it_has_and_later_the_others(mut server: Server) {
+    let limit = ["--pid", &server.running.pid().to_string(), "--nofile=64:64"];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    let mut clients = Vec::new();
+    for number in 0..100 {
+        let mut client = server.connect();
+        client.write_all(&(server.says)(&format!("line {number}"), true)).unwrap();
+        clients.push(Some(client));
+    }
+    server.running.until("which wait: ");
+    // Others notice nothing.
+    let another = (server.says)("another line", false);
+    clients[0].as_mut().unwrap().write_all(&another).unwrap();
+    let mut lines = Vec::new();
+    while !lines.iter().any(|line| line == "another line") {
+        lines.push(server.running.event());
+    }
+    assert!(lines.len() < 100, "some wait");
+    // One that has been heard goes, and one that waits has its turn.
+    let mut number = 0;
+    while number < lines.len() || lines.len() < 101 {
+        if number == lines.len() {
+            lines.push(server.running.event());
+        }
+        if let Some(heard) = lines[number].strip_prefix("line ") {
+            clients[heard.parse::<usize>().unwrap()] = None;
+        }
+        number += 1;
+    }
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), 101);
+    server.end();
+}
+
+#[test]
+fn a_tcp_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
+    serves_those_that_it_has_and_later_the_others(Server::start(
+        "tcp_server",
+        "127.0.0.1:0",
+        as_lines,
+    ));
+}
+
+#[test]
+fn a_unix_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
+    serves_those_that_it_has_and_later_the_others(Server::start("unix_server", "socket", as_lines));
+}
+
+#[test]
+fn an_http_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
+    let server = Server::start("http_server", "127.0.0.1:0", as_requests);
+    serves_those_that_it_has_and_later_the_others(server);
+}
+
+#[test]
+fn a_ws_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
+    serves_those_that_it_has_and_later_the_others(Server::start(
+        "ws_server",
+        "127.0.0.1:0",
+        as_frames,
+    ));
+}
+
+/// A flow of `bench/network` that has nothing to do.
+fn resting(file: &str) -> Running {
+    let flow = fs::read_to_string(workspace().join("bench/network").join(file)).unwrap();
+    let port =
+        || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let (port, to) = (port(), port());
+    Running::of(Scene::new(&flow), &["flow.yaml"], |it| it.env("PORT", port).env("TO", to))
+}
+
+fn threads(running: &Running) -> usize {
+    fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().count()
+}
+
+#[test]
+fn connectors_of_the_network_need_no_threads_of_their_own() {
+    let mut without = resting("no-plugins.yaml");
+    without.until("component=seldom state=running");
+    let mut all = resting("all-plugins.yaml");
+    for _ in 0..4 {
+        all.until("listens on ");
+    }
+    // What is only for the start ends by itself.
+    let end = Instant::now() + Duration::from_mins(1);
+    while threads(&all) > threads(&without) + 2 {
+        let (all, without) = (threads(&all), threads(&without));
+        assert!(Instant::now() < end, "{all} threads, and without them {without}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    for running in [all, without] {
+        running.signal(&["TERM"]);
+        running.end().expect(0, &[]);
+    }
+}
+
+/// The memory of a process, in bytes.
+fn memory(running: &Running) -> usize {
+    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", running.pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().strip_suffix("kB").unwrap().trim().parse::<usize>().unwrap() << 10
+}
+
+#[test]
+fn a_connection_that_has_fallen_silent_has_no_buffer_of_its_own() {
+    let server = Server::start("tcp_server", "127.0.0.1:0", as_lines);
+    let mut clients = Vec::new();
+    let mut add = |count: usize| {
+        for _ in 0..count {
+            let mut client = server.connect();
+            client.write_all(&(server.says)(&"x".repeat(600), true)).unwrap();
+            clients.push(client);
+        }
+        (0..count).for_each(|_| assert_eq!(server.running.event().len(), 600));
+        memory(&server.running)
+    };
+    // What all of them share is there then.
+    let before = add(200);
+    let after = add(400);
+    let each = after.saturating_sub(before) / 400;
+    // A buffer of the usual sizes is not to be among it, and neither is a task.
+    assert!(each < 8 << 10, "{each} bytes each");
+    drop(clients);
+    server.end();
+}
