@@ -15,6 +15,7 @@ mod faults;
 mod fuzz;
 mod generate_logs;
 mod kafka;
+mod manifests;
 mod many_flows;
 mod models;
 mod network;
@@ -24,9 +25,9 @@ mod outage;
 mod perf_gate;
 mod pictures;
 mod project;
-mod rebalances;
 mod restarts;
 mod running;
+mod scale_out;
 mod scripts;
 mod soak;
 mod syslog;
@@ -81,8 +82,8 @@ enum Command {
     Faults(faults::Arguments),
     /// Stops, slows and silences the peer of a sink by turns, and fails if that loses an event
     Outage(outage::Arguments),
-    /// Rebalances of a Kafka consumer group with kills, on a real broker: what is lost, and what comes again
-    Rebalances(rebalances::Arguments),
+    /// Processes of examples/scale-out that come, go and are killed, on a real broker: what becomes of the records
+    ScaleOut(scale_out::Arguments),
     /// Makes an archive with the program, plugins, completions, manual pages, licences and an SBOM
     Dist(dist::Arguments),
     /// Runs a hundred flows in one process: how they start, rest, and leave one another alone
@@ -120,7 +121,7 @@ fn main() -> ExitCode {
         Command::Crash(arguments) => crash::run(&arguments),
         Command::Faults(arguments) => faults::run(&arguments),
         Command::Outage(arguments) => outage::run(&arguments),
-        Command::Rebalances(arguments) => rebalances::measure(&arguments),
+        Command::ScaleOut(arguments) => scale_out::measure(&arguments),
         Command::Dist(arguments) => dist::run(&arguments),
         Command::ManyFlows(arguments) => many_flows::run(&arguments),
         Command::Broker(arguments) => broker::run(&arguments),

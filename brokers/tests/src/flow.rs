@@ -26,15 +26,29 @@ impl Flow {
 
     /// Runs a flow in a folder that has what it reads, with further arguments.
     pub fn run_in(folder: TempDir, flow: &str, arguments: &[&str]) -> Self {
+        Self::start(folder, flow, arguments, &[])
+    }
+
+    /// Runs a flow with these variables.
+    pub fn run_with(flow: &str, variables: &[(&str, &str)]) -> Self {
+        Self::start(tempfile::tempdir().unwrap(), flow, &[], variables)
+    }
+
+    fn start(folder: TempDir, flow: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let path = folder.path().join("flow.yaml");
         fs::write(&path, flow).unwrap();
         let file = |name: &str| File::create(folder.path().join(name)).unwrap();
         let mut command = Command::new(&built().tremor);
         command.args(["run", "flow.yaml"]).args(arguments).current_dir(folder.path());
-        command.env("TREMOR_PLUGIN_PATH", &built().plugins);
+        command.env("TREMOR_PLUGIN_PATH", &built().plugins).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(file("out")).stderr(file("err"));
         let child = command.spawn().unwrap();
         Self { child, folder }
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its folder.

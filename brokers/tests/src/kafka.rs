@@ -63,7 +63,15 @@ impl Kafka {
 
     /// Makes a topic of this name.
     pub fn make_topic(&self, name: &str, partitions: i32) {
-        let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        self.make_topic_with(name, partitions, &[]);
+    }
+
+    /// The same with settings of its own.
+    pub fn make_topic_with(&self, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+        let mut new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+        for (key, value) in settings {
+            new = new.set(key, value);
+        }
         let options = AdminOptions::new();
         // One that is being deleted is there for a while.
         eventually("a topic", || {

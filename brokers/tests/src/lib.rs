@@ -13,8 +13,8 @@ pub mod kafka;
 pub mod nats;
 pub mod peer;
 pub mod proxy;
-pub mod rebalances;
 pub mod records;
+pub mod scale_out;
 pub mod small_disk;
 
 use std::{

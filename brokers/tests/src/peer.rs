@@ -19,13 +19,9 @@ pub struct Peer(Arc<Shared>);
 
 struct Shared {
     address: String,
-    /// Is told each line as it comes; lines are kept unless there is one.
-    observer: Option<Observer>,
     state: Mutex<State>,
     changed: Condvar,
 }
-
-type Observer = Box<dyn Fn(&str) + Send + Sync>;
 
 struct State {
     /// Which lines wait for their answer.
@@ -45,24 +41,11 @@ impl Default for Peer {
 impl Peer {
     /// One that answers at once.
     pub fn new() -> Self {
-        Self::start(None)
-    }
-
-    /// One that answers at once, and keeps no line but tells each as it comes.
-    pub fn observed(observer: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self::start(Some(Box::new(observer)))
-    }
-
-    fn start(observer: Option<Observer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let state = State { holds: Box::new(|_| false), came: Vec::new(), answered: Vec::new() };
-        let peer = Self(Arc::new(Shared {
-            address,
-            observer,
-            state: Mutex::new(state),
-            changed: Condvar::new(),
-        }));
+        let peer =
+            Self(Arc::new(Shared { address, state: Mutex::new(state), changed: Condvar::new() }));
         let own = peer.clone();
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -79,15 +62,6 @@ impl Peer {
         format!(
             "{{ type: http_client, codec: json, in_flight: 16, batch: {{ max_events: 1 }}, \
              config: {{ url: 'http://{address}/', max_connections: 16, timeout: 5m }} }}"
-        )
-    }
-
-    /// The same with many events in a request.
-    pub fn sink_of_many(&self) -> String {
-        let address = &self.0.address;
-        format!(
-            "{{ type: http_client, codec: json, in_flight: 4, config: {{ url: 'http://{address}/', \
-             format: ndjson, timeout: 5m }} }}"
         )
     }
 
@@ -145,11 +119,6 @@ impl Peer {
             input.read_exact(&mut body).ok()?;
             let body = String::from_utf8(body).ok()?;
             let lines: Vec<String> = body.lines().map(str::to_owned).collect();
-            if let Some(observer) = &self.0.observer {
-                lines.iter().for_each(|line| observer(line));
-                output.write_all(ANSWER).ok()?;
-                continue;
-            }
             let mut state = self.0.state.lock().unwrap();
             state.came.extend_from_slice(&lines);
             self.0.changed.notify_all();

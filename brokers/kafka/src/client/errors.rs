@@ -36,6 +36,9 @@ pub(crate) fn explain(error: &KafkaError, reason: &str) -> Error {
         Code::TopicAuthorizationFailed | Code::GroupAuthorizationFailed => Error::authentication(
             format_args!("the broker does not allow that to this user: {said}; see its ACLs"),
         ),
+        Code::FencedInstanceId => Error::configuration(
+            "another process is the member of the group with this `instance`: give each a name of its own",
+        ),
         Code::InvalidTopic | Code::InvalidGroupId | Code::InvalidArgument => {
             Error::configuration(format_args!("the broker refuses that: {said}"))
         }

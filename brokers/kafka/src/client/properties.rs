@@ -53,7 +53,7 @@ impl Peer<'_> {
             if is_shown && self.tls.is_none() {
                 tremor_pdk::warn!(
                     host,
-                    "`sasl`: {} without `tls` shows the password or the token to whoever listens to the network: set `tls`",
+                    "`sasl`: {} without `tls` shows the password or the token to all that can read the network: set `tls`",
                     sasl.mechanism.as_str()
                 );
             }

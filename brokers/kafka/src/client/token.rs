@@ -27,7 +27,7 @@ pub(crate) fn token(file: Option<&str>) -> Result<OAuthToken, Box<dyn Error>> {
     Ok(OAuthToken { token: token.to_owned(), principal_name: name.to_owned(), lifetime_ms })
 }
 
-/// What a token says, whoever has signed it.
+/// What a token says. Who has signed it is not looked at.
 fn claims(token: &str) -> Option<Value> {
     let claims = token.split('.').nth(1)?;
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()

@@ -10,12 +10,15 @@ use std::{
     ops::Deref,
     ptr::{self, NonNull},
     slice,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use rdkafka::{
     ClientConfig, TopicPartitionList, bindings as sys,
-    consumer::{BaseConsumer, Consumer},
+    consumer::{BaseConsumer, CommitMode, Consumer},
     error::{KafkaError, KafkaResult},
     types::RDKafkaErrorCode,
 };
@@ -28,14 +31,17 @@ use super::{
 
 /// Such a consumer. The methods of `BaseConsumer` that read are for what the group and the brokers tell.
 ///
-/// Whoever drops the last of its handles is not held up: to leave the group takes a while, and has a thread for
-/// that.
+/// To drop the last of its handles holds nobody up: leaving the group takes a while, and has a thread for that.
 pub(super) struct Client {
     // Taken in `drop`.
     consumer: ManuallyDrop<BaseConsumer<Heard>>,
     queue: Queue,
     host: Host,
     ended: Arc<Signal>,
+    /// How many commits were begun.
+    turns: AtomicU64,
+    /// Which of them was made last. Taken for as long as one is made.
+    last_turn: Mutex<u64>,
 }
 
 /// The queue of all records.
@@ -75,7 +81,15 @@ impl Client {
         // SAFETY: the queue is valid. The signal lives until the callback is taken back: in `drop`.
         unsafe { sys::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(has_records), opaque) };
         let queue = Queue { handle: queue, records };
-        Ok(Self { consumer: ManuallyDrop::new(consumer), queue, host, ended })
+        let consumer = ManuallyDrop::new(consumer);
+        Ok(Self {
+            consumer,
+            queue,
+            host,
+            ended,
+            turns: AtomicU64::new(0),
+            last_turn: Mutex::new(0),
+        })
     }
 
     /// Set whenever there are records where there were none.
@@ -128,6 +142,46 @@ impl Client {
         }
         self.wake();
         Ok(())
+    }
+
+    /// A number for a commit, larger than those of all before it.
+    pub(super) fn turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Commits that, and waits for the answer, unless a commit with a larger number was made before: the group is not
+    /// to have an earlier one last. Nobody waits any more for one that is under way when the source is closed.
+    ///
+    /// # Errors
+    /// librdkafka's.
+    pub(super) fn commit_in_turn(&self, turn: u64, list: &TopicPartitionList) -> KafkaResult<()> {
+        let mut last = self.last_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if turn < *last {
+            return Ok(());
+        }
+        *last = turn;
+        // librdkafka tells of a commit that it waits for, and of no other that goes well.
+        self.consumer.commit(list, CommitMode::Sync)
+    }
+
+    /// What is known of a partition without asking: its oldest offset, and the one after the newest.
+    pub(super) fn known(&self, topic: &str, partition: i32) -> Option<(i64, i64)> {
+        let topic = CString::new(topic).ok()?;
+        let (mut oldest, mut end) = (-1, -1);
+        // SAFETY: the client is valid, the name is a string of C, and both numbers may be written to.
+        let found = unsafe {
+            let client = self.consumer.client().native_ptr();
+            sys::rd_kafka_get_watermark_offsets(
+                client,
+                topic.as_ptr(),
+                partition,
+                &raw mut oldest,
+                &raw mut end,
+            )
+        };
+        let is_known = found == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR && end >= 0;
+        // Before the first answer of the broker they are negative.
+        is_known.then_some((oldest.max(0), end))
     }
 
     /// Has librdkafka look at once what there is to fetch. Otherwise its threads for brokers do so after up to a

@@ -28,6 +28,11 @@ pub struct Config {
     pub topics: Vec<String>,
     /// The consumer group: its members share the partitions, and what it has committed is not read again.
     pub group: String,
+    /// The name of this process among the members of the group, which no other one has (static membership): one that
+    /// ends and is there again within `session_timeout` has its partitions again, and the others notice nothing.
+    /// Unless set, or if it is empty, its partitions go to others as soon as it ends.
+    #[serde(default)]
+    pub instance: String,
     /// Where to begin with a partition of which the group has committed nothing: `earliest`, `latest`, or a
     /// time, such as `2026-11-23T10:00:00Z`.
     #[serde(default)]
@@ -151,6 +156,7 @@ impl Settings {
         if config.group.is_empty() || config.group.contains('\0') {
             return Err(Error::configuration("`group`: expected a name"));
         }
+        check_instance(&config.instance)?;
         if config.drain_timeout.get() >= REBALANCE {
             return Err(Error::configuration(format_args!(
                 "`drain_timeout`: expected less than `5m`, after which the group goes on without this member, \
@@ -184,7 +190,13 @@ impl Settings {
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
             .set("queued.max.messages.kbytes", prefetch.to_string())
+            // Once so much is fetched, a partition is looked at again after that. For the second that it is unless
+            // set, a flow that is faster than that has nothing to do.
+            .set("fetch.queue.backoff.ms", "20")
             .set("allow.auto.create.topics", "false");
+        if !config.instance.is_empty() {
+            properties.set("group.instance.id", &config.instance);
+        }
         Ok(Self {
             properties,
             topics: config.topics.clone(),
@@ -193,6 +205,17 @@ impl Settings {
             drain_timeout: config.drain_timeout.get(),
         })
     }
+}
+
+/// Kafka's rule for names of instances.
+fn check_instance(name: &str) -> Result<()> {
+    let is_good = |it: u8| it.is_ascii_alphanumeric() || b"._-".contains(&it);
+    if name.len() <= 249 && name != "." && name != ".." && name.bytes().all(is_good) {
+        return Ok(());
+    }
+    Err(Error::configuration(format_args!(
+        "`instance`: expected a name of up to 249 letters, digits, `.`, `_` and `-`, found {name:?}"
+    )))
 }
 
 /// Kafka's rule for names; a pattern is librdkafka's to check.

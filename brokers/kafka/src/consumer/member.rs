@@ -15,9 +15,7 @@ use std::{
 };
 
 use rdkafka::{
-    Message, Offset, TopicPartitionList,
-    consumer::{CommitMode, Consumer},
-    error::KafkaError,
+    Message, Offset, TopicPartitionList, consumer::Consumer, error::KafkaError,
     types::RDKafkaErrorCode,
 };
 use tremor_pdk::{Blocking, debug, info, net::within, prelude::*, warn};
@@ -145,7 +143,9 @@ impl Member {
             match client.poll(Duration::ZERO) {
                 // It is told to the context as well, with its reason.
                 Some(Err(KafkaError::MessageConsumptionFatal(code))) => {
-                    let error = explain(&KafkaError::MessageConsumptionFatal(code), "");
+                    let (code, said) =
+                        client.client().fatal_error().unwrap_or((code, String::new()));
+                    let error = explain(&KafkaError::MessageConsumptionFatal(code), &said);
                     self.shared.fail(error.context("the client of Kafka cannot go on"));
                 }
                 Some(Err(_)) => {}
@@ -283,6 +283,11 @@ impl Member {
         {
             let mut state = self.shared.state();
             state.partitions.assign(&names);
+            for element in positions.elements() {
+                if let Offset::Offset(offset) = element.offset() {
+                    state.partitions.begins(element.topic(), element.partition(), offset);
+                }
+            }
             self.shared.meters.count(&state.partitions);
         }
         let (own, assigned) = (client.clone(), names.clone());
@@ -293,6 +298,7 @@ impl Member {
             Ok(())
         });
         match flatten(result.await) {
+            Ok(()) if names.is_empty() => debug!(host, "a rebalance has ended"),
             Ok(()) => info!(host, "got {}", Shown(&names)),
             Err(error) => {
                 self.shared.state().partitions.release(&names);
@@ -377,6 +383,8 @@ impl Member {
             if now < self.next_commit {
                 return;
             }
+            let lag = state.partitions.lag(|(topic, partition)| client.known(topic, *partition));
+            self.shared.meters.lags(lag);
             state.partitions.uncommitted()
         };
         self.next_commit = now + self.shared.settings.commit_interval;
@@ -431,10 +439,10 @@ pub(super) async fn commit_now(
     }
 }
 
-/// Commits that. librdkafka tells of a commit that it waits for, and of no other that goes well.
+/// Commits that.
 fn commit(host: &Host, client: &Arc<Client>, positions: Vec<Position>) -> Commit {
-    let client = client.clone();
-    host.blocking(move || client.commit(&list(&positions)?, CommitMode::Sync))
+    let (client, turn) = (client.clone(), client.turn());
+    host.blocking(move || client.commit_in_turn(turn, &list(&positions)?))
 }
 
 /// Whether the group is between two generations: a commit succeeds once it has the next.

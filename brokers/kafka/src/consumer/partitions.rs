@@ -35,6 +35,8 @@ struct Partition {
     name: Name,
     stream: u64,
     epoch: u64,
+    /// Where it is read from, if that is known when it is assigned.
+    begin: Option<i64>,
     /// The offset that was brought first in this epoch.
     first: Option<i64>,
     /// The offset after the last that was brought in this epoch.
@@ -76,6 +78,7 @@ impl Partitions {
                 name: name.clone(),
                 stream,
                 epoch: self.epochs,
+                begin: None,
                 first: None,
                 next: None,
                 mark: None,
@@ -84,6 +87,23 @@ impl Partitions {
                 has_stopped: false,
             });
         }
+    }
+
+    /// This one is read from there on.
+    pub(super) fn begins(&mut self, topic: &str, number: i32, offset: i64) {
+        let is_it = |it: &&mut Partition| it.name.1 == number && &*it.name.0 == topic;
+        self.list.iter_mut().filter(is_it).for_each(|it| it.begin = Some(offset));
+    }
+
+    /// How many records are not acknowledged of those that are in them, by what is known of each: its oldest offset,
+    /// and the one after the newest.
+    pub(super) fn lag(&self, known: impl Fn(&Name) -> Option<(i64, i64)>) -> i64 {
+        let of = |it: &Partition| {
+            let (oldest, end) = known(&it.name)?;
+            let acknowledged = it.mark.or(it.begin).unwrap_or(oldest);
+            Some((end - acknowledged.max(oldest)).max(0))
+        };
+        self.list.iter().filter_map(of).sum()
     }
 
     /// The one of this name, if more is to be brought of it.
@@ -111,7 +131,7 @@ impl Partitions {
         partition.epoch = self.epochs;
         // The offsets are of what is there no more, those that are committed as well.
         (partition.first, partition.next) = (None, None);
-        (partition.mark, partition.committed) = (None, None);
+        (partition.mark, partition.committed, partition.begin) = (None, None, None);
         partition.has_stopped = true;
     }
 
@@ -370,6 +390,22 @@ mod tests {
         assert_eq!(partitions.take_stopped(), []);
         partitions.assign(&[name(0)]);
         assert_eq!(partitions.take_stopped(), []);
+    }
+
+    #[test]
+    fn the_lag_is_what_is_not_acknowledged_of_what_is_there() {
+        let (mut partitions, mut acks) = two();
+        let known = |(_, number): &Name| (*number == 0).then_some((0, 100));
+        assert_eq!(partitions.lag(known), 100);
+        partitions.begins("t", 0, 40);
+        assert_eq!(partitions.lag(known), 60);
+        acks.ack(1).unwrap();
+        partitions.hear();
+        assert_eq!(partitions.lag(known), 90);
+        // What was not read has expired.
+        assert_eq!(partitions.lag(|_| Some((30, 50))), 20 + 20);
+        partitions.release(&[name(0), name(1)]);
+        assert_eq!(partitions.lag(known), 0);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(super) struct Meters {
     pub(super) commits: Counter,
     pub(super) commits_failed: Counter,
     pub(super) read_again: Counter,
+    lag: Gauge,
 }
 
 impl Meters {
@@ -54,6 +55,12 @@ impl Meters {
     #[allow(clippy::cast_precision_loss)] // exact below 2^53
     pub(super) fn count(&self, partitions: &Partitions) {
         self.partitions.set(partitions.len() as f64);
+    }
+
+    /// Shows how many records are behind.
+    #[allow(clippy::cast_precision_loss)] // exact below 2^53
+    pub(super) fn lags(&self, records: i64) {
+        self.lag.set(records as f64);
     }
 
     fn new(host: &Host) -> Self {
@@ -71,6 +78,7 @@ impl Meters {
             commits: host.counter("commits", "Commits that the group has."),
             commits_failed: host.counter("commits_failed", "Commits that were refused or not answered."),
             read_again: host.counter("read_again", "Partitions that were read again after a failure."),
+            lag: host.gauge("lag", "Records in the partitions of this member that are not acknowledged."),
         }
     }
 }
@@ -141,7 +149,7 @@ impl Shared {
     }
 
     /// An error of a partition, which came in the place of a record. Gives what the pull is to answer, if time
-    /// does not mend it. Takes no lock: whoever reads records has it.
+    /// does not mend it. Takes no lock: the one that reads records has it.
     pub(super) fn partition_failed(
         &self,
         topic: &str,
@@ -171,6 +179,7 @@ impl Shared {
             (state.client.take(), std::mem::take(&mut state.records))
         };
         self.meters.partitions.set(0.0);
+        self.meters.lags(0);
         drop((records, client));
     }
 }

@@ -131,7 +131,7 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
                     // What was brought is of the epoch that ends here.
                     break;
                 }
-                // Otherwise it is for whoever has it next.
+                // Otherwise the next member that has it looks.
                 if let Some(place) = partitions.find(topic, partition) {
                     shared.offsets_begin_anew(topic, partition, record.offset(), &text);
                     partitions.stop(place);
@@ -163,7 +163,7 @@ fn fill(shared: &Shared, state: &mut State, batch: &mut Batch) -> Result<()> {
             let first = run.insert(Run::new(place, partitions.stream(place), record));
             result = first.push(batch, record);
         } else {
-            // Of a partition that is ours no more, or not for long: for whoever has it next. Or it was
+            // Of a partition that is ours no more, or not for long: the next member reads it. Or it was
             // brought already.
         }
         records.pop();

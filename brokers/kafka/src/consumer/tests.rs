@@ -1,7 +1,7 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use rdkafka::{
-    ClientConfig, TopicPartitionList,
+    ClientConfig, Offset, TopicPartitionList,
     consumer::Consumer,
     mocking::MockCluster,
     producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer},
@@ -41,6 +41,7 @@ fn a_mistake_in_the_configuration_is_said_with_its_key_and_no_secret() {
         (&format!(r#"{ALONE}, "drain_timeout": "5m""#), "`drain_timeout`"),
         (&format!(r#"{ALONE}, "session_timeout": "10ms""#), "`session_timeout`"),
         (&format!(r#"{ALONE}, "prefetch": 1"#), "`prefetch`"),
+        (&format!(r#"{ALONE}, "instance": "a b""#), "`instance`"),
         (&format!(r#"{ALONE}, "tls": {{ "cert_file": "c" }}"#), "`key_file`"),
         (
             &format!(
@@ -139,6 +140,27 @@ fn records_with_lower_offsets_than_those_before_are_not_lost() {
     write(&broker, 2);
     pull(&mut connection, 2);
     connection.stop().unwrap();
+}
+
+#[test]
+fn a_commit_that_is_late_does_not_undo_the_one_that_came_after_it() {
+    let broker = broker();
+    let host = TestHost::new();
+    let brokers = broker.bootstrap_servers();
+    let keys = format!(r#""brokers": ["{brokers}"], "topics": ["t"], "group": "g""#);
+    let settings = settings(&keys).unwrap();
+    let heard = Heard::new(host.host());
+    let client = Client::new(&settings.properties, heard, host.host(), Arc::default()).unwrap();
+    let at = |offset| {
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset("t", 0, Offset::Offset(offset)).unwrap();
+        list
+    };
+    let (first, second) = (client.turn(), client.turn());
+    client.commit_in_turn(second, &at(7)).unwrap();
+    client.commit_in_turn(first, &at(3)).unwrap();
+    let found = client.committed_offsets(at(0), Duration::from_mins(1)).unwrap();
+    assert_eq!(found.elements()[0].offset(), Offset::Offset(7));
 }
 
 #[test]

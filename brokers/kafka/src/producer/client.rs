@@ -19,7 +19,7 @@ use tremor_pdk::{Blocking, Counter, Descriptors, Gauge, Task, prelude::*};
 
 use super::{
     config::Settings,
-    ledger::{Ledger, Place},
+    ledger::{Ledger, Open, Place},
     native::{Events, Record},
 };
 use crate::client::{Told, cannot_start, token};
@@ -172,7 +172,7 @@ async fn hear(host: Host, client: Weak<Inner>) {
     loop {
         let Some(inner) = client.upgrade() else { return };
         inner.hear();
-        // Only while something is done: whoever drops the client is the last to have it.
+        // Only while something is done: the last to have the client is the one that drops it.
         let waited = inner.events.waiter();
         if let Some(last) = Arc::into_inner(inner) {
             drop(host.blocking(move || drop(last)));
@@ -237,28 +237,35 @@ impl Inner {
         self.ledger().ended()
     }
 
-    /// Hands over the record of the event at this position, once there is room for it.
+    /// Begins to hand over records.
+    pub(super) fn open(&self) -> Open<'_> {
+        self.ledger().open()
+    }
+
+    /// Hands over the record of the event at this position.
     ///
     /// # Errors
-    /// The client does not take it.
-    pub(super) async fn send(
+    /// The client does not take it, or not now: its queue is full.
+    pub(super) fn send(
         &self,
+        open: &Open<'_>,
         place: &mut Place<'_>,
         topic: &CStr,
         record: &mut Record<'_>,
-        payload: &[u8],
-        position: usize,
+        event: (&[u8], usize),
     ) -> Result<(), Code> {
-        loop {
-            let reported = self.ledger().reported();
-            match place.send(&self.producer, topic, record, payload, position) {
-                // What it has is delivered meanwhile, and its sources wait.
-                Err(Code::QueueFull) if self.ended().is_none() => {
-                    self.ledger().room(reported).await;
-                }
-                answer => return answer,
-            }
-        }
+        let (payload, position) = event;
+        place.send(open, &self.producer, topic, record, payload, position)
+    }
+
+    /// How many records were reported of.
+    pub(super) fn reported(&self) -> u64 {
+        self.ledger().reported()
+    }
+
+    /// Waits until there may be room for a record, since there were so many reports.
+    pub(super) async fn room(&self, reported: u64) {
+        self.ledger().room(reported).await;
     }
 
     /// Gives up what takes too long.

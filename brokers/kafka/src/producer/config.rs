@@ -207,7 +207,7 @@ impl Settings {
             .set("request.timeout.ms", &request)
             .set("socket.timeout.ms", &request)
             .set("topic.metadata.propagation.max.ms", &request)
-            // Whoever waits is woken so often, whatever else happens: it looks at the time then.
+            // So often the task that hears of records is woken, whatever else happens: it looks at the time then.
             .set("statistics.interval.ms", look(config.timeout.get()).to_string())
             // After that a topic that was refused is tried again.
             .set("topic.metadata.refresh.interval.ms", "60000");

@@ -3,7 +3,8 @@
 use std::{
     ffi::CStr,
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
+    ops::Range,
+    sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard},
     task::{Poll, Waker},
     time::Instant,
 };
@@ -24,7 +25,15 @@ pub(super) const MOST: usize = POSITION;
 
 /// The deliveries of a client.
 #[derive(Default)]
-pub(super) struct Ledger(Mutex<State>);
+pub(super) struct Ledger {
+    state: Mutex<State>,
+    /// Why nothing more is delivered over this connection. It is read for as long as records are handed over: an end
+    /// comes before all of them, or after.
+    end: RwLock<Option<Error>>,
+}
+
+/// Records may be handed over while this is there, unless an end has come before.
+pub(super) struct Open<'l>(RwLockReadGuard<'l, Option<Error>>);
 
 #[derive(Default)]
 struct State {
@@ -37,13 +46,11 @@ struct State {
     delivered: u64,
     /// Those that have all of their reports, to be woken.
     done: Vec<Waker>,
-    /// Why nothing more is delivered over this connection.
-    end: Option<Error>,
 }
 
 struct Delivery {
     /// What the client reads the payloads in. It has no events: buffers that are shared are not written to.
-    payloads: Batch,
+    _payloads: Batch,
     since: Instant,
     reported: usize,
     /// How many records the client has got, once that is known.
@@ -58,19 +65,22 @@ struct Delivery {
 pub(super) struct Place<'l> {
     ledger: &'l Ledger,
     number: usize,
+    /// The addresses of the buffer that the ledger keeps for it.
+    buffer: Range<usize>,
     sent: usize,
 }
 
 impl Ledger {
     /// Enters a delivery; the batch shares the buffers that its payloads lie in.
     pub(super) fn enter(&self, payloads: Batch) -> Place<'_> {
+        let buffer = addresses(payloads.bytes());
         let mut state = self.state();
         let number = state.free.pop().unwrap_or_else(|| {
             state.deliveries.push(None);
             state.deliveries.len() - 1
         });
         state.deliveries[number] = Some(Delivery {
-            payloads,
+            _payloads: payloads,
             since: Instant::now(),
             reported: 0,
             sent: None,
@@ -78,7 +88,7 @@ impl Ledger {
             is_abandoned: false,
             waker: None,
         });
-        Place { ledger: self, number, sent: 0 }
+        Place { ledger: self, number, buffer, sent: 0 }
     }
 
     /// The client has reported of the record with this number.
@@ -114,7 +124,7 @@ impl Ledger {
     pub(super) async fn room(&self, reported: u64) {
         poll_fn(|context| {
             let mut state = self.state();
-            if state.reported != reported || state.end.is_some() {
+            if state.reported != reported || self.open().ended().is_some() {
                 return Poll::Ready(());
             }
             state.without_room.push(context.waker().clone());
@@ -141,22 +151,39 @@ impl Ledger {
 
     /// Nothing more is delivered, for this reason. Whether that is news.
     pub(super) fn end(&self, error: Error) -> bool {
-        let mut state = self.state();
-        let is_news = state.end.is_none();
-        state.end.get_or_insert(error);
-        drop(state);
+        let mut end = self.end.write().unwrap_or_else(PoisonError::into_inner);
+        let is_news = end.is_none();
+        end.get_or_insert(error);
+        drop(end);
         self.wake();
         is_news
     }
 
     /// Why nothing more is delivered.
     pub(super) fn ended(&self) -> Option<Error> {
-        self.state().end.clone()
+        self.open().ended().cloned()
+    }
+
+    /// Begins to hand over records. No end comes while this is there: not for long.
+    pub(super) fn open(&self) -> Open<'_> {
+        Open(self.end.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Open<'_> {
+    /// Why nothing more is delivered.
+    pub(super) fn ended(&self) -> Option<&Error> {
+        self.0.as_ref()
+    }
+}
+
+fn addresses(bytes: &[u8]) -> Range<usize> {
+    let Range { start, end } = bytes.as_ptr_range();
+    start.addr()..end.addr()
 }
 
 impl State {
@@ -178,29 +205,24 @@ impl Place<'_> {
     /// nothing comes after it.
     pub(super) fn send<C: ProducerContext>(
         &mut self,
+        open: &Open<'_>,
         client: &BaseProducer<C>,
         topic: &CStr,
         record: &mut Record<'_>,
         payload: &[u8],
         position: usize,
     ) -> Result<(), Code> {
-        // Until the client has the record: an end comes before that or after it. What the client reports it
-        // does when it is asked, and not now.
-        let state = self.ledger.state();
-        if state.end.is_some() {
+        if open.ended().is_some() {
             return Err(Code::PurgeQueue);
         }
-        let delivery = state.deliveries.get(self.number).and_then(Option::as_ref);
-        let buffer = delivery.map(|it| it.payloads.bytes().as_ptr_range());
-        let own = payload.as_ptr_range();
-        let is_kept = buffer.is_some_and(|it| it.start <= own.start && own.end <= it.end);
+        let own = addresses(payload);
+        let is_kept = self.buffer.start <= own.start && own.end <= self.buffer.end;
         let kept = if is_kept { Payload::Kept } else { Payload::Copied };
         let number = self.number(position);
         // SAFETY: a payload that is kept lies in the buffer of a batch that the ledger has, which nobody writes
         // to while it is shared. The ledger removes it once each record that was sent was reported of, and
         // otherwise it goes with the client's context, which outlives the client.
         unsafe { native::send(client, topic, record, (payload, kept), number)? };
-        drop(state);
         self.sent += 1;
         Ok(())
     }
@@ -300,7 +322,7 @@ mod tests {
                 timestamp: None,
                 is_tombstone: false,
             };
-            place.send(&client, c"topic", &mut record, b"payload", position)
+            place.send(&ledger.open(), &client, c"topic", &mut record, b"payload", position)
         };
         assert_eq!(send(0), Ok(()));
         ledger.end(Error::timeout("no answer"));

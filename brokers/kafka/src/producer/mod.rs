@@ -86,7 +86,7 @@ impl KafkaProducer {
     async fn end(&mut self) -> Result<()> {
         match self.client.take().and_then(Arc::into_inner) {
             Some(client) => client.end().await,
-            // Whoever else has it ends it.
+            // A sink has it, and ends it.
             None => Ok(()),
         }
     }

@@ -130,7 +130,7 @@ impl Headers {
 
 impl Drop for Headers {
     fn drop(&mut self) {
-        // SAFETY: they are ours: whoever takes them forgets this.
+        // SAFETY: they are ours: code that gives them away forgets this.
         unsafe { rd_kafka_headers_destroy(self.0.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 //! The sink: deliveries as records.
 
-use std::{ffi::CString, sync::Arc};
+use std::{ffi::CString, iter::Peekable, sync::Arc};
 
 use rdkafka::types::RDKafkaErrorCode as Code;
 use tremor_pdk::{Counter, Exceptions, prelude::*};
@@ -8,7 +8,7 @@ use tremor_pdk::{Counter, Exceptions, prelude::*};
 use super::{
     client::{Client, Inner},
     config::Settings,
-    ledger::MOST,
+    ledger::{MOST, Place},
     outcome, record,
 };
 
@@ -47,40 +47,73 @@ impl Produces {
         positions: impl Iterator<Item = usize> + Send,
         refused: &mut Vec<(usize, Error)>,
     ) -> Vec<(usize, Code)> {
+        let mut positions = positions.peekable();
         let mut topic = Topic::default();
         let mut place = client.enter(batch.part(0..0));
-        for position in positions {
-            let Some(event) = batch.get(position) else { continue };
-            // The end of a stream is no record.
-            let Some(payload) = event.raw() else { continue };
-            let mut record = match record::of(event, &self.settings) {
-                Ok(record) => record,
-                Err(error) => {
-                    refused.push((position, error));
-                    continue;
-                }
-            };
-            let name = record.topic;
-            let sent = match topic.set(name) {
-                Ok(topic) => client.send(&mut place, topic, &mut record, payload, position).await,
-                Err(error) => {
-                    refused.push((position, error));
-                    continue;
-                }
-            };
-            if let Err(code) = sent {
-                refused.push((position, Self::verdict(client, code, name)));
+        loop {
+            let reported = client.reported();
+            let rest = (&mut positions, &mut topic);
+            if self.hand_over(client, &mut place, batch, rest, refused) {
+                return place.reports().await;
             }
+            // What it has is delivered meanwhile, and the sources wait.
+            client.room(reported).await;
         }
-        place.reports().await
     }
 
-    /// What becomes of an event whose record the brokers do not have.
-    fn verdict(client: &Inner, code: Code, topic: &str) -> Error {
-        match client.ended() {
-            Some(ended) if outcome::is_given_up(code) || code == Code::QueueFull => ended,
-            _ => outcome::of(code, topic),
+    /// Hands over the records of the events at these positions, until there is no room. Whether it has all of them.
+    fn hand_over(
+        &self,
+        client: &Inner,
+        place: &mut Place<'_>,
+        batch: &Batch,
+        (positions, topic): (&mut Peekable<impl Iterator<Item = usize>>, &mut Topic),
+        refused: &mut Vec<(usize, Error)>,
+    ) -> bool {
+        let open = client.open();
+        while let Some(&position) = positions.peek() {
+            // The end of a stream is no record.
+            let event = batch.get(position).and_then(|event| Some((event, event.raw()?)));
+            let sent = event.map_or(Ok(()), |(event, payload)| {
+                let mut record = record::of(event, &self.settings)?;
+                let name = record.topic;
+                let sent =
+                    client.send(&open, place, topic.set(name)?, &mut record, (payload, position));
+                sent.map_err(|code| Refused::By(code, name))
+            });
+            match sent {
+                Err(Refused::By(Code::QueueFull, _)) if open.ended().is_none() => return false,
+                Err(Refused::By(code, topic)) => {
+                    refused.push((position, verdict(open.ended(), code, topic)));
+                }
+                Err(Refused::Before(error)) => refused.push((position, error)),
+                Ok(()) => {}
+            }
+            positions.next();
         }
+        true
+    }
+}
+
+/// Why the client does not have a record.
+enum Refused<'r> {
+    /// There is none.
+    Before(Error),
+    /// The client does not take it, of this topic.
+    By(Code, &'r str),
+}
+
+impl From<Error> for Refused<'_> {
+    fn from(error: Error) -> Self {
+        Self::Before(error)
+    }
+}
+
+/// What becomes of an event whose record the brokers do not have.
+fn verdict(ended: Option<&Error>, code: Code, topic: &str) -> Error {
+    match ended {
+        Some(ended) if outcome::is_given_up(code) || code == Code::QueueFull => ended.clone(),
+        _ => outcome::of(code, topic),
     }
 }
 
@@ -113,7 +146,7 @@ impl ParallelSink for Produces {
         for (position, code) in failed.into_iter().filter(|(_, code)| !is_delivered(code)) {
             let topic = batch.get(position).map(|event| record::topic(event, &self.settings));
             let topic = topic.and_then(Result::ok).unwrap_or_default();
-            refused.push((position, Self::verdict(client, code, topic)));
+            refused.push((position, verdict(client.ended().as_ref(), code, topic)));
         }
         if let Some(error) = client.ended().filter(Error::is_final) {
             return Err(error.into());

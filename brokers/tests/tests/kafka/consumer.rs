@@ -15,14 +15,16 @@ use super::kafka;
 
 /// A flow from topics to a sink.
 pub(super) fn flow(kafka: &Kafka, keys: &str, sink: &str) -> Flow {
-    let address = kafka.address();
-    Flow::run(&format!(
+    // Of several nodes one begins after a comma.
+    let address = kafka.address().replace(',', "', '");
+    let flow = format!(
         "connectors:\n  \
            input: {{ type: kafka_consumer, codec: json, \
              config: {{ brokers: ['{address}'], commit_interval: 100ms, {keys} }} }}\n  \
            output: {sink}\n\
          links: [input -> output]\n"
-    ))
+    );
+    Flow::run_in(tempfile::tempdir().unwrap(), &flow, &["--api", "127.0.0.1:0"])
 }
 
 pub(super) const STDOUT: &str = "{ type: stdio, codec: json, postprocessors: [lines] }";
@@ -50,6 +52,32 @@ fn every_record_comes_once_in_the_order_of_its_partition_and_is_committed() {
     for partition in 0..4 {
         assert!(numbers(&running.out(), partition).into_iter().eq(1000..1010));
     }
+}
+
+#[test]
+fn the_lag_is_what_is_written_and_not_acknowledged() {
+    let Some(kafka) = kafka() else { return };
+    let (topic, group) = (kafka.topic("lag", 2), unique("group"));
+    let peer = Peer::new();
+    let held = "{\"p\":0,\"n\":3}";
+    peer.hold(move |line| line == held);
+    kafka.write(&topic, 0..2, 0..10);
+    let keys = format!("topics: [{topic}], group: {group}");
+    let running = flow(&kafka, &keys, &peer.sink());
+    let is = |lag: u64| {
+        let line =
+            format!("tremor_plugin_kafka_consumer_lag{{flow=\"flow\",component=\"input\"}} {lag}");
+        broker_tests::eventually(&line, || {
+            running.ask("/metrics").lines().any(|it| it == line).then_some(())
+        });
+    };
+    // A pull is acknowledged as a whole: that of partition 0 is not.
+    is(10);
+    kafka.write(&topic, [1], 10..15);
+    kafka.commits(&group, &topic, 1, 15);
+    is(10);
+    peer.release();
+    is(0);
 }
 
 #[test]

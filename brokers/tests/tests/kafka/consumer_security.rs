@@ -5,9 +5,10 @@ use broker_tests::{
     eventually,
     flow::Flow,
     kafka::{Kafka, numbers, unique},
+    scale_out::CONFIGURATION,
 };
 
-use super::{CONFIGURATION, consumer::STDOUT};
+use super::consumer::STDOUT;
 
 /// A flow with these keys, and nothing besides.
 fn flow(keys: &str) -> Flow {

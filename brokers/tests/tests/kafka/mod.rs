@@ -3,6 +3,7 @@
 mod consumer;
 mod consumer_faults;
 mod consumer_security;
+mod instances;
 mod producer;
 mod producer_faults;
 mod rebalance;
@@ -10,7 +11,7 @@ mod security;
 
 use std::sync::{Mutex, OnceLock};
 
-use broker_tests::{broker::Broker, kafka::Kafka};
+use broker_tests::{broker::Broker, kafka::Kafka, scale_out::CONFIGURATION};
 
 /// The broker of tests that do it no harm. None, and says so, where it cannot be started.
 fn kafka() -> Option<Kafka> {
@@ -19,7 +20,3 @@ fn kafka() -> Option<Kafka> {
     let broker = BROKER.get_or_init(|| Broker::start("kafka", CONFIGURATION).map(Mutex::new));
     broker.as_ref().map(|broker| Kafka::new(broker.lock().unwrap().get("plain")))
 }
-
-/// Members may have short sessions, and a group starts at once.
-const CONFIGURATION: &[&str] =
-    &["--set", "group.min.session.timeout.ms=1000", "--set", "group.initial.rebalance.delay.ms=0"];

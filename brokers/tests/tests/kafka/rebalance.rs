@@ -1,9 +1,12 @@
 //! Partitions of `kafka_consumer` that change hands.
 
+use std::time::Duration;
+
 use broker_tests::{
     flow::Flow,
     kafka::{Kafka, numbers, parse, unique},
     peer::Peer,
+    scale_out::changes::{self, Plan},
 };
 
 use super::{consumer::flow, kafka};
@@ -185,10 +188,11 @@ fn the_partitions_of_a_killed_member_are_read_on_from_what_it_has_committed() {
 }
 
 #[test]
-fn members_that_come_go_and_are_killed_lose_nothing() {
+fn processes_that_come_go_and_are_killed_lose_overtake_and_repeat_nothing_but_after_kills() {
     let Some(kafka) = kafka() else { return };
-    let report = broker_tests::rebalances::run(kafka, 8);
+    let plan = Plan { changes: 8, within: Duration::MAX, rate: 1_200 };
+    let report = changes::run(kafka, plan);
     eprintln!("{report}");
-    assert_eq!(report.lost, 0, "{report}");
-    assert_eq!(report.again, 0, "{report}");
+    assert!(report.is_good(), "{report}");
+    assert!(report.kills > 0);
 }

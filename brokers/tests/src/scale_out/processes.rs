@@ -1,0 +1,132 @@
+//! Processes of `examples/scale-out`, between two topics of twelve partitions, and what they write.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use rdkafka::{
+    ClientConfig, Message, Offset, TopicPartitionList,
+    consumer::{BaseConsumer, Consumer},
+    message::BorrowedMessage,
+};
+
+use crate::{
+    built::root,
+    flow::Flow,
+    kafka::{Kafka, unique},
+};
+
+/// How many partitions there are.
+pub(super) const PARTITIONS: usize = 12;
+
+/// All of them.
+pub(super) fn partitions() -> impl Iterator<Item = i32> {
+    (0..).take(PARTITIONS)
+}
+
+/// What processes share.
+pub(super) struct Group {
+    kafka: Arc<Kafka>,
+    pub(super) from: String,
+    to: String,
+    name: String,
+}
+
+impl Group {
+    /// A group that reads this topic, and writes to a topic of its own, in which each record has the time at
+    /// which the broker got it.
+    pub(super) fn new(kafka: Arc<Kafka>, from: String) -> Self {
+        let (to, name) = (unique("accepted"), unique("group"));
+        kafka.make_topic_with(&to, 12, &[("message.timestamp.type", "LogAppendTime")]);
+        Self { kafka, from, to, name }
+    }
+
+    /// Starts a process, which writes its number as the key of each record.
+    pub(super) fn process(&self, number: usize) -> Flow {
+        let flow = fs::read_to_string(root().join("examples/scale-out/flow.yaml")).unwrap();
+        let variables = [
+            ("BROKER", self.kafka.address()),
+            ("FROM", &self.from),
+            ("TO", &self.to),
+            ("GROUP", &self.name),
+            ("KEY", &number.to_string()),
+            ("SESSION_TIMEOUT", "1s"),
+            ("COMMIT_INTERVAL", "100ms"),
+        ];
+        Flow::run_with(&flow, &variables)
+    }
+
+    /// Reads what processes write from the beginning on, until it is told to end.
+    pub(super) fn read(
+        &self,
+        mut each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static,
+    ) -> Reader {
+        let (consumer, ends) = (self.consumer(), Arc::new(AtomicBool::new(false)));
+        let own = ends.clone();
+        let thread = thread::spawn(move || {
+            while !own.load(Ordering::Relaxed) {
+                // What does not come now comes later.
+                if let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) {
+                    each(&record);
+                }
+            }
+        });
+        Reader { ends, thread: Some(thread) }
+    }
+
+    /// Reads what processes have written by now.
+    pub(super) fn read_all(&self, mut each: impl FnMut(&BorrowedMessage<'_>)) {
+        let consumer = self.consumer();
+        let end =
+            |partition| consumer.fetch_watermarks(&self.to, partition, crate::PATIENCE).unwrap().1;
+        let mut left: i64 = partitions().map(end).sum();
+        while left > 0 {
+            if let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) {
+                each(&record);
+                left -= 1;
+            }
+        }
+    }
+
+    fn consumer(&self) -> BaseConsumer {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.kafka.address()).set("group.id", "reader");
+        config.set("fetch.wait.max.ms", "20").set("enable.auto.commit", "false");
+        let consumer: BaseConsumer = config.create().unwrap();
+        let mut list = TopicPartitionList::new();
+        for partition in partitions() {
+            list.add_partition_offset(&self.to, partition, Offset::Beginning).unwrap();
+        }
+        consumer.assign(&list).unwrap();
+        consumer
+    }
+}
+
+/// The process that has written a record.
+pub(super) fn writer(record: &BorrowedMessage<'_>) -> usize {
+    std::str::from_utf8(record.key().unwrap()).unwrap().parse().unwrap()
+}
+
+/// The time at which the broker got it, in ms since 1970.
+pub(super) fn time(record: &BorrowedMessage<'_>) -> i64 {
+    record.timestamp().to_millis().unwrap()
+}
+
+/// A thread that reads. Dropped, it ends.
+pub(super) struct Reader {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
