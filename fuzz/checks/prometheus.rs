@@ -1,4 +1,4 @@
-//! Any bytes as a text of Prometheus or of OpenMetrics: what is written of it is read again, and written as the
+//! Any bytes as a text of Prometheus or of `OpenMetrics`: what is written of it is read again, and written as the
 //! same then.
 
 use codec_prometheus::Prometheus;

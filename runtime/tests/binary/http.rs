@@ -135,7 +135,7 @@ links: [input -> output{links}]"
     };
     let body = "{\"a\":1}\n{\"b\":oh}\n{\"c\":}\n{\"d\":4}\n";
     for (links, status) in [("", 400), (", input/err -> dead", 200)] {
-        let (mut server, address) = running(&flow(links));
+        let (server, address) = running(&flow(links));
         let (found, answer) = post(&address, body).expect("an answer");
         assert_eq!(found, status, "{answer}");
         if status == 400 {

@@ -4,7 +4,6 @@ use std::{
     fs,
     io::Write,
     net::{Shutdown, TcpListener, TcpStream, UdpSocket},
-    process::Command,
 };
 
 use crate::{running::Running, support::workspace, tremor::Scene};

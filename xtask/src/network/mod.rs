@@ -3,6 +3,7 @@
 //!
 //! What is measured is the server: its processor time, its memory, and what clients see of it.
 
+mod case;
 mod cases;
 mod process;
 mod samples;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use anyhow::{Context, Result, bail};
 
-use self::cases::Case;
+use self::case::Case;
 use self::process::{Command, Process};
 use self::samples::Samples;
 use crate::built::{self, Built};

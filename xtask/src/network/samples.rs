@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::cases::Case;
+use super::case::Case;
 use crate::running::spread;
 
 /// A figure of one turn.

@@ -8,13 +8,12 @@ mod threads;
 mod tls;
 mod trickle;
 
-use std::fmt;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::ValueEnum;
 
 use super::Bench;
+use super::case::Case;
 use super::samples::{Samples, Verdict};
 
 /// The name of this program among servers.
@@ -23,35 +22,7 @@ const OURS: &str = "tremor";
 /// What a server has left to do once it has started, or once clients have come.
 const SETTLE: Duration = Duration::from_millis(500);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Case {
-    /// 200 connections that send 100 lines a second each
-    Trickle,
-    /// Connections that say nothing
-    Idle,
-    /// Connections that send as much as they can
-    Fair,
-    /// Requests with one event each
-    Http,
-    /// What TLS 1.3 adds
-    Tls,
-    /// From socket to socket at half load
-    Latency,
-    /// Threads of a process with all plugins of the network
-    Threads,
-}
-
 impl Case {
-    pub(super) const ALL: &[Self] = &[
-        Self::Trickle,
-        Self::Idle,
-        Self::Fair,
-        Self::Http,
-        Self::Tls,
-        Self::Latency,
-        Self::Threads,
-    ];
-
     /// What has to be built for it.
     pub(super) fn plugins(self) -> &'static [&'static str] {
         match self {
@@ -92,24 +63,5 @@ impl Case {
             Self::Latency => latency::verdicts(samples),
             Self::Threads => threads::verdicts(samples),
         }
-    }
-
-    pub(super) fn what(self) -> &'static str {
-        match self {
-            Self::Trickle => "200 connections, 100 lines of 630 bytes a second each, to a file",
-            Self::Idle => "connections that fall silent",
-            Self::Fair => "connections that send lines of 630 bytes as fast as they can, to a pipe",
-            Self::Http => "64 connections, bodies of 622 bytes, the server on one processor",
-            Self::Tls => "1,000,000 lines of 630 bytes over one connection, to a file",
-            Self::Latency => "lines of 630 bytes from a socket to a socket, sent each 100 us",
-            Self::Threads => "a process that has nothing to do",
-        }
-    }
-}
-
-impl fmt::Display for Case {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
