@@ -64,13 +64,24 @@ pub(crate) fn build(packages: &[&str], release: bool, own: &Path) -> Result<Buil
 
 /// Builds the program and the plugin for Kafka, and copies them to this folder.
 pub(crate) fn build_brokers(release: bool, own: &Path) -> Result<Built> {
-    let built = build(&[], release, own)?;
+    build_broker("connector-kafka", &[], release, own)
+}
+
+/// Builds the program, a plugin of the workspace `brokers` and others, and copies them to this folder.
+pub(crate) fn build_broker(
+    package: &str,
+    others: &[&str],
+    release: bool,
+    own: &Path,
+) -> Result<Built> {
+    let built = build(others, release, own)?;
     let target = folder(release);
     let target = target.parent().context("a profile is in a folder")?;
     let mut command = cargo(["build", "--manifest-path=brokers/Cargo.toml"]);
-    command.args(profile(release)).args(["--package=connector-kafka", "--target-dir"]).arg(target);
+    command.args(profile(release)).args(["--package", package, "--target-dir"]).arg(target);
     run(command)?;
-    copy(&folder(release).join(format!("{DLL_PREFIX}connector_kafka{DLL_SUFFIX}")), own)?;
+    let name = package.replace('-', "_");
+    copy(&folder(release).join(format!("{DLL_PREFIX}{name}{DLL_SUFFIX}")), own)?;
     Ok(built)
 }
 

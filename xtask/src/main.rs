@@ -18,6 +18,7 @@ mod kafka;
 mod manifests;
 mod many_flows;
 mod models;
+mod nats;
 mod network;
 mod new_plugin;
 mod nightly;
@@ -94,6 +95,8 @@ enum Command {
     Network(network::Arguments),
     /// Compares records from topic to topic of Kafka through a flow with `kcat -C | kcat -P`
     Kafka(kafka::Arguments),
+    /// Compares messages of a stream of NATS, taken by a flow, with a bare consumer on `nats.go`
+    Nats(nats::Arguments),
     #[command(hide = true)]
     BareLoop(syslog::BareLoop),
     /// Starts a real broker for developers, tests and CI, and ends it with Ctrl-C
@@ -129,6 +132,7 @@ fn main() -> ExitCode {
         Command::Syslog(arguments) => syslog::run(&arguments),
         Command::Network(arguments) => network::run(&arguments),
         Command::Kafka(arguments) => kafka::run(&arguments),
+        Command::Nats(arguments) => nats::run(&arguments),
         Command::BareLoop(arguments) => syslog::bare_loop(&arguments),
     };
     match result {

@@ -114,6 +114,17 @@ pub(crate) fn kafka(folder: &Path, properties: &[&str]) -> Result<Cluster> {
     kafka::cluster(&kafka::Arguments { common, properties })
 }
 
+/// Starts a server of NATS that says at `monitor` how it is, in a folder. It ends when it is dropped.
+pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
+    let monitor = format!("127.0.0.1:{}", ports(0, 1)?[0]);
+    let common =
+        Common { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false };
+    let properties = vec![format!("http: \"{monitor}\"")];
+    let mut cluster = nats::cluster(&nats::Arguments { common, verify: false, properties })?;
+    cluster.reached.insert("monitor".into(), monitor.into());
+    Ok(cluster)
+}
+
 /// # Errors
 /// The program is not there; what brings it is named.
 pub(crate) fn need(program: &str, option: &str, brought_by: &str) -> Result<()> {

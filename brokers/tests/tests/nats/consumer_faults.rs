@@ -239,11 +239,12 @@ fn of_two_members_one_is_killed_and_the_other_gets_what_it_had() {
     let (one, other) = (Peer::new(), Peer::new());
     one.hold(|_| true);
     let dies = flow(&nats, &keys, &one.sink());
-    nats.publish(&format!("{stream}.a"), (0..5).map(record));
-    one.comes("the first", |lines| !lines.is_empty());
     let lives = flow(&nats, &keys, &other.sink());
-    nats.publish(&format!("{stream}.a"), (5..100).map(record));
-    other.comes("some", |lines| !lines.is_empty());
+    eventually("both", || (nats.consumer(&stream, "c")?.num_waiting >= 2).then_some(()));
+    nats.publish(&format!("{stream}.a"), (0..100).map(record));
+    for member in [&one, &other] {
+        member.comes("some", |lines| !lines.is_empty());
+    }
     dies.kill();
     nats.acknowledged(&stream, "c", 100);
     // Those of the member that was killed have nobody else's answer.
