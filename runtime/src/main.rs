@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    cli::memory::give_back();
     let arguments = cli::Arguments::parse();
     cli::logging::start(arguments.log_format);
     match cli::execute(arguments) {

@@ -10,6 +10,7 @@ mod keys;
 #[cfg(feature = "link-static")]
 mod linked;
 pub(crate) mod logging;
+pub(crate) mod memory;
 mod plugin;
 mod prepare;
 mod progress;
