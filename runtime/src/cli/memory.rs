@@ -19,7 +19,7 @@ pub(crate) fn give_back() {
     }
 }
 
-/// Whether whoever starts the program has set the same.
+/// Whether the environment sets the same.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn is_set() -> bool {
     let tunables = env::var("GLIBC_TUNABLES").unwrap_or_default();
