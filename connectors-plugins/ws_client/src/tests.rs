@@ -145,6 +145,13 @@ fn what_is_no_text_goes_to_err_alone_and_bytes_go_as_such_if_the_flow_says_so() 
     Ok(())
 }
 
+/// A ping of 126 bytes.
+const LONG_PING: [u8; 130] = {
+    let mut frame = [0; 130];
+    (frame[0], frame[1], frame[3]) = (0x89, 0x7e, 0x7e);
+    frame
+};
+
 #[test]
 fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<()> {
     let breaks = "the peer does not keep to the protocol";
@@ -158,7 +165,7 @@ fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<(
         (b"\x8b\x01x", breaks, true),
         // a ping in fragments, and one that is too long,
         (b"\x09\x01x", breaks, true),
-        (b"\x89\x7e\x00\x7e", breaks, true),
+        (&LONG_PING, breaks, true),
         // a continuation of nothing, and a message within another,
         (b"\x80\x01x", breaks, true),
         (b"\x01\x01x\x81\x01y", breaks, true),

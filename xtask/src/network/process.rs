@@ -140,7 +140,11 @@ impl Process {
     /// The last of its messages.
     fn said(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
-        text.lines().next_back().unwrap_or("it said nothing").to_owned()
+        text.lines()
+            .find(|line| line.contains("error"))
+            .or(text.lines().next_back())
+            .unwrap_or("it said nothing")
+            .to_owned()
     }
 
     /// The processor time that it has taken.

@@ -134,7 +134,7 @@ impl Seen {
                     self.lines.fetch_add(1, Ordering::Relaxed);
                 }
                 if counts && due_ns != NO_TIME {
-                    latencies.saturating_record(now_ns.saturating_sub(due_ns));
+                    latencies.record(now_ns.saturating_sub(due_ns))?;
                 }
                 Ok(())
             })?;
@@ -167,7 +167,7 @@ impl Seen {
             }
             self.counts.store(due > WARM_UP, Ordering::Relaxed);
             let due_ns = u64::try_from(due.as_nanos())?;
-            late.saturating_record(self.now_ns().saturating_sub(due_ns));
+            late.record(self.now_ns().saturating_sub(due_ns))?;
             let wanted = u64::try_from(due.as_nanos() * u128::from(rate) / 1_000_000_000)?;
             let count = usize::try_from(wanted - sent)?;
             sent = wanted;
