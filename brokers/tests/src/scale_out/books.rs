@@ -1,6 +1,9 @@
 //! What came out of each partition: of which process, when, how often, in which order.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// A record that came out, as the broker has it.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +22,7 @@ pub struct Came {
 #[derive(Debug)]
 pub struct Books {
     partitions: Vec<Partition>,
+    /// The processes that have ended, or lost their partitions, without committing what they had written.
     killed: BTreeSet<usize>,
     /// Pauses that begin earlier do not count, in ms since 1970.
     pauses_from: i64,
@@ -32,10 +36,8 @@ pub struct Partition {
     last: Option<Came>,
     /// How many records came, each counted once.
     pub came: u64,
-    /// How often one came again that a killed process had written: it has not committed it.
-    pub again_after_kills: u64,
-    /// How often one came again otherwise.
-    pub again: u64,
+    /// How often one came again, by the process that had written it before.
+    again: BTreeMap<usize, u64>,
     /// How many came for the first time after a later one.
     pub overtaken: u64,
     /// How often the partition went from process to process.
@@ -53,7 +55,7 @@ impl Books {
         Self { partitions, killed: BTreeSet::new(), pauses_from: 0 }
     }
 
-    /// This process is killed.
+    /// This process is killed, or the group holds it for dead: it may not have committed what it has written.
     pub fn killed(&mut self, process: usize) {
         self.killed.insert(process);
     }
@@ -85,8 +87,7 @@ impl Books {
                 of.came += 1;
                 of.overtaken += u64::from(number < next);
             }
-            Some(writer) if self.killed.contains(&writer) => of.again_after_kills += 1,
-            Some(_) => of.again += 1,
+            Some(writer) => *of.again.entry(writer).or_default() += 1,
         }
     }
 
@@ -109,14 +110,23 @@ impl Books {
     pub fn total(&self) -> Partition {
         self.partitions.iter().fold(Partition::default(), |sum, of| Partition {
             came: sum.came + of.came,
-            again_after_kills: sum.again_after_kills + of.again_after_kills,
-            again: sum.again + of.again,
             overtaken: sum.overtaken + of.overtaken,
             moves: sum.moves + of.moves,
             pause: sum.pause.max(of.pause),
             pause_of_moves: sum.pause_of_moves.max(of.pause_of_moves),
             ..Partition::default()
         })
+    }
+
+    /// How often records of a partition, or of all, came again that a killed process had written before, and how often
+    /// others did.
+    pub fn again(&self, partition: Option<usize>) -> (u64, u64) {
+        let all = partition.map_or(&self.partitions[..], |it| &self.partitions[it..=it]);
+        let (mut killed, mut others) = (0, 0);
+        for (process, count) in all.iter().flat_map(|of| &of.again) {
+            *(if self.killed.contains(process) { &mut killed } else { &mut others }) += count;
+        }
+        (killed, others)
     }
 
     /// A table, where so many records went into each partition.
@@ -139,19 +149,25 @@ impl fmt::Display for Table<'_> {
             f,
             "partition        in       out   lost  again, kills  again  overtaken  moves  pause ms  of moves, ms"
         )?;
-        let mut row = |name: &str, in_all: usize, lost: u64, of: &Partition| {
-            let Partition { came, again_after_kills, again, overtaken, moves, .. } = of;
+        let mut row = |name: &str, in_all: usize, lost: u64, of: &Partition, again: (u64, u64)| {
+            let (Partition { came, overtaken, moves, .. }, (of_kills, again)) = (of, again);
             writeln!(
                 f,
-                "{name:>9} {in_all:>9} {came:>9} {lost:>6} {again_after_kills:>13} {again:>6} {overtaken:>10} {moves:>6} \
+                "{name:>9} {in_all:>9} {came:>9} {lost:>6} {of_kills:>13} {again:>6} {overtaken:>10} {moves:>6} \
                  {:>9} {:>13}",
                 of.pause, of.pause_of_moves
             )
         };
         for (number, of) in books.partitions.iter().enumerate() {
-            row(&number.to_string(), *each, of.lost(*each), of)?;
+            row(&number.to_string(), *each, of.lost(*each), of, books.again(Some(number)))?;
         }
-        row("all", each * books.partitions.len(), books.lost(*each), &books.total())
+        row(
+            "all",
+            each * books.partitions.len(),
+            books.lost(*each),
+            &books.total(),
+            books.again(None),
+        )
     }
 }
 
@@ -188,7 +204,8 @@ mod tests {
             books.came(Came { partition: 0, number, process, time: 30 });
         }
         let total = books.total();
-        assert_eq!((total.again_after_kills, total.again, total.moves), (1, 1, 2));
+        assert_eq!((books.again(None), total.moves), ((1, 1), 2));
+        assert_eq!(books.again(Some(0)), (1, 1));
     }
 
     #[test]
