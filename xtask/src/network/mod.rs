@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Build in the profile `release`
     #[arg(long)]
     release: bool,
+    /// Build nothing, and take programs and plugins from this folder: of another build, say
+    #[arg(long, value_name = "DIR")]
+    bin: Option<PathBuf>,
     /// A folder in memory for what servers write
     #[arg(long, default_value = "/dev/shm", value_name = "DIR")]
     memory: PathBuf,
@@ -90,6 +93,11 @@ impl<'a> Bench<'a> {
     fn new(arguments: &'a Arguments, cases: &[Case]) -> Result<Self> {
         let folder = absolute(&arguments.output)?;
         empty_folder(&folder)?;
+        if let Some(bin) = &arguments.bin {
+            let bin = absolute(bin)?;
+            let built = Built { tremor: bin.join("tremor"), plugins: bin.clone() };
+            return Self { arguments, peers: bin.join(PEERS), built, folder }.with_certificates();
+        }
         let bin = folder.join("bin");
         let plugins: BTreeSet<_> = cases.iter().flat_map(|case| case.plugins()).copied().collect();
         let plugins: Vec<_> = plugins.into_iter().collect();
@@ -97,14 +105,21 @@ impl<'a> Bench<'a> {
         let build = ["build", "--package", PEERS];
         run_command(cargo([&build[..], built::profile(arguments.release)].concat()))?;
         built::copy(&built::folder(arguments.release).join(PEERS), &bin)?;
-        let bench = Self { arguments, peers: bin.join(PEERS), built, folder };
-        bench.peer("certificates").argument(bench.folder.display()).run()?;
-        Ok(bench)
+        Self { arguments, peers: bin.join(PEERS), built, folder }.with_certificates()
+    }
+
+    fn with_certificates(self) -> Result<Self> {
+        self.peer("certificates").argument(self.folder.display()).run()?;
+        Ok(self)
     }
 
     fn head(&self) -> String {
-        let Arguments { rounds, seconds, release, .. } = self.arguments;
-        let profile = if *release { "release" } else { "dev" };
+        let Arguments { rounds, seconds, release, bin, .. } = self.arguments;
+        let profile = match bin {
+            Some(bin) => format!("of {}", bin.display()),
+            None if *release => "release".to_owned(),
+            None => "dev".to_owned(),
+        };
         format!(
             "profile {profile}; {rounds} rounds of {seconds} s each; load at the end {}\n",
             load()
