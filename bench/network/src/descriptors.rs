@@ -30,9 +30,12 @@ pub(crate) fn allow(sockets: usize) -> Result {
 
 /// Connects to a server on this machine, as the connection of this number.
 pub(crate) fn connect_as(number: usize, port: u16) -> Result<TcpStream> {
-    let own = u8::try_from(2 + number / TO_AN_ADDRESS)?;
+    let own = u8::try_from(1 + number / TO_AN_ADDRESS)?;
     let stream = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    bind(&stream, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, own), 0)))?;
+    // Without it, the system takes ports again that an earlier connection to another server had.
+    if own > 1 {
+        bind(&stream, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, own), 0)))?;
+    }
     connect(&stream, &SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .map_err(|error| format!("connection {number} to port {port}: {error}"))?;
     let stream = TcpStream::from(stream);
