@@ -38,7 +38,7 @@ impl FfiSink {
     fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {",
 );
 
-/// The same of acknowledgements.
+/// Two of acknowledgements.
 const ANSWER: Change<'static> = (
     "tremor-pdk/abi/src/connector.rs",
     "
@@ -46,22 +46,29 @@ const ANSWER: Change<'static> = (
     /// Whether the source brings again what has failed. Asked once; without it, the source does.
     fn brings_again(&self) -> bool {
         true
+    }
+
+    /// These messages of this pull could not be decoded, and why; `fail` of the pull follows, and names them
+    /// as well. Without it, nobody hears why.
+    fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
+        let _ = (pull, messages);
+        RResult::ROk(())
     }",
     "",
 );
 
-/// Where the plugin's side implements it.
+/// Where the plugin's side implements them.
 const ANSWERED: Change<'static> = (
     "tremor-pdk/src/ffi/stream.rs",
     "
 
-    fn brings_again(&self) -> bool {",
+    fn undecodable(",
     "
 }
 
+#[allow(dead_code)]
 impl FfiAcks {
-    #[allow(dead_code)]
-    fn brings_again(&self) -> bool {",
+    fn undecodable(",
 );
 
 /// A field after the last prefix field of artefacts.
