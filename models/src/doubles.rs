@@ -48,6 +48,27 @@ pub mod layout {
 
 pub mod pdk {
     pub use super::{Batch, Event};
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Error;
+
+    /// Events that failed for one reason.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Exception {
+        pub events: ::std::ops::Range<usize>,
+        pub error: Error,
+    }
+
+    pub mod abi {
+        pub mod batch {
+            /// An event that could not be decoded.
+            #[derive(Debug)]
+            pub struct Rejected {
+                pub event: crate::doubles::Event,
+                pub error: crate::doubles::pdk::Error,
+            }
+        }
+    }
 }
 
 /// Waiting on the processor, with as few looks as there can be.

@@ -30,8 +30,11 @@ macro_rules! a_source_asks {
                 ends.join().unwrap();
                 ended.extend(ledger.take_ended());
                 ended.sort_by_key(|ended| ended.pull);
-                let expected =
-                    [(1, None), (2, Some(Vec::new()))].map(|(pull, failed)| Ended { pull, failed });
+                let expected = [(1, None), (2, Some(Vec::new()))].map(|(pull, failed)| Ended {
+                    pull,
+                    failed,
+                    undecodable: Vec::new(),
+                });
                 assert_eq!(ended, expected, "what the source has heard");
             },
         }
@@ -58,7 +61,11 @@ macro_rules! a_source_waits {
                 while ended.len() < 2 {
                     ended.extend(block_on(poll_fn(|context| ledger.poll_ended(context))));
                 }
-                let expected = [1, 2].map(|pull| Ended { pull, failed: Some(Vec::new()) });
+                let expected = [1, 2].map(|pull| Ended {
+                    pull,
+                    failed: Some(Vec::new()),
+                    undecodable: Vec::new(),
+                });
                 assert_eq!(ended, expected, "what the source has heard");
                 settles.join().unwrap();
                 fails.join().unwrap();
