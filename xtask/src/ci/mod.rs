@@ -141,9 +141,13 @@ fn run_logged(all: bool) -> Result<()> {
         eprintln!("\n==> failed");
         failed.iter().for_each(|report| eprintln!("{}", report.line));
     }
-    let [passed, failed, skipped] = tests;
-    eprintln!("\n{passed} passed, {failed} failed, {skipped} skipped");
+    print(tests);
     count_failed(&reports)
+}
+
+#[allow(clippy::print_stdout)] // what was asked for
+fn print([passed, failed, skipped]: [u64; 3]) {
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
 }
 
 /// What became of a step that was a process of its own: what it says itself, if it came so far.
