@@ -123,6 +123,7 @@ fn run_logged(all: bool) -> Result<()> {
     let mut tests = [0; 3];
     let mut reports = Vec::with_capacity(STEPS.len());
     for step in &STEPS {
+        eprintln!("==> {}", step.name);
         let start = Instant::now();
         let log = logged::run(step.name, all);
         for (sum, number) in tests.iter_mut().zip(log.as_ref().map_or([0; 3], logged::Log::tests)) {
