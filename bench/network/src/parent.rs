@@ -13,7 +13,7 @@ pub(crate) fn begin() -> Result {
 /// Waits for a line.
 ///
 /// # Errors
-/// There is none: whoever has started this has gone.
+/// There is none: the process that has started this one has ended.
 pub(crate) fn wait() -> Result {
     let mut byte = [0];
     loop {

@@ -1,4 +1,4 @@
-//! As much of a server as unit tests need: it takes whoever comes, and a stream that takes all subjects but `nobody`,
+//! As much of a server as unit tests need: it takes any client, and a stream that takes all subjects but `nobody`,
 //! and no payload that begins with `full`. To `service` something else answers.
 
 use std::{

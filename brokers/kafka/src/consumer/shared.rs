@@ -57,7 +57,7 @@ impl Meters {
         self.partitions.set(partitions.len() as f64);
     }
 
-    /// Shows how many records are behind.
+    /// Sets the metric `lag`: how many records are not acknowledged.
     #[allow(clippy::cast_precision_loss)] // exact below 2^53
     pub(super) fn lags(&self, records: i64) {
         self.lag.set(records as f64);

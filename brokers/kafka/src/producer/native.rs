@@ -33,7 +33,7 @@ pub(super) struct Events {
 /// Waits for events, and is no hindrance to their end.
 pub(super) struct Waiter(Arc<Registered<UnixStream>>);
 
-// SAFETY: librdkafka may be called from any thread, at any time; nothing else is behind the pointer.
+// SAFETY: librdkafka may be called from any thread, at any time, and the pointer leads to nothing else.
 unsafe impl Send for Events {}
 // SAFETY: as above.
 unsafe impl Sync for Events {}

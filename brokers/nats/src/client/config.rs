@@ -13,7 +13,7 @@ use tremor_pdk::{net::Address, prelude::*};
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The certificates of whoever signs those of the servers.
+    /// The certificates of the authorities that sign those of the servers.
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's, for servers that ask for one.
     pub cert_file: Option<PathBuf>,

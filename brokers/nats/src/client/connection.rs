@@ -21,7 +21,7 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(10);
 /// How many refusals a delivery may be behind.
 const DENIALS: usize = 1_024;
-/// How many messages of a subscription wait for whoever reads it; those after them are dropped. More than any
+/// How many messages of a subscription wait for its reader; those after them are dropped. More than any
 /// reader of a stream asks for.
 pub(crate) const WAITING: usize = 1 << 17;
 /// Where there is no server.

@@ -143,7 +143,7 @@ impl Reader {
         asked.silences = 0;
         let mut messages = Vec::with_capacity(came.len());
         for message in came {
-            // By its answer, and not by its status, which a message may have from whoever published it.
+            // By its answer, and not by its status: the publisher of a message may have given it one.
             if !is_of_stream(message.reply.as_deref()) {
                 self.status(&message, asked)?;
                 continue;
@@ -280,7 +280,7 @@ pub(super) async fn watch(consumer: PullConsumer, shared: Arc<Shared>, host: Hos
                 unanswered.set(info.num_ack_pending as f64);
                 shared.resume.note(info.ack_floor.stream_sequence);
             }
-            // Whoever brings messages hears of what is wrong.
+            // The task that brings messages hears of what is wrong.
             Err(error) => {
                 tremor_pdk::debug!(host, "the state of the consumer is not known: {error}");
             }

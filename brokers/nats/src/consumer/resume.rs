@@ -11,7 +11,7 @@ pub(super) struct Resume(Mutex<Option<Seen>>);
 struct Seen {
     /// When its stream was made: the numbers of another one say nothing.
     stream: DateTime,
-    /// Everything up to this number is acknowledged, whoever has read it.
+    /// Everything up to this number is acknowledged, by any member.
     floor: u64,
 }
 

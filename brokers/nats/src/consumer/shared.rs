@@ -169,7 +169,7 @@ impl Shared {
         self.say(Answer::Nak(bad, self.retry_delay));
     }
 
-    /// Whoever brings messages is to end, and to bring those that are on their way.
+    /// The task that brings messages is to end, and to bring those that are on their way.
     pub(super) fn end(&self) {
         self.ends.notify_one();
     }

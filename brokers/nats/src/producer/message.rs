@@ -113,7 +113,7 @@ fn headers(place: &Place, servers_as_well: bool, event: EventRef<'_>) -> Result<
         Ok(())
     };
     for (name, value) in object {
-        // Of another broker, say: whoever writes there is not to drop messages of this one.
+        // Of another broker, say: a publisher there must not be able to drop messages of this one.
         let begins = name.as_bytes().get(..SERVERS.len());
         if !servers_as_well && begins.is_some_and(|it| it.eq_ignore_ascii_case(SERVERS.as_bytes()))
         {

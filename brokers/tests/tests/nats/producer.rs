@@ -181,7 +181,7 @@ fn metadata_make_subject_headers_and_the_id_by_which_a_stream_drops_duplicates()
 }
 
 #[test]
-fn without_jetstream_whoever_listens_gets_the_events() {
+fn without_jetstream_each_subscriber_gets_the_events() {
     let Some(nats) = nats() else { return };
     // A stream listens like any other.
     let stream = nats.stream("core");
