@@ -11,7 +11,7 @@ const MEMORY: u64 = 64 << 20;
 const QUEUE: u64 = 4 << 20;
 /// Besides, on a machine that does other work, or with a build that is not optimised: threads keep memory that
 /// they have freed. Of eight equal runs one took 98 MiB and the others 71 to 89; a run whose queue had no bound
-/// took 1,051 MiB.
+/// took 1,051 MiB (`bench/runs/2026-11-23-outage-short`).
 const BUSY_MEMORY: u64 = 92 << 20;
 /// What a delivery takes besides the waits, on a machine that has time,
 const MARGIN: Duration = Duration::from_millis(250);
