@@ -82,7 +82,10 @@ impl Running {
     /// Waits for an event on stdout.
     #[track_caller]
     pub(crate) fn event(&self) -> String {
-        self.events.recv_timeout(LIMIT).expect("an event comes")
+        self.events.recv_timeout(LIMIT).unwrap_or_else(|error| {
+            let rest: String = self.log.try_iter().map(|line| line + "\n").collect();
+            panic!("no event, {error}: {}{rest}", self.read)
+        })
     }
 
     /// The number of the process.
