@@ -41,15 +41,18 @@ fn a_pipe_is_read_to_the_end_of_its_writers_and_another_one_is_written_to_its_re
 }
 
 #[test]
-fn what_the_reader_of_a_pipe_did_not_take_is_there_for_the_next_one() {
+fn what_no_reader_of_a_pipe_has_taken_waits_for_the_next_one() {
     let scene = Scene::new(FLOW);
     ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
-    // The sink can open its pipe once somebody else has, who is gone before the event comes.
-    let script = "exec 3< to; exec 3<&-; echo 1 > from; cat to > read";
-    let mut peers = shell(&scene, script);
-    scene.run().expect(0, &["1 events in, 1 out"]);
-    assert!(peers.wait().unwrap().success());
-    assert_eq!(scene.read("read"), "1\n");
+    // The sink can open its pipe once somebody has, who is gone before the event comes.
+    let mut first = shell(&scene, "exec 3< to; exec 3<&-; echo 1 > from");
+    let mut running = Running::of(scene, &["flow.yaml"], |command| command);
+    running.until("Broken pipe");
+    assert!(first.wait().unwrap().success());
+    let mut next = shell(&running.scene, "cat to > read");
+    assert!(next.wait().unwrap().success());
+    assert_eq!(running.scene.read("read"), "1\n");
+    running.end().expect(0, &["1 events in, 1 out"]);
 }
 
 #[test]

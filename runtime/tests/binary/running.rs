@@ -69,14 +69,20 @@ impl Running {
         }
     }
 
-    /// Waits for lines with each of these, in any order.
+    /// Waits for lines with each of these, in any order. Gives them in the order in which they came.
     #[track_caller]
-    pub(crate) fn until_all(&mut self, mut parts: Vec<String>) {
+    pub(crate) fn until_all(&mut self, mut parts: Vec<String>) -> Vec<String> {
+        let mut lines = Vec::new();
         self.find(|line| {
+            let missing = parts.len();
             parts.retain(|part| !line.contains(part));
+            if parts.len() < missing {
+                lines.push(line.to_owned());
+            }
             parts.is_empty()
         });
         assert!(parts.is_empty(), "no {parts:?}: {}", self.read);
+        lines
     }
 
     /// Waits for an event on stdout.

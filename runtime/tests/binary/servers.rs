@@ -43,8 +43,11 @@ impl Server {
 links: [input -> output]"
         );
         let mut running = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
-        let line = running.until("listens on ");
-        let (_, address) = line.split_once("listens on ").unwrap();
+        // The sink opens its descriptors as well.
+        let parts = ["listens on ", "component=output state=running"].map(str::to_owned);
+        let lines = running.until_all(parts.into());
+        let address = lines.iter().find_map(|line| line.split_once("listens on "));
+        let (_, address) = address.unwrap();
         let address = address.split_whitespace().next().unwrap().trim_matches('`').to_owned();
         let connect: fn(&Path, &str) -> Box<dyn Stream> = match kind {
             "unix_server" => {

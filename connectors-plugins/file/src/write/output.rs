@@ -5,7 +5,10 @@ use std::{
     io::{self, IoSlice, Write},
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result};
@@ -28,6 +31,8 @@ pub(crate) struct Output {
     pub(super) syncing: Syncing,
     pub(super) rotation: Option<Rotation>,
     pub(super) host: Host,
+    /// It is a pipe that nobody reads any more.
+    has_lost_reader: AtomicBool,
     current: Mutex<Current>,
 }
 
@@ -58,6 +63,7 @@ impl Output {
             syncing: Syncing::new(config),
             rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
             host,
+            has_lost_reader: AtomicBool::new(false),
             current: Mutex::new(current),
         };
         output.begin()?;
@@ -109,9 +115,19 @@ impl Output {
         Ok(current.deliveries)
     }
 
-    /// Takes off what was written of a batch before writing stopped.
+    /// Whether it is a pipe that nobody reads any more. Does not block.
+    pub(crate) fn has_lost_reader(&self) -> bool {
+        self.has_lost_reader.load(Ordering::Relaxed)
+    }
+
+    /// Takes off what was written of a batch before writing stopped. A pipe cannot be cut; what is in one
+    /// without a reader goes with it.
     fn take_off(&self, file: &File, stopped: &Stopped) -> Error {
         let error = self.error(&stopped.error);
+        if error.kind() == ErrorKind::CONNECTION_LOST {
+            self.has_lost_reader.store(true, Ordering::Relaxed);
+            return error;
+        }
         let cut = if stopped.written > 0 { torn::cut_off(file, stopped.written) } else { Ok(()) };
         match cut {
             Ok(()) => error,
@@ -181,11 +197,12 @@ impl Output {
         Path::display(&self.path)
     }
 
-    /// Full disks are waited for. Everything else is final: a restart would open the file anew,
+    /// Full disks are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
     /// and in some modes lose what is in it.
     pub(super) fn error(&self, error: &io::Error) -> Error {
         let kind = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
+            io::ErrorKind::BrokenPipe => ErrorKind::CONNECTION_LOST,
             _ => ErrorKind::UNSUPPORTED,
         };
         Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
