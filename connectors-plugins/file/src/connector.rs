@@ -42,7 +42,8 @@ impl Connector for FileConnector {
     type Sink = Writer;
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let has_lost_reader = |it: &Opened| matches!(it, Opened::Output(it) if it.has_lost_reader());
+        let has_lost_reader =
+            |it: &Opened| matches!(it, Opened::Output(it) if it.has_lost_reader());
         // A pipe is opened again as soon as somebody reads it. The one at hand keeps what is in it until then.
         if self.opened.as_ref().is_none_or(has_lost_reader) {
             let (config, host) = (self.config.clone(), self.host.clone());
