@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_mins(2);
 /// A run that can be asked.
 pub(crate) struct Asked {
     run: Running,
-    address: String,
+    pub(crate) address: String,
 }
 
 /// Starts flows with an API at some port.
@@ -37,7 +37,7 @@ pub(crate) fn start(scene: Scene, flows: &[&str]) -> Asked {
 }
 
 impl Asked {
-    fn request(&self, method: &str, path: &str) -> (u16, String) {
+    pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
         let mut connection = TcpStream::connect(&self.address).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
         write!(connection, "{head}connection: close\r\n\r\n").unwrap();
@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-fn live() -> Asked {
+pub(crate) fn live() -> Asked {
     let scene = Scene::new(
         "name: live
 connectors:

@@ -225,6 +225,36 @@ fn where_failed_events_are_to_be_discarded_they_are_counted_and_the_others_go_on
 }
 
 #[test]
+fn an_event_whose_dead_letter_cannot_be_delivered_has_failed() {
+    let dead = |heard: &str, err: &str| {
+        Scene::new(&format!(
+            "connectors:
+  input:
+    type: script
+    codec: json
+    config:
+      transactional: true
+      connections: [[{{ messages: ['{{\"good\":1}}', 'bad'] }}, {{ {heard}: 1 }}]]
+  output: {{ type: 'null' }}
+  dead:
+    type: file
+    codec: json
+    retry: {{ attempts: 1, backoff: 1ms }}
+    {err}
+    config: {{ path: /dev/full, mode: append }}
+links: [input -> output, input/err -> dead]"
+        ))
+    };
+    let run = dead("failed", "").run();
+    run.expect(1, &["`dead`", "No space left on device", "link `dead/err`", "err: discard"]);
+    // A letter does not keep the place of its event in the pull.
+    assert_eq!(heard(&run), ["1: failed 1, events [0..2]"]);
+    // Whether it is to be lost is for the flow file to say.
+    let run = dead("acknowledged", "err: discard").run();
+    run.expect(0, &["2 events in, 1 out, 1 dead-lettered, 1 discarded"]);
+}
+
+#[test]
 fn dead_letters_that_arrive_are_not_events_that_came_out() {
     let connections = r#"[[{ messages: ["Z29vZA==", "no base64"] }]]"#;
     let (_, run) = run(connections, "base64", false);

@@ -6,6 +6,7 @@
 mod support;
 
 mod api;
+mod api_peers;
 mod bad_input;
 mod bench;
 mod bombs;
@@ -27,6 +28,7 @@ mod logging;
 mod many;
 mod network;
 mod operators;
+mod peer;
 mod pipes;
 mod plugin_codecs;
 mod plugin_files;

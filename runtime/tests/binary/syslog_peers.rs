@@ -5,8 +5,6 @@
 //! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
 //! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
 
-mod peer;
-
 use std::{
     fmt::Write,
     process::{Command, Stdio},
@@ -14,8 +12,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::peer::{free_port, listens, rsyslog, syslog_ng, wait_until};
-use crate::{running::Running, tls::certificate, tremor::Scene};
+use crate::{
+    peer::{free_port, listens, rsyslog, syslog_ng, wait_until},
+    running::Running,
+    tls::certificate,
+    tremor::Scene,
+};
 
 /// A flow with a server for each way in which syslog comes. What comes in one of them has its name.
 const SERVERS: &str = "connectors:

@@ -17,6 +17,9 @@ use crate::engine::sink::pending::Pending;
 pub(crate) struct Slots {
     all: Vec<Option<Delivery>>,
     free: Vec<usize>,
+    /// Those whose delivery is to begin, in order. That comes before the answers of others: where several come
+    /// at once, the first lane does not wait until the last has been accounted for.
+    begins: VecDeque<usize>,
     /// Which of them are to be polled. None where there is one: that is polled whenever its task is.
     wakers: Option<Wakers>,
 }
@@ -48,7 +51,12 @@ struct SlotWaker {
 impl Slots {
     pub(crate) fn new(count: usize) -> Self {
         let wakers = (count > 1).then(|| Wakers::new(count));
-        Self { all: (0..count).map(|_| None).collect(), free: (0..count).rev().collect(), wakers }
+        Self {
+            all: (0..count).map(|_| None).collect(),
+            free: (0..count).rev().collect(),
+            begins: VecDeque::new(),
+            wakers,
+        }
     }
 
     /// How many there are.
@@ -79,8 +87,8 @@ impl Slots {
     pub(crate) fn put(&mut self, pending: Pending, outgoing: Batch) {
         let Some(slot) = self.free.pop() else { unreachable!("there is a free slot") };
         self.all[slot] = Some(Delivery { pending, outgoing });
-        if let Some(wakers) = &self.wakers {
-            wakers.slots[slot].0.wake_by_ref();
+        if self.wakers.is_some() {
+            self.begins.push_back(slot);
         }
     }
 
@@ -98,9 +106,10 @@ impl Slots {
             slots.len()
         };
         // What wakes itself again and again waits for the task's next turn.
-        for _ in 0..count {
+        for _ in 0..self.begins.len() + count {
             let Some(wakers) = &self.wakers else { break };
-            let Some(slot) = woken.lock().0.pop_front() else { break };
+            let begins = self.begins.pop_front();
+            let Some(slot) = begins.or_else(|| woken.lock().0.pop_front()) else { break };
             let (own, waker) = wakers.slots[slot].clone();
             // From here on another wake counts.
             own.is_woken.store(false, Ordering::Release);

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// A program that is not ours. It is killed when this is dropped.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     child: Child,
     folder: TempDir,
     output: Receiver<String>,
@@ -62,7 +62,7 @@ impl Peer {
     }
 
     /// The next lines that it has written, in their order as text.
-    pub(super) fn lines(&self, count: usize) -> Vec<String> {
+    pub(crate) fn lines(&self, count: usize) -> Vec<String> {
         let mut lines: Vec<_> = (0..count)
             .map(|_| {
                 let line = self.output.recv_timeout(LIMIT);
@@ -74,7 +74,7 @@ impl Peer {
     }
 
     /// Gives it a message as programs of its machine do, once it listens.
-    pub(super) fn log(&self, message: &str) {
+    pub(crate) fn log(&self, message: &str) {
         let socket = UnixDatagram::unbound().unwrap();
         wait_until(|| socket.connect(self.path("log.sock")).is_ok());
         socket.send(message.as_bytes()).unwrap();
@@ -82,14 +82,14 @@ impl Peer {
 }
 
 /// Whether a process listens at these ports of the loopback address, over TCP and over UDP.
-pub(super) fn listens(tcp: &[u16], udp: u16) -> bool {
+pub(crate) fn listens(tcp: &[u16], udp: u16) -> bool {
     let sockets = fs::read_to_string("/proc/net/udp").unwrap();
     tcp.iter().all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
         && sockets.contains(&format!(" 0100007F:{udp:04X} "))
 }
 
 /// Another program's start is no event that could be waited for.
-pub(super) fn wait_until(mut is: impl FnMut() -> bool) {
+pub(crate) fn wait_until(mut is: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is() {
         assert!(start.elapsed() < LIMIT, "the peer does not start");
@@ -104,7 +104,7 @@ fn named(variable: &str, program: &str) -> Command {
     Command::new(if !has_path && at_usual_place.exists() { at_usual_place.into() } else { found })
 }
 
-pub(super) fn rsyslog(config: &str) -> Option<Peer> {
+pub(crate) fn rsyslog(config: &str) -> Option<Peer> {
     let mut command = named("TREMOR_RSYSLOGD", "rsyslogd");
     command.args(["-n", "-f", "peer.conf", "-i", "NONE"]);
     if let Some(folder) = env::var_os("TREMOR_RSYSLOG_MODULES") {
@@ -113,7 +113,7 @@ pub(super) fn rsyslog(config: &str) -> Option<Peer> {
     Peer::start(command, &format!("global(workDirectory=\"@DIR@\")\n{config}"), &[])
 }
 
-pub(super) fn syslog_ng(config: &str, files: &[(&str, &str)]) -> Option<Peer> {
+pub(crate) fn syslog_ng(config: &str, files: &[(&str, &str)]) -> Option<Peer> {
     let mut command = named("TREMOR_SYSLOG_NG", "syslog-ng");
     command.args(["-F", "--no-caps", "-f", "peer.conf", "-R", "peer.persist", "-p", "peer.pid"]);
     command.args(["-c", "peer.ctl"]);
@@ -124,8 +124,16 @@ pub(super) fn syslog_ng(config: &str, files: &[(&str, &str)]) -> Option<Peer> {
     )
 }
 
+/// Listens at this port once it is ready.
+pub(crate) fn prometheus(config: &str, port: u16) -> Option<Peer> {
+    let mut command = named("TREMOR_PROMETHEUS", "prometheus");
+    command.args(["--config.file=peer.conf", "--storage.tsdb.path=data"]);
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    Peer::start(command, config, &[])
+}
+
 /// An address that is free, for a peer that cannot say which one it has.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         if UdpSocket::bind(("127.0.0.1", port)).is_ok() {
