@@ -5,9 +5,10 @@ OTLP's JSON mapping, as protobuf's own library writes it.
     venv/bin/pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http opentelemetry-exporter-otlp-json-http
     venv/bin/python scripts/record.py fixtures
 
-Or only sends, to a server for each signal:
+Or only sends, to a server for each signal, what the exporter for `protobuf` or the one for `json` sends; the package
+of the other need not be there:
 
-    venv/bin/python scripts/record.py --send logs=http://127.0.0.1:4318/v1/logs metrics=… traces=…
+    venv/bin/python scripts/record.py --send protobuf logs=http://127.0.0.1:4318/v1/logs metrics=… traces=…
 """
 
 import base64
@@ -16,16 +17,11 @@ import logging
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import import_module
 from pathlib import Path
 
 from google.protobuf.json_format import MessageToDict
 from opentelemetry import trace
-from opentelemetry.exporter.otlp.json.http.metric_exporter import OTLPMetricExporter as JsonMetrics
-from opentelemetry.exporter.otlp.json.http.trace_exporter import OTLPSpanExporter as JsonSpans
-from opentelemetry.exporter.otlp.json.http._log_exporter import OTLPLogExporter as JsonLogs
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -73,8 +69,20 @@ def mapping(message):
     return mapped(MessageToDict(message, use_integers_for_enums=True))
 
 
-def export(urls, spans, logs, metrics):
+def exporters(encoding):
+    """The exporters of spans, logs and metrics. Each encoding is a package of its own."""
+    folder = {"protobuf": "proto", "json": "json"}[encoding]
+    package = f"opentelemetry.exporter.otlp.{folder}.http"
+    return (
+        import_module(f"{package}.trace_exporter").OTLPSpanExporter,
+        import_module(f"{package}._log_exporter").OTLPLogExporter,
+        import_module(f"{package}.metric_exporter").OTLPMetricExporter,
+    )
+
+
+def export(urls, encoding):
     """One request of each signal, to its URL."""
+    spans, logs, metrics = exporters(encoding)
     resource = Resource.create({"service.name": "shop", "host.cpus": 4, "tags": ["a", "b"], "rate": 0.5})
     tracers = TracerProvider(resource=resource)
     tracers.add_span_processor(SimpleSpanProcessor(spans(endpoint=urls["traces"])))
@@ -182,8 +190,8 @@ def main(folder):
     server = HTTPServer(("127.0.0.1", 0), Recorder)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     urls = {signal: f"http://127.0.0.1:{server.server_port}/v1/{signal}" for signal in REQUESTS}
-    export(urls, OTLPSpanExporter, OTLPLogExporter, OTLPMetricExporter)
-    export(urls, JsonSpans, JsonLogs, JsonMetrics)
+    for encoding in ("protobuf", "json"):
+        export(urls, encoding)
     for (signal, content_type), body in received.items():
         print(signal, content_type, len(body))
         if content_type == "application/json":
@@ -202,6 +210,6 @@ def main(folder):
 
 
 if sys.argv[1] == "--send":
-    export(dict(pair.split("=", 1) for pair in sys.argv[2:]), OTLPSpanExporter, OTLPLogExporter, OTLPMetricExporter)
+    export(dict(pair.split("=", 1) for pair in sys.argv[3:]), sys.argv[2])
 else:
     main(Path(sys.argv[1]))
