@@ -56,11 +56,19 @@ fn lasted(looks: u32) -> Duration {
     PERIOD * looks
 }
 
+/// A record that the watchdog looks at.
+pub(crate) struct Known {
+    record: Arc<Record>,
+    /// At the last look it [rested](Record::rests), and there was nothing else to be said of it. There may be a
+    /// task for each of many connections, which mostly wait: as long as one does, only its word is looked at.
+    rests: bool,
+}
+
 /// The records of one flow.
 #[derive(Default)]
 pub(crate) struct Calls {
     flow: Box<str>,
-    records: Mutex<Vec<Arc<Record>>>,
+    records: Mutex<Vec<Known>>,
     /// How long calls to components may hold their threads before they are taken to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
 }
@@ -80,7 +88,7 @@ impl Calls {
 
     fn add(&self, record: Record) -> Watched {
         let record = Arc::new(record);
-        self.lock().push(record.clone());
+        self.lock().push(Known { record: record.clone(), rests: false });
         Watched::new(record)
     }
 
@@ -103,10 +111,10 @@ impl Calls {
     /// The calls that hold up whoever waits for the flow now: a component each, and what it is
     /// doing.
     pub(crate) fn unanswered(&self) -> Vec<(Box<str>, String)> {
-        self.lock().iter().filter_map(|record| findings::doing(record)).collect()
+        self.lock().iter().filter_map(|known| findings::doing(&known.record)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Record>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -202,6 +202,12 @@ impl Record {
         self.events.load(Ordering::Relaxed)
     }
 
+    /// Whether this is a task that no thread is in. There is nothing to be seen of it before one is.
+    pub(super) fn rests(&self) -> bool {
+        const RESTS: u64 = (Call::Task as u64) << CALL_AT | OPEN;
+        self.word.load(Ordering::Relaxed) & (CALL | OPEN | INSIDE) == RESTS
+    }
+
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -56,7 +56,12 @@ impl Sampler {
         let flows = self.flows.clone();
         for calls in &*flows.lock().unwrap_or_else(PoisonError::into_inner) {
             // A record that nobody else has is that of a task that has ended.
-            calls.lock().retain(|record| {
+            calls.lock().retain_mut(|known| {
+                let record = &known.record;
+                let rests = record.rests();
+                if rests && known.rests {
+                    return true;
+                }
                 let mut seen = record.seen();
                 let over = record.look(&mut seen);
                 self.overruns.extend(overrun(calls, record, &seen));
@@ -66,6 +71,7 @@ impl Sampler {
                     let state = record.state()?;
                     Some((state.call, self.judge(&mut seen, state)?))
                 });
+                known.rests = rests && seen.held == 0 && !seen.reported;
                 drop(seen);
                 findings.extend(found.map(|(call, verdict)| Finding {
                     flow: calls.flow.clone(),

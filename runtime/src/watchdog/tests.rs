@@ -1,4 +1,5 @@
 use std::{
+    future::poll_fn,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
@@ -226,6 +227,43 @@ fn a_thread_that_a_call_holds_is_replaced_after_two_looks_and_reported_after_a_s
     // What blocks once may soon block again.
     assert_eq!(stand_ins(&mut sampler, 200), [2; 200]);
     assert_eq!(stand_ins(&mut sampler, 401), [vec![1; 201], vec![0; 200]].concat());
+}
+
+#[test]
+fn a_task_that_has_rested_for_long_is_seen_as_soon_as_it_holds_its_thread() {
+    let (sampler, calls) = watched();
+    let sampler = Arc::new(Mutex::new(sampler));
+    let looks = |sampler: &Mutex<Sampler>, times: u32| -> (Vec<usize>, Vec<Verdict>) {
+        let mut sampler = sampler.lock().unwrap();
+        let (stand_ins, found): (_, Vec<_>) = (0..times).map(|_| sampler.look()).unzip();
+        (stand_ins, found.into_iter().flatten().map(|finding| finding.verdict).collect())
+    };
+    let (inside, mut polls) = (sampler.clone(), 0);
+    let holds = poll_fn(move |_| {
+        polls += 1;
+        // The watchdog looks while a thread is in the second poll.
+        if polls == 2 {
+            let held = Limits::default().held;
+            let (stand_ins, found) = looks(&inside, held + 10);
+            assert_eq!(
+                (&stand_ins[..4], &found[..]),
+                (&[0, 0, 1, 1][..], &[Verdict::Holds(lasted(held))][..])
+            );
+        }
+        Poll::Pending
+    });
+    let task = calls.watch("output", Some("task `reader`")).task(Box::pin(holds));
+    let mut task: BoxFuture<'_, ()> = Box::pin(task);
+    assert!(poll(&mut task).is_pending());
+    assert_eq!(looks(&sampler, 1_000), (vec![0; 1_000], vec![]));
+    assert!(poll(&mut task).is_pending());
+    assert_eq!(looks(&sampler, 5).1, []);
+    drop(task);
+    let (_, found) = looks(&sampler, 5);
+    assert!(matches!(found[..], [Verdict::Over(_)]), "{found:?}");
+    // What is found keeps the record until it is said.
+    looks(&sampler, 1);
+    assert_eq!(calls.lock().len(), 0);
 }
 
 #[test]
