@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     path::{Path, PathBuf},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -66,15 +66,13 @@ impl Host {
     ///
     /// The task ends when its handle is dropped: keep that where the task belongs to, in `self`.
     pub fn spawn(&self, name: &str, future: impl Future<Output = ()> + Send + 'static) -> Task {
-        let (owner, mut disowned) = oneshot::channel();
-        let future = async move {
-            let mut future = pin!(future);
-            poll_fn(|context| match Pin::new(&mut disowned).poll(context) {
-                Poll::Ready(_) => Poll::Ready(()),
-                Poll::Pending => future.as_mut().poll(context),
-            })
-            .await;
-        };
+        let (owner, disowned) = oneshot::channel::<()>();
+        // What is put into another future than this one takes its place there twice: for what it was, and for
+        // where it is polled. There may be a task for each of many connections.
+        let mut future = Box::pin(future);
+        let future = poll_fn(move |context| {
+            if disowned.is_over(context) { Poll::Ready(()) } else { future.as_mut().poll(context) }
+        });
         self.0.spawn(name, ffi::detached(self.clone(), name.to_owned(), future));
         Task { _owner: owner }
     }

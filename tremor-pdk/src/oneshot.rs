@@ -49,6 +49,18 @@ impl<T> Drop for Sender<T> {
     }
 }
 
+impl<T> Receiver<T> {
+    /// Whether the sender is gone. Until then it keeps the first waker that it is asked with: for one task, which
+    /// each of its wakers wakes as long as it lives. To keep the last one costs a call to the host a poll.
+    pub(crate) fn is_over(&self, context: &Context<'_>) -> bool {
+        let state = &mut *lock(&self.0);
+        if !state.gone && state.waker.is_none() {
+            state.waker = Some(context.waker().clone());
+        }
+        state.gone
+    }
+}
+
 impl<T> Future for Receiver<T> {
     type Output = Option<T>;
 

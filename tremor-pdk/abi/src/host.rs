@@ -151,7 +151,8 @@ pub struct HostFunctions {
     pub metric: unsafe extern "C" fn(*const (), MetricKind, RStr<'_>, RStr<'_>) -> u32,
     /// Records a value of a registered metric.
     pub record: unsafe extern "C" fn(*const (), u32, f64),
-    /// Runs a future on the host's executor, under a name for logs.
+    /// Runs a future on the host's executor, under a name for logs. The waker of any of its polls wakes it for as
+    /// long as it lives.
     pub spawn: unsafe extern "C" fn(*const (), RStr<'_>, FfiFuture<()>),
     /// Runs a job on the host's pool of threads for blocking work.
     pub spawn_blocking: unsafe extern "C" fn(*const (), Job),
