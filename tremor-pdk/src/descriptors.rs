@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -48,6 +48,8 @@ pub struct Registered<D: AsFd> {
 struct Set {
     epoll: OwnedFd,
     entries: Mutex<Entries>,
+    /// What the host cannot wait for the set with.
+    failed: OnceLock<Error>,
 }
 
 #[derive(Default)]
@@ -56,8 +58,6 @@ struct Entries {
     free: Vec<usize>,
     /// How many there ever were: an event of one that is gone is no event of its successor.
     count: u32,
-    /// What the host cannot wait for the set with.
-    failed: Option<Error>,
 }
 
 struct Entry {
@@ -91,7 +91,7 @@ impl Descriptors {
     /// The operating system has no descriptor left.
     pub fn new(host: &Host) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let set = Arc::new(Set { epoll, entries: Mutex::default() });
+        let set = Arc::new(Set { epoll, entries: Mutex::default(), failed: OnceLock::new() });
         let mut watch = host.watch(set.epoll.as_raw_fd(), Interest::READABLE)?;
         let waits = set.clone();
         let task = host.spawn("waits for descriptors", async move {
@@ -229,9 +229,11 @@ impl<D: AsFd> Registered<D> {
             if side.events == seen {
                 side.waiting = Some(context.waker().clone());
                 drop(side);
-                let failed = lock(&self.descriptors.set.entries).failed.clone();
-                return failed
-                    .map_or(Poll::Pending, |error| Poll::Ready(Err(io::Error::other(error))));
+                // What fails later finds the waker.
+                let failed = self.descriptors.set.failed.get();
+                return failed.map_or(Poll::Pending, |error| {
+                    Poll::Ready(Err(io::Error::other(error.clone())))
+                });
             }
         }
     }
@@ -317,11 +319,8 @@ impl Set {
 
     /// Nothing is waited for any more: whatever waits hears why.
     fn fail(&self, error: &Error) {
-        let entries = {
-            let entries = &mut *lock(&self.entries);
-            entries.failed = Some(error.clone());
-            entries.list.clone()
-        };
+        self.failed.get_or_init(|| error.clone());
+        let entries = lock(&self.entries).list.clone();
         for side in entries.iter().flatten().flat_map(|entry| &entry.sides) {
             let waiting = lock(side).waiting.take();
             waiting.into_iter().for_each(Waker::wake);

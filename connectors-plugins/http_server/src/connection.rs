@@ -5,7 +5,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
 
 use hyper::{StatusCode, server::conn::http1, service::service_fn};
@@ -81,8 +81,8 @@ where
         .max_header_size(most)
         .serve_connection(Io::new(stream, peer.clone(), server.clock.clone()), answers);
     let mut is_last = false;
-    let ended = poll_fn(|context| {
-        peer.polled(context);
+    let own = Waker::from(peer.clone());
+    let mut poll = |context: &mut Context<'_>| {
         if !is_last && server.room.closed() == Some(Closed::Draining) {
             is_last = true;
             Pin::new(&mut http).graceful_shutdown();
@@ -93,8 +93,8 @@ where
             return Poll::Ready(End::Late(phase));
         }
         Pin::new(&mut http).poll(context).map(End::Http)
-    });
-    let ended = ended.await;
+    };
+    let ended = poll_fn(|context| peer.poll(context, &own, &mut poll)).await;
     let mut stream = http.into_parts().io.stream;
     match ended {
         End::Http(Ok(())) => {}

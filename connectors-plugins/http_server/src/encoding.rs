@@ -69,7 +69,8 @@ impl Encoding {
     ) -> Result<Content, Answer> {
         match self {
             Self::Identity => Ok(body),
-            Self::Gzip => read(MultiGzDecoder::new(&*body), "gzip", most, room).await,
+            // In a box: there is a place for what a request needs in each connection.
+            Self::Gzip => Box::pin(read(MultiGzDecoder::new(&*body), "gzip", most, room)).await,
             Self::Zstd => {
                 let decoder =
                     zstd::stream::read::Decoder::with_buffer(&*body).and_then(|mut it| {
@@ -77,7 +78,7 @@ impl Encoding {
                         Ok(it)
                     });
                 let decoder = decoder.map_err(|error| broken("zstd", &error))?;
-                read(decoder, "zstd", most, room).await
+                Box::pin(read(decoder, "zstd", most, room)).await
             }
         }
     }

@@ -34,6 +34,7 @@ mod server;
 mod source;
 #[cfg(test)]
 mod tests;
+mod ticket;
 
 use std::{
     net,

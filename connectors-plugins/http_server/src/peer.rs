@@ -1,15 +1,16 @@
 //! A connection as others see it: what it waits for, and since when.
 
 use std::{
+    cell::Cell,
     sync::{
-        Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
-use crate::config::Config;
+use crate::{config::Config, ticket::Fate};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,12 @@ impl Clock {
     }
 }
 
-/// A connection.
+thread_local! {
+    /// The address of the connection that this thread polls.
+    static POLLED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A connection. As a waker it wakes its task, at less cost than the host's wakers, each of which is an allocation.
 pub(crate) struct Peer {
     /// The number of its stream.
     pub(crate) stream: u64,
@@ -106,8 +112,12 @@ pub(crate) struct Peer {
     is_overdue: AtomicBool,
     /// Whether it was answered before all of its request was read.
     is_cut_short: AtomicBool,
-    /// Of the task of the connection.
-    waker: Mutex<Option<Waker>>,
+    /// What becomes of its request.
+    pub(crate) fate: Fate,
+    /// A waker of its task. It stays good as long as the task lives.
+    task: OnceLock<Waker>,
+    /// Whether it was woken by what it did itself, so that it is to be polled again.
+    is_woken: AtomicBool,
 }
 
 impl Peer {
@@ -118,7 +128,9 @@ impl Peer {
             phase: AtomicU64::new(0),
             is_overdue: AtomicBool::new(false),
             is_cut_short: AtomicBool::new(false),
-            waker: Mutex::new(None),
+            fate: Fate::default(),
+            task: OnceLock::new(),
+            is_woken: AtomicBool::new(false),
         };
         peer.begin(Phase::Idle, clock);
         peer
@@ -147,7 +159,7 @@ impl Peer {
         let ticks = u32::try_from(clock.now().saturating_sub(since)).unwrap_or(u32::MAX);
         if tick.saturating_mul(ticks.saturating_sub(1)) >= limit {
             self.is_overdue.store(true, Ordering::Relaxed);
-            self.wake();
+            self.wake_task();
         }
     }
 
@@ -166,15 +178,75 @@ impl Peer {
 
     /// Its task is polled.
     pub(crate) fn polled(&self, context: &Context<'_>) {
-        let waker = &mut *self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        // It is polled by its own task only, whose waker stays good as long as it lives: to clone it for each
-        // poll costs an allocation.
-        waker.get_or_insert_with(|| context.waker().clone());
+        self.task.get_or_init(|| context.waker().clone());
+    }
+
+    /// Polls for its task, with this waker of its own. Where it wakes itself meanwhile, its task is woken
+    /// afterwards, unless nothing comes of that ([`Peer::ignore_wakes`]).
+    pub(crate) fn poll<T>(
+        self: &Arc<Self>,
+        context: &Context<'_>,
+        own: &Waker,
+        work: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.polled(context);
+        let polled = {
+            let _until_dropped = Polled::new(self);
+            work(&mut Context::from_waker(own))
+        };
+        if self.is_woken.load(Ordering::Relaxed) {
+            self.is_woken.store(false, Ordering::Relaxed);
+            if polled.is_pending() {
+                self.wake_task();
+            }
+        }
+        polled
+    }
+
+    /// Whatever has woken its task since this poll has begun, from within it, is done with.
+    pub(crate) fn ignore_wakes(&self) {
+        self.is_woken.store(false, Ordering::Relaxed);
     }
 
     /// Has its task look at what has changed.
-    pub(crate) fn wake(&self) {
-        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        waker.into_iter().for_each(Waker::wake);
+    pub(crate) fn wake_task(&self) {
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}
+
+impl Wake for Peer {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if POLLED.get() == self.address() {
+            self.is_woken.store(true, Ordering::Relaxed);
+        } else {
+            self.wake_task();
+        }
+    }
+}
+
+/// A thread polls a connection, as long as this lives.
+struct Polled {
+    before: usize,
+}
+
+impl Polled {
+    fn new(peer: &Peer) -> Self {
+        Self { before: POLLED.replace(peer.address()) }
+    }
+}
+
+impl Drop for Polled {
+    fn drop(&mut self) {
+        POLLED.set(self.before);
     }
 }

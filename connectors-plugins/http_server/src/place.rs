@@ -7,8 +7,9 @@ use hyper::StatusCode;
 use crate::{
     answer::Answer,
     peer::{Peer, Phase},
-    room::{Closed, Entry, Outcome, Room, Ticket},
+    room::{Closed, Entry, Room},
     server::Server,
+    ticket::{Outcome, Ticket},
 };
 
 /// What clients are told that come too early, in seconds.
@@ -56,14 +57,20 @@ impl<'s> Place<'s> {
         goes_on(self.server, self.peer)
     }
 
+    /// What has woken the connection within this poll is done with.
+    pub(crate) fn ignore_wakes(&self) {
+        self.peer.ignore_wakes();
+    }
+
     /// Goes into the flow, and waits for what becomes of it.
     pub(crate) async fn wait(mut self, entry: Entry) -> Result<Outcome, Answer> {
         let (server, peer) = (self.server, self.peer);
         peer.begin(Phase::Room, &server.clock);
-        let ticket = server.room.enter(entry, std::mem::take(&mut self.taken));
+        let ticket = server.room.enter(peer, entry, std::mem::take(&mut self.taken));
         let waits = Waits { room: &server.room, ticket };
-        poll_fn(|context| {
-            if let Poll::Ready(outcome) = waits.ticket.poll(context) {
+        poll_fn(|_| {
+            // Its connection is woken once that is known, and whenever something else has changed.
+            if let Some(outcome) = waits.ticket.outcome() {
                 return Poll::Ready(Ok(outcome));
             }
             if peer.phase() == Phase::Flow {
@@ -76,7 +83,7 @@ impl<'s> Place<'s> {
                 // It is in the flow: what becomes of it is known later.
                 Poll::Ready(_) => {
                     peer.begin(Phase::Flow, &server.clock);
-                    waits.ticket.poll(context).map(Ok)
+                    waits.ticket.outcome().map_or(Poll::Pending, |it| Poll::Ready(Ok(it)))
                 }
                 Poll::Pending => Poll::Pending,
             }
@@ -129,12 +136,12 @@ impl Drop for Place<'_> {
 /// A request that waits. If its connection breaks, it leaves, unless it is in the flow.
 struct Waits<'s> {
     room: &'s Room,
-    ticket: Arc<Ticket>,
+    ticket: Ticket,
 }
 
 impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        if !self.ticket.is_settled() {
+        if self.ticket.outcome().is_none() {
             self.room.leave(&self.ticket);
         }
     }

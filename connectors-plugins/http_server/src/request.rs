@@ -17,8 +17,9 @@ use crate::{
     otlp,
     peer::{Peer, Phase},
     place::{Place, is_open},
-    room::{Closed, Entry, Facts, Outcome},
+    room::{Closed, Entry, Facts},
     server::Server,
+    ticket::Outcome,
 };
 
 /// Answers a request.
@@ -69,7 +70,7 @@ async fn handle(
         }
     };
     let facts = server.facts(head);
-    let outcome = room.wait(Entry { peer: peer.clone(), body, facts }).await?;
+    let outcome = room.wait(Entry { body, facts }).await?;
     Ok(match outcome {
         Outcome::Accepted => Answer::good(StatusCode::ACCEPTED),
         Outcome::Delivered => Answer::good(StatusCode::OK),
@@ -194,5 +195,8 @@ async fn read(place: &mut Place<'_>, mut body: Incoming) -> Result<Content, Answ
         }
         all.extend_from_slice(&data);
     }
+    // hyper wakes the task for each part of a body that is taken, to read the next one. There is none, and the
+    // task would be polled for nothing.
+    place.ignore_wakes();
     Ok(if all.is_empty() { Content::Part(first) } else { Content::Whole(all) })
 }

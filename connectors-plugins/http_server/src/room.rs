@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -13,63 +16,23 @@ use crate::{
     config::Respond,
     content::{Content, Spare},
     peer::Peer,
+    ticket::{Outcome, Ticket},
 };
-
-/// What has become of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Its event is in the flow.
-    Accepted,
-    /// Its events are delivered, or dead letters, or were discarded on purpose.
-    Delivered,
-    /// One of its events at least was not.
-    Failed,
-    /// It could not be decoded, or one of its events could not, and this is why. Its others are delivered.
-    Undecodable(Arc<str>),
-}
 
 /// Why a request does not go into the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Closed {
     /// The connector is paused.
-    Paused,
+    Paused = 1,
     /// The flow ends, or the connector starts again.
-    Draining,
+    Draining = 2,
 }
 
-/// A request that waits: what its connection hears through.
-#[derive(Default)]
-pub(crate) struct Ticket(Mutex<Fate>);
-
-#[derive(Default)]
-struct Fate {
-    outcome: Option<Outcome>,
-    waiting: Option<Waker>,
-}
-
-impl Ticket {
-    fn settle(&self, outcome: Outcome) {
-        let waiting = {
-            let fate = &mut *lock(&self.0);
-            fate.outcome.get_or_insert(outcome);
-            fate.waiting.take()
-        };
-        waiting.into_iter().for_each(Waker::wake);
-    }
-
-    /// Whether that is known.
-    pub(crate) fn is_settled(&self) -> bool {
-        lock(&self.0).outcome.is_some()
-    }
-
-    /// What has become of it.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
-        let fate = &mut *lock(&self.0);
-        if let Some(outcome) = &fate.outcome {
-            return Poll::Ready(outcome.clone());
-        }
-        fate.waiting = Some(context.waker().clone());
-        Poll::Pending
+impl Closed {
+    /// As a number: zero where none is.
+    fn number(closed: Option<Self>) -> u8 {
+        closed.map_or(0, |it| it as u8)
     }
 }
 
@@ -78,13 +41,12 @@ pub(crate) type Facts = Box<dyn Fn(&mut Writer<'_>) + Send>;
 
 /// A request that goes into the flow.
 pub(crate) struct Entry {
-    pub(crate) peer: Arc<Peer>,
     pub(crate) body: Content,
     pub(crate) facts: Option<Facts>,
 }
 
 struct Waiting {
-    ticket: Arc<Ticket>,
+    ticket: Ticket,
     entry: Entry,
     /// How much room it has, in bytes.
     room: usize,
@@ -95,6 +57,9 @@ pub(crate) struct Room {
     respond: Respond,
     /// How much there is, in bytes.
     most: usize,
+    /// The number of a [`Closed`], which each poll of a connection asks for.
+    closed: AtomicU8,
+    is_sink_down: AtomicBool,
     state: Mutex<State>,
     pub(crate) spare: Spare,
 }
@@ -104,42 +69,48 @@ struct State {
     waiting: VecDeque<Waiting>,
     /// How much is taken, of requests that wait and of those that still come.
     taken: usize,
-    closed: Option<Closed>,
-    is_sink_down: bool,
     /// The source.
     puller: Option<Waker>,
     /// Requests that wait for room.
     others: Vec<Waker>,
     /// By pull: the position of each event, and its request.
-    under_way: HashMap<u64, Vec<(usize, Arc<Ticket>)>>,
+    under_way: HashMap<u64, Vec<(usize, Ticket)>>,
 }
 
 impl Room {
     pub(crate) fn new(respond: Respond, most: usize) -> Self {
-        Self { respond, most, state: Mutex::default(), spare: Spare::default() }
+        Self {
+            respond,
+            most,
+            closed: AtomicU8::new(0),
+            is_sink_down: AtomicBool::new(false),
+            state: Mutex::default(),
+            spare: Spare::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether requests go into the flow, and why not.
     pub(crate) fn closed(&self) -> Option<Closed> {
-        self.state().closed
+        let found = self.closed.load(Ordering::Acquire);
+        [Closed::Paused, Closed::Draining].into_iter().find(|it| *it as u8 == found)
     }
 
     /// Says whether requests go into the flow. Those that wait hear of it as soon as they are polled.
     pub(crate) fn set_closed(&self, closed: Option<Closed>) {
-        self.state().closed = closed;
+        self.closed.store(Closed::number(closed), Ordering::Release);
     }
 
     /// Says whether a sink is down, and the source is not pulled.
     pub(crate) fn set_sink_down(&self, is_down: bool) {
-        self.state().is_sink_down = is_down;
+        self.is_sink_down.store(is_down, Ordering::Release);
     }
 
     pub(crate) fn is_sink_down(&self) -> bool {
-        self.state().is_sink_down
+        self.is_sink_down.load(Ordering::Acquire)
     }
 
     /// Takes so much room, if there is any.
@@ -167,8 +138,8 @@ impl Room {
     }
 
     /// A request waits for its pull, with the room that it has taken.
-    pub(crate) fn enter(&self, entry: Entry, room: usize) -> Arc<Ticket> {
-        let ticket = Arc::new(Ticket::default());
+    pub(crate) fn enter(&self, peer: &Arc<Peer>, entry: Entry, room: usize) -> Ticket {
+        let ticket = Ticket::new(peer.clone());
         let puller = {
             let state = &mut *self.state();
             state.waiting.push_back(Waiting { ticket: ticket.clone(), entry, room });
@@ -179,10 +150,10 @@ impl Room {
     }
 
     /// Takes a request back that nobody waits for any more. False: it is in the flow.
-    pub(crate) fn leave(&self, ticket: &Arc<Ticket>) -> bool {
+    pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         let left = {
             let state = &mut *self.state();
-            let place = state.waiting.iter().position(|it| Arc::ptr_eq(&it.ticket, ticket));
+            let place = state.waiting.iter().position(|it| it.ticket.is(ticket));
             place.and_then(|place| state.waiting.remove(place))
         };
         // Its body is freed without the lock.
@@ -222,7 +193,7 @@ impl Room {
         let room = taken.iter().map(|it| it.room).sum();
         let mut filled = Ok(());
         for Waiting { ticket, entry, .. } in taken {
-            filled = filled.and(entry.put(batch, &self.spare));
+            filled = filled.and(entry.put(&ticket.peer, batch, &self.spare));
             if self.respond == Respond::Accepted {
                 ticket.settle(Outcome::Accepted);
             }
@@ -233,28 +204,42 @@ impl Room {
 
     /// What was wrong with requests of a pull. How it ends follows, and changes nothing of that.
     fn undecodable(&self, pull: u64, messages: &[Exception]) {
-        // Whoever waits is woken without the lock.
-        let requests = self.state().under_way.get(&pull).cloned().unwrap_or_default();
-        for (position, ticket) in requests {
-            if let Some(it) = messages.iter().find(|it| it.events.contains(&position)) {
-                ticket.settle(Outcome::Undecodable(it.error.to_string().into()));
+        let mut named = Vec::new();
+        if let Some(requests) = self.state().under_way.get(&pull) {
+            for it in messages {
+                let of = within(requests, &it.events);
+                named.extend(of.iter().map(|(_, ticket)| (ticket.clone(), &it.error)));
             }
+        }
+        // Whoever waits is woken without the lock.
+        for (ticket, error) in named {
+            ticket.settle(Outcome::Undecodable(error.to_string().into()));
         }
     }
 
     fn ended(&self, pull: u64, failed: &[Range<usize>]) {
         let requests = self.state().under_way.remove(&pull).unwrap_or_default();
-        for (position, ticket) in requests {
-            let has_failed = failed.iter().any(|range| range.contains(&position));
-            ticket.settle(if has_failed { Outcome::Failed } else { Outcome::Delivered });
+        for (_, ticket) in failed.iter().flat_map(|range| within(&requests, range)) {
+            ticket.settle(Outcome::Failed);
+        }
+        // What has failed stays so.
+        for (_, ticket) in requests {
+            ticket.settle(Outcome::Delivered);
         }
     }
 }
 
+/// The requests of a pull, which are in order, whose events have these positions.
+fn within<'r>(requests: &'r [(usize, Ticket)], events: &Range<usize>) -> &'r [(usize, Ticket)] {
+    let start = requests.partition_point(|(position, _)| *position < events.start);
+    let length = requests[start..].partition_point(|(position, _)| *position < events.end);
+    &requests[start..start + length]
+}
+
 impl Entry {
     /// The body is one message: whatever preprocessors cut from it is of this request alone.
-    fn put(self, batch: &mut Batch, spare: &Spare) -> Result<()> {
-        let Self { peer, body, facts } = self;
+    fn put(self, peer: &Peer, batch: &mut Batch, spare: &Spare) -> Result<()> {
+        let Self { body, facts } = self;
         let position = batch.len();
         batch.stream(peer.stream).push_message(&body);
         spare.put(body);
@@ -289,8 +274,4 @@ impl Acks for Ends {
         self.0.ended(pull, events);
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -167,7 +167,7 @@ impl Server {
     pub(crate) fn set_closed(&self, closed: Option<Closed>) {
         self.room.set_closed(closed);
         if closed.is_some() {
-            self.each(Peer::wake);
+            self.each(Peer::wake_task);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::{Command, Stdio},
     sync::{
@@ -204,6 +204,41 @@ links: [input -> output]"
 }
 
 /// Whether `curl` is there: the tests say so where it is not, and CI has it.
+#[test]
+fn a_body_is_read_to_its_end_however_it_comes_and_the_next_request_after_it() {
+    let flow = "connectors:
+  input: { type: http_server, codec: string, config: { listen: '127.0.0.1:0' } }
+  output: { type: 'null' }
+links: [input -> output]";
+    let (server, address) = running(flow);
+    let head = "POST / HTTP/1.1\r\nHost: a\r\n";
+    let whole = |length| format!("{head}Content-Length: {length}\r\n\r\n{}", "x".repeat(length));
+    let chunked = |chunk: usize| {
+        let chunk = format!("{chunk:x}\r\n{}\r\n", "x".repeat(chunk));
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk.repeat(7))
+    };
+    let requests = [whole(0), whole(1), whole(1 << 20), chunked(1), chunked(40_000), whole(10)];
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut answer = || {
+        let lines = answers.by_ref().lines().map(Result::unwrap);
+        lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>()[0].clone()
+    };
+    for request in &requests {
+        stream.write_all(request.as_bytes()).unwrap();
+        assert_eq!(answer(), "HTTP/1.1 202 Accepted");
+    }
+    // One after the other without a pause.
+    let all = requests.concat();
+    let sends = thread::spawn(move || stream.write_all(all.as_bytes()));
+    for _ in &requests {
+        assert_eq!(answer(), "HTTP/1.1 202 Accepted");
+    }
+    sends.join().unwrap().unwrap();
+    server.signal(&["TERM"]);
+    server.end().expect(0, &["12 events in, 12 out"]);
+}
+
 fn has_curl() -> bool {
     let has = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !has {
