@@ -24,6 +24,7 @@ mod connection;
 mod content;
 mod counts;
 mod encoding;
+mod fate;
 mod io;
 mod otlp;
 mod peer;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{config::Config, ticket::Fate};
+use crate::{config::Config, fate::Fate};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

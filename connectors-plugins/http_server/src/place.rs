@@ -6,10 +6,11 @@ use hyper::StatusCode;
 
 use crate::{
     answer::Answer,
+    fate::Outcome,
     peer::{Peer, Phase},
     room::{Closed, Entry, Room},
     server::Server,
-    ticket::{Outcome, Ticket},
+    ticket::Ticket,
 };
 
 /// What clients are told that come too early, in seconds.

@@ -14,12 +14,12 @@ use crate::{
     config::Preset,
     content::Content,
     encoding::{Encoding, too_long},
+    fate::Outcome,
     otlp,
     peer::{Peer, Phase},
     place::{Place, is_open},
     room::{Closed, Entry, Facts},
     server::Server,
-    ticket::Outcome,
 };
 
 /// Answers a request.

@@ -15,8 +15,9 @@ use tremor_pdk::{Acks, Batch, Exception, Result, Writer};
 use crate::{
     config::Respond,
     content::{Content, Spare},
+    fate::Outcome,
     peer::Peer,
-    ticket::{Outcome, Ticket},
+    ticket::Ticket,
 };
 
 /// Why a request does not go into the flow.

@@ -11,6 +11,7 @@ mod limit;
 mod record;
 mod sampler;
 mod watched;
+mod word;
 
 use std::{
     sync::{
@@ -26,7 +27,11 @@ pub(crate) use self::{
     record::Call,
     watched::{Watched, WatchedCodec},
 };
-use self::{record::Record, sampler::Sampler};
+use self::{
+    record::Record,
+    sampler::Sampler,
+    word::{Word, Words},
+};
 use crate::executor::StandIns;
 
 /// How often the watchdog looks. All its times are so many looks: a process that was stopped, or
@@ -57,18 +62,25 @@ fn lasted(looks: u32) -> Duration {
 }
 
 /// A record that the watchdog looks at.
-pub(crate) struct Known {
+struct Known {
     record: Arc<Record>,
-    /// At the last look it [rested](Record::rests), and there was nothing else to be said of it. There may be a
+    word: Word,
+    /// At the last look it [rested](record::rests), and there was nothing else to be said of it. There may be a
     /// task for each of many connections, which mostly wait: as long as one does, only its word is looked at.
     rests: bool,
+}
+
+#[derive(Default)]
+struct Records {
+    known: Vec<Known>,
+    words: Words,
 }
 
 /// The records of one flow.
 #[derive(Default)]
 pub(crate) struct Calls {
     flow: Box<str>,
-    records: Mutex<Vec<Known>>,
+    records: Mutex<Records>,
     /// How long calls to components may hold their threads before they are taken to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
 }
@@ -77,18 +89,20 @@ impl Calls {
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
     /// has it.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
-        self.add(Record::new(component, part))
+        self.add(|word| Record::new(component, part, word))
     }
 
     /// The same for a component whose calls are told when they have held their thread for longer than
     /// `limit`, and have returned.
     pub(crate) fn watch_limited(&self, component: &str, limit: Limit) -> Watched {
-        self.add(Record::new(component, None).limited(limit))
+        self.add(|word| Record::new(component, None, word).limited(limit))
     }
 
-    fn add(&self, record: Record) -> Watched {
-        let record = Arc::new(record);
-        self.lock().push(Known { record: record.clone(), rests: false });
+    fn add(&self, make: impl FnOnce(Word) -> Record) -> Watched {
+        let records = &mut *self.lock();
+        let word = records.words.take();
+        let record = Arc::new(make(word.clone()));
+        records.known.push(Known { record: record.clone(), word, rests: false });
         Watched::new(record)
     }
 
@@ -111,10 +125,10 @@ impl Calls {
     /// The calls that hold up whoever waits for the flow now: a component each, and what it is
     /// doing.
     pub(crate) fn unanswered(&self) -> Vec<(Box<str>, String)> {
-        self.lock().iter().filter_map(|known| findings::doing(&known.record)).collect()
+        self.lock().known.iter().filter_map(|known| findings::doing(&known.record)).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
+    fn lock(&self) -> MutexGuard<'_, Records> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

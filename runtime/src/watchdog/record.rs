@@ -8,11 +8,11 @@ use std::{
     fmt,
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
-use super::limit::Limit;
+use super::{limit::Limit, word::Word};
 
 /// A thread is in the call.
 const INSIDE: u64 = 1;
@@ -106,11 +106,8 @@ impl fmt::Display for Call {
 }
 
 /// The record of one component, or of one side of a connector: one call at a time.
-///
-/// On a cache line of its own: source and sink write theirs once a batch, on different cores.
-#[repr(align(128))]
 pub(crate) struct Record {
-    word: AtomicU64,
+    word: Word,
     /// How many events the delivery has.
     events: AtomicUsize,
     /// The component's name in the flow.
@@ -144,9 +141,11 @@ pub(super) struct State {
 }
 
 impl Record {
-    pub(super) fn new(component: &str, part: Option<&str>) -> Self {
+    pub(super) fn new(component: &str, part: Option<&str>, word: Word) -> Self {
+        // The record that had it before is forgotten.
+        word.store(0, Ordering::Relaxed);
         Self {
-            word: AtomicU64::new(0),
+            word,
             events: AtomicUsize::new(0),
             component: component.into(),
             part: part.map(Into::into),
@@ -202,12 +201,6 @@ impl Record {
         self.events.load(Ordering::Relaxed)
     }
 
-    /// Whether this is a task that no thread is in. There is nothing to be seen of it before one is.
-    pub(super) fn rests(&self) -> bool {
-        const RESTS: u64 = (Call::Task as u64) << CALL_AT | OPEN;
-        self.word.load(Ordering::Relaxed) & (CALL | OPEN | INSIDE) == RESTS
-    }
-
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,6 +230,12 @@ impl Record {
         let was_reported = std::mem::take(&mut seen.reported);
         State::of(last).filter(|_| was_reported).map(|state| (state.call, lasted))
     }
+}
+
+/// Whether this is the word of a task that no thread is in. There is nothing to be seen of it before one is.
+pub(super) fn rests(word: &Word) -> bool {
+    const RESTS: u64 = (Call::Task as u64) << CALL_AT | OPEN;
+    word.load(Ordering::Relaxed) & (CALL | OPEN | INSIDE) == RESTS
 }
 
 impl State {
@@ -271,7 +270,11 @@ impl Drop for Inside<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Ordering, Record, Seen, State};
+    use super::{super::word::Words, Call, Ordering, Record, Seen, State};
+
+    fn record(component: &str) -> Record {
+        Record::new(component, None, Words::default().take())
+    }
 
     /// Looks once: how often the thread was seen in the same poll, and the same call unanswered.
     fn look(record: &Record, seen: &mut Seen) -> (u32, u32) {
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_call_that_stays_is_told_from_calls_that_follow_one_another() {
-        let (record, mut seen) = (Record::new("input", None), Seen::default());
+        let (record, mut seen) = (record("input"), Seen::default());
         for _ in 0..3 {
             let _inside = record.enter(Call::Pull);
             assert_eq!(look(&record, &mut seen), (0, 0), "each time another call");
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_polled_again_and_again_is_unanswered_and_holds_no_thread() {
-        let (record, mut seen) = (Record::new("output", None), Seen::default());
+        let (record, mut seen) = (record("output"), Seen::default());
         for open in 0..3 {
             let inside = record.poll_deliver(7);
             assert_eq!(look(&record, &mut seen), (0, open * 2), "another poll");
@@ -308,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_was_reported_is_told_to_be_over_once() {
-        let (record, mut seen) = (Record::new("output", None), Seen::default());
+        let (record, mut seen) = (record("output"), Seen::default());
         record.poll_deliver(1).leave(false);
         for _ in 0..3 {
             assert_eq!(record.look(&mut seen), None);
@@ -321,7 +324,7 @@ mod tests {
 
     #[test]
     fn every_call_is_told_apart() {
-        let record = Record::new("input", None);
+        let record = record("input");
         for call in Call::ALL {
             let _inside = record.enter(*call);
             assert_eq!(record.state(), Some(State { call: *call, inside: true }));
@@ -331,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_record_whose_numbers_have_come_round_goes_on() {
-        let record = Record::new("output", None);
+        let record = record("output");
         let open = |call| Some(State { call, inside: false });
         let last = !(super::INSIDE | super::CALL) | (Call::Deliver as u64) << super::CALL_AT;
         record.word.store(last, Ordering::Relaxed);

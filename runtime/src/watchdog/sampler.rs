@@ -2,15 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, PoisonError},
+    sync::{
+        Arc, PoisonError,
+        atomic::{self, Ordering},
+    },
 };
 
 use super::{
-    Calls, Flows, Limits,
+    Calls, Flows, Limits, Records,
     findings::{Finding, Named, Verdict},
     lasted,
     limit::Told,
-    record::{Record, Seen, State},
+    record::{self, Record, Seen, State},
 };
 
 /// Reports within so many looks, at most: ten a minute.
@@ -56,12 +59,13 @@ impl Sampler {
         let flows = self.flows.clone();
         for calls in &*flows.lock().unwrap_or_else(PoisonError::into_inner) {
             // A record that nobody else has is that of a task that has ended.
-            calls.lock().retain_mut(|known| {
-                let record = &known.record;
-                let rests = record.rests();
+            let Records { known, words } = &mut *calls.lock();
+            known.retain_mut(|known| {
+                let rests = record::rests(&known.word);
                 if rests && known.rests {
                     return true;
                 }
+                let record = &known.record;
                 let mut seen = record.seen();
                 let over = record.look(&mut seen);
                 self.overruns.extend(overrun(calls, record, &seen));
@@ -79,7 +83,13 @@ impl Sampler {
                     call,
                     verdict,
                 }));
-                Arc::strong_count(record) > 1
+                let is_had = Arc::strong_count(record) > 1;
+                if !is_had {
+                    // Whatever was written to its word by who had it last was written before this.
+                    atomic::fence(Ordering::Acquire);
+                    words.give(known.word.clone());
+                }
+                is_had
             });
         }
         (self.stand_ins(held), findings)
