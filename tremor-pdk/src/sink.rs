@@ -113,6 +113,25 @@ impl Exceptions {
     }
 }
 
+/// Of events by themselves, each with its position, in any order: those after one another with the same error are
+/// one exception.
+impl FromIterator<(usize, Error)> for Exceptions {
+    fn from_iter<I: IntoIterator<Item = (usize, Error)>>(events: I) -> Self {
+        let mut events: Vec<_> = events.into_iter().collect();
+        events.sort_by_key(|(position, _)| *position);
+        let mut exceptions: Vec<Exception> = Vec::new();
+        for (position, error) in events {
+            match exceptions.last_mut() {
+                Some(last) if last.events.end == position && last.error == error => {
+                    last.events.end += 1;
+                }
+                _ => exceptions.push(Exception { events: position..position + 1, error }),
+            }
+        }
+        Self { exceptions }
+    }
+}
+
 impl From<Exceptions> for Delivery {
     fn from(exceptions: Exceptions) -> Self {
         if exceptions.exceptions.is_empty() { Ok(()) } else { Err(Undelivered::Some(exceptions)) }
@@ -239,7 +258,7 @@ impl Sink for NoSink {
 
 #[cfg(test)]
 mod tests {
-    use super::Exceptions;
+    use super::{Exception, Exceptions};
     use crate::{Error, ErrorKind};
 
     #[test]
@@ -257,5 +276,22 @@ mod tests {
         {
             assert_eq!(exceptions(bad).unwrap_err().kind(), ErrorKind::INTERNAL, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn events_after_one_another_with_the_same_error_are_one_exception() {
+        let [late, bad] = [Error::timeout("late"), Error::bad_data("bad")];
+        let events = [
+            (7, bad.clone()),
+            (2, late.clone()),
+            (3, late.clone()),
+            (5, late.clone()),
+            (4, bad.clone()),
+        ];
+        let exceptions = Exceptions::from_iter(events).into_exceptions();
+        let expected = [(2..4, &late), (4..5, &bad), (5..6, &late), (7..8, &bad)];
+        let expected = expected.map(|(events, error)| Exception { events, error: error.clone() });
+        assert_eq!(exceptions, expected);
+        assert_eq!(Exceptions::from_iter([]), Exceptions::none());
     }
 }

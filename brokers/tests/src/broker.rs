@@ -1,6 +1,7 @@
 //! Brokers that `cargo xtask broker` starts.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
@@ -50,6 +51,23 @@ impl Broker {
     /// What is known of it: an address, a file, a name.
     pub fn get(&self, key: &str) -> &str {
         self.described[key].as_str().unwrap_or_else(|| panic!("there is `{key}`"))
+    }
+
+    /// Sends a node a signal of which there is no order.
+    pub fn signal(&self, node: usize, name: &str) {
+        let pid = self.pid(node).to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    /// Whether a node has ended by itself.
+    pub fn has_ended(&self, node: usize) -> bool {
+        // Nobody has asked yet how it has ended.
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid(node)));
+        stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, it)| it.starts_with('Z')))
+    }
+
+    fn pid(&self, node: usize) -> u64 {
+        self.described["nodes"][node - 1]["pid"].as_u64().unwrap()
     }
 
     /// Gives an order: `kill 1`, `stop 1`, `start 1`, `pause 1`, `resume 1`.

@@ -79,11 +79,30 @@ impl Flow {
 
     /// What its admin API answers to a `GET`. It was run with `--api 127.0.0.1:0`.
     pub fn ask(&self, path: &str) -> String {
+        self.request("GET", path)
+    }
+
+    /// The value of a metric, by its name and all before its labels, as its admin API says it.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let (metrics, start) = (self.ask("/metrics"), format!("{name}{{"));
+        let line = metrics.lines().find(|line| line.starts_with(&start))?;
+        line.rsplit_once(' ')?.1.parse().ok()
+    }
+
+    /// Has its admin API do that to a connector: `pause`, `resume`, `restart`.
+    pub fn change(&self, connector: &str, change: &str) {
+        let answer =
+            self.request("POST", &format!("/v1/flows/flow/connectors/{connector}/{change}"));
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        assert!(answer.get("state").is_some(), "{change}: {answer}");
+    }
+
+    fn request(&self, method: &str, path: &str) -> String {
         let line = self.says("the admin API listens address=");
         let (_, address) = line.split_once("address=").unwrap();
         let mut stream = TcpStream::connect(address.trim()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")
-            .unwrap();
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close");
+        write!(stream, "{head}\r\ncontent-length: 0\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()

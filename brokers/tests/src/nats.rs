@@ -60,8 +60,12 @@ impl Nats {
         let subjects = vec![format!("{name}.>")];
         let mut config = stream::Config { name: name.clone(), subjects, ..Default::default() };
         set(&mut config);
-        self.ask(async |client| {
-            jetstream::new(client.clone()).create_stream(config).await.unwrap();
+        // Nodes that have just started know too few of the others for a while.
+        eventually("a stream", || {
+            let config = config.clone();
+            self.ask(async |client| {
+                jetstream::new(client.clone()).create_stream(config).await.ok().map(drop)
+            })
         });
         name
     }
@@ -220,6 +224,15 @@ impl Nats {
             let stream = jetstream::new(client.clone()).get_stream(stream).await.ok()?;
             let leader = stream.cached_info().cluster.as_ref()?.leader.clone()?;
             leader.strip_prefix('n')?.parse().ok()
+        })
+    }
+
+    /// Whether all replicas of a stream have what its leader has.
+    pub fn is_in_sync(&self, stream: &str) -> bool {
+        self.ask(async |client| {
+            let stream = jetstream::new(client.clone()).get_stream(stream).await.ok();
+            let cluster = stream.and_then(|it| it.cached_info().cluster.clone());
+            cluster.is_some_and(|it| it.leader.is_some() && it.replicas.iter().all(|it| it.current))
         })
     }
 

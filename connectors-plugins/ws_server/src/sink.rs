@@ -63,7 +63,7 @@ impl Sink for Sender {
         if self.hub.config.send_to == SendTo::All {
             links.retain(|link| !self.is_slow(link, more));
         }
-        let mut exceptions = Exceptions::none();
+        let mut lost = Vec::new();
         // Whom each event was sent to, where that is not everybody.
         let mut sent: Vec<(usize, usize)> = Vec::new();
         let mut any = false;
@@ -72,14 +72,12 @@ impl Sink for Sender {
             let message = match self.message(bytes) {
                 Ok(message) => message,
                 Err(error) => {
-                    exceptions.push(position..position + 1, error);
+                    lost.push((position, error));
                     continue;
                 }
             };
             match self.hub.config.send_to {
-                SendTo::All if links.is_empty() => {
-                    exceptions.push(position..position + 1, nobody());
-                }
+                SendTo::All if links.is_empty() => lost.push((position, nobody())),
                 SendTo::All => {
                     any = true;
                     links.iter().for_each(|link| link.send(message.clone()));
@@ -91,7 +89,7 @@ impl Sink for Sender {
                             links[at].send(message);
                             sent.push((position, at));
                         }
-                        _ => exceptions.push(position..position + 1, gone()),
+                        _ => lost.push((position, gone())),
                     }
                 }
             }
@@ -103,21 +101,13 @@ impl Sink for Sender {
             let to: Vec<_> = to.into_iter().map(|at| links[at].clone()).collect();
             written_to_one(&to).await;
             // What was sent to a client that is gone now is not delivered.
-            let mut lost: Vec<_> =
-                exceptions.into_exceptions().into_iter().map(|it| (it.events, it.error)).collect();
-            for (position, at) in sent {
-                if links[at].unwritten().is_none() {
-                    lost.push((position..position + 1, gone()));
-                }
-            }
-            lost.sort_by_key(|(events, _)| events.start);
-            exceptions = Exceptions::none();
-            lost.into_iter().for_each(|(events, error)| exceptions.push(events, error));
+            let are_lost = sent.into_iter().filter(|(_, at)| links[*at].unwritten().is_none());
+            lost.extend(are_lost.map(|(position, _)| (position, gone())));
         } else if any && !written_to_one(&links).await {
             // All of them have gone meanwhile. The next attempt finds others, or none.
             return Err(nobody().with_policy(ErrorPolicy::RETRY).into());
         }
-        exceptions.into()
+        Exceptions::from_iter(lost).into()
     }
 }
 

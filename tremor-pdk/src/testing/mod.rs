@@ -43,6 +43,7 @@ pub mod certificates;
 mod codec;
 pub mod conformance;
 mod connection;
+mod deliveries;
 mod descriptors;
 mod functions;
 mod world;
@@ -62,6 +63,7 @@ use self::world::World;
 pub use self::{
     codec::{decode, encode},
     connection::Connection,
+    deliveries::{batch_of, batch_with_metadata, exceptions},
 };
 use crate::{
     Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,

@@ -140,8 +140,7 @@ impl Client {
         unsafe {
             rd_kafka_toppars_pause_resume(client, 0, SYNCHRONOUS, PAUSED_BY_LIBRARY, list.ptr());
         }
-        self.wake();
-        Ok(())
+        self.wake()
     }
 
     /// A number for a commit, larger than those of all before it.
@@ -185,13 +184,20 @@ impl Client {
     }
 
     /// Has librdkafka look at once what there is to fetch. Otherwise its threads for brokers do so after up to a
-    /// second, where they had nothing to fetch while partitions were paused.
-    pub(super) fn wake(&self) {
+    /// second, where they had nothing to fetch while partitions were paused. Blocks until what it was told before is
+    /// done, which is soon: a thread that looks earlier finds them paused.
+    ///
+    /// # Errors
+    /// librdkafka's.
+    pub(super) fn wake(&self) -> KafkaResult<()> {
+        // It does one after the other, and answers this one.
+        self.consumer.assignment()?;
         // SAFETY: the client is valid, and the reason is a string of C. As above.
         unsafe {
             let client = self.consumer.client().native_ptr();
             rd_kafka_all_brokers_wakeup(client, ANY_STATE, c"rebalance".as_ptr());
         }
+        Ok(())
     }
 
     /// Takes what was fetched, up to so many records, into `taken`, which is empty. Fewer mean that there are

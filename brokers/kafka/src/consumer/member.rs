@@ -197,7 +197,9 @@ impl Member {
 
     /// Begins changes of the assignment, and ends them.
     async fn serve_changes(&mut self, client: &Arc<Client>) {
-        if !self.changes.is_empty() {
+        // The answer to an assignment of nothing is as soon given.
+        if self.changes.iter().any(|it| !matches!(it, Change::Assigned(names) if names.is_empty()))
+        {
             self.go_on(client).await;
         }
         loop {
@@ -255,8 +257,7 @@ impl Member {
             own.assignment()?;
             stopped.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
             own.incremental_assign(&list)?;
-            own.wake();
-            Ok(())
+            own.wake()
         });
         if let Err(error) = flatten(result.await) {
             let doing = format!("to begin anew with {}", Shown(&names));
@@ -268,6 +269,9 @@ impl Member {
         let host = &self.shared.host.clone();
         self.shared.meters.rebalances.add(1);
         let positions = loop {
+            if names.is_empty() {
+                break TopicPartitionList::new();
+            }
             match start::find(host, client, &names, self.shared.settings.start).await {
                 Ok(positions) => break positions,
                 Err(error) => warn!(host, "{error}; tries again"),
@@ -277,7 +281,6 @@ impl Member {
             if client.assignment_lost() {
                 // librdkafka asks for their release next, and before that for an answer to this.
                 names.clear();
-                break TopicPartitionList::new();
             }
         };
         {
@@ -294,8 +297,7 @@ impl Member {
         let result = host.blocking(move || {
             assigned.iter().try_for_each(|(topic, partition)| own.route(topic, *partition))?;
             own.incremental_assign(&positions)?;
-            own.wake();
-            Ok(())
+            own.wake()
         });
         match flatten(result.await) {
             Ok(()) if names.is_empty() => debug!(host, "a rebalance has ended"),
@@ -364,8 +366,7 @@ impl Member {
                 list.add_partition(topic, *partition);
             }
             own.incremental_unassign(&list)?;
-            own.wake();
-            Ok(())
+            own.wake()
         });
         match flatten(result.await) {
             Ok(()) => debug!(host, "released {}", Shown(&names)),

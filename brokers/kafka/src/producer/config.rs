@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use tremor_pdk::{
+    metadata::{Place, Text},
     net::Address,
     prelude::*,
     units::{Interval, Size},
 };
 
-use super::field::{Place, Text};
 use crate::client::{Peer, Sasl, Tls};
 
 /// The longest name of a topic, in characters.

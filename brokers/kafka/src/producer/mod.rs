@@ -16,7 +16,6 @@
 
 mod client;
 mod config;
-mod field;
 mod ledger;
 mod native;
 mod outcome;
@@ -32,7 +31,6 @@ use tremor_pdk::prelude::*;
 use self::{client::Client, config::Settings};
 pub use self::{
     config::{Acks, Compression, Config, Partitioner},
-    field::{Place, Text},
     sink::Produces,
 };
 

@@ -1,10 +1,12 @@
 //! What the metadata of an event say of its record.
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{
+    metadata::{Place, Text},
+    prelude::*,
+};
 
 use super::{
     config::{Settings, check_topic},
-    field::{Place, Text},
     native::{Headers, Record},
 };
 
@@ -13,8 +15,9 @@ use super::{
 pub(super) fn of<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<Record<'b>> {
     let key = match &settings.key {
         Text::Fixed(key) => Some(key.as_bytes()),
-        Text::At(place) => present(place, event)
-            .map(|it| bytes(it).ok_or_else(|| wrong("key", place, "a text or bytes", Some(it))))
+        Text::At(place) => place
+            .get(event)
+            .map(|it| bytes(it).ok_or_else(|| place.wrong("key", "a text or bytes", event)))
             .transpose()?,
     };
     let partition = number(settings.partition.as_ref(), event, "partition", i32::MAX.into())?;
@@ -35,9 +38,8 @@ pub(super) fn topic<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<&
         Text::Fixed(topic) => return Ok(topic),
         Text::At(place) => place,
     };
-    let value = place.get(event);
-    let topic = value.and_then(ValueRef::as_str);
-    let topic = topic.ok_or_else(|| wrong("topic", place, "a text", value))?;
+    let topic = place.get(event).and_then(ValueRef::as_str);
+    let topic = topic.ok_or_else(|| place.wrong("topic", "a text", event))?;
     check_topic(topic)
         .map_err(|why| Error::bad_data(format_args!("`topic` of the event, `{place}`: {why}")))?;
     Ok(topic)
@@ -46,11 +48,6 @@ pub(super) fn topic<'b>(event: EventRef<'b>, settings: &'b Settings) -> Result<&
 /// As the metadata of `kafka_consumer` say of a record without a value.
 fn is_tombstone(event: EventRef<'_>) -> bool {
     event.metadata().and_then(|it| it.get("tombstone")?.as_bool()).unwrap_or_default()
-}
-
-/// What an event has at a place; null is nothing.
-fn present<'b>(place: &Place, event: EventRef<'b>) -> Option<ValueRef<'b>> {
-    place.get(event).filter(|it| !it.is_null())
 }
 
 fn bytes(value: ValueRef<'_>) -> Option<&[u8]> {
@@ -65,16 +62,16 @@ fn number(
     most: i64,
 ) -> Result<Option<i64>> {
     let Some(place) = place else { return Ok(None) };
-    let Some(value) = present(place, event) else { return Ok(None) };
+    let Some(value) = place.get(event) else { return Ok(None) };
     let number = value.as_i64().filter(|it| (0..=most).contains(it));
-    let expected = format!("a whole number of 0 to {most}");
-    number.map(Some).ok_or_else(|| wrong(name, place, &expected, Some(value)))
+    let expected = format_args!("a whole number of 0 to {most}");
+    number.map(Some).ok_or_else(|| place.wrong(name, expected, event))
 }
 
 fn headers(place: &Place, event: EventRef<'_>) -> Result<Option<Headers>> {
-    let Some(value) = present(place, event) else { return Ok(None) };
+    let Some(value) = place.get(event) else { return Ok(None) };
     let expected = "an object of texts, bytes and null, and of lists of them";
-    let object = value.as_object().ok_or_else(|| wrong("headers", place, expected, Some(value)))?;
+    let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;
     let mut headers = Headers::with_capacity(object.len());
     let mut push = |name: &str, value: ValueRef<'_>| {
         let bytes = bytes(value);
@@ -95,12 +92,4 @@ fn headers(place: &Place, event: EventRef<'_>) -> Result<Option<Headers>> {
         }
     }
     Ok(Some(headers))
-}
-
-/// The value itself is not shown: it may be anything.
-fn wrong(name: &str, place: &Place, expected: &str, value: Option<ValueRef<'_>>) -> Error {
-    let found = if value.is_some() { "another value" } else { "nothing" };
-    Error::bad_data(format_args!(
-        "`{name}` of the event, `{place}`: expected {expected}, found {found}"
-    ))
 }

@@ -11,8 +11,8 @@ use rdkafka::{
     types::{RDKafkaApiKey as Api, RDKafkaRespErr as Answer},
 };
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorKind, ErrorPolicy, Undelivered, Value, literal,
-    testing::{Connection, TestHost, conformance},
+    Batch, ErrorKind, ErrorPolicy, Exception, Undelivered, literal,
+    testing::{Connection, TestHost, batch_of, batch_with_metadata, conformance, exceptions},
 };
 
 use super::KafkaProducer;
@@ -36,32 +36,6 @@ fn producer(
     // What answers has all the time that it needs.
     host.hold_time();
     host.connect::<KafkaProducer>(&config(cluster, keys)).unwrap()
-}
-
-fn batch(messages: &[&str]) -> Batch {
-    let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
-    batch
-}
-
-fn with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
-    let mut batch = Batch::new();
-    for (message, metadata) in messages {
-        batch.push_message(message.as_bytes());
-        batch.last_mut().unwrap().set_metadata(metadata.clone());
-    }
-    batch
-}
-
-/// What went to `err`: positions and errors.
-#[track_caller]
-fn exceptions(delivery: Delivery) -> Vec<(std::ops::Range<usize>, Error)> {
-    match delivery {
-        Err(Undelivered::Some(exceptions)) => {
-            exceptions.into_exceptions().into_iter().map(|it| (it.events, it.error)).collect()
-        }
-        other => panic!("an error about some: {other:?}"),
-    }
 }
 
 /// A record that was read back.
@@ -113,7 +87,7 @@ fn each_event_is_a_record_in_order_and_a_delivery_ends_when_the_broker_has_them(
     let mut producer = producer(&host, &cluster, r#", "topic": "t", "compression": "lz4""#);
     let messages: Vec<String> = (0..300).map(|number| format!("event {number}")).collect();
     let messages: Vec<&str> = messages.iter().map(String::as_str).collect();
-    assert_eq!(producer.deliver(&batch(&messages)), Ok(()));
+    assert_eq!(producer.deliver(&batch_of(&messages)), Ok(()));
     assert_eq!(producer.deliver(&Batch::new()), Ok(()));
     let read = read(&cluster, "t", 0, 300);
     assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(messages));
@@ -127,7 +101,7 @@ fn metadata_make_topic_key_headers_partition_and_time() {
     let host = TestHost::new();
     let keys = r#", "topic": "%to.topic", "partition": "%to.partition", "timestamp": "%at""#;
     let mut producer = producer(&host, &cluster, keys);
-    let events = with_metadata(&[
+    let events = batch_with_metadata(&[
         (
             "one",
             literal!({
@@ -161,7 +135,7 @@ fn metadata_make_topic_key_headers_partition_and_time() {
         ),
         (6, "`key` of the event, `%key`: expected a text or bytes, found another value"),
     ];
-    for ((events, error), (position, text)) in errors.iter().zip(expected) {
+    for (Exception { events, error }, (position, text)) in errors.iter().zip(expected) {
         assert_eq!((events.clone(), error.message()), (position..position + 1, text));
         assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
     }
@@ -187,7 +161,7 @@ fn an_empty_message_is_a_tombstone_only_if_its_metadata_say_so() {
     let cluster = cluster(1);
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
-    let events = with_metadata(&[
+    let events = batch_with_metadata(&[
         ("", literal!({ "key": "a", "tombstone": true })),
         ("", literal!({ "key": "b" })),
         ("c", literal!({ "tombstone": true })),
@@ -204,14 +178,14 @@ fn what_the_broker_refuses_for_good_goes_to_err_with_its_word() {
     let host = TestHost::new();
     let mut producer = producer(&host, &cluster, r#", "topic": "t", "max_record_bytes": "1000B""#);
     let large = "x".repeat(2_000);
-    let errors = exceptions(producer.deliver(&batch(&["one", &large, "two"])));
-    let [(events, error)] = &errors[..] else { panic!("{errors:?}") };
+    let errors = exceptions(producer.deliver(&batch_of(&["one", &large, "two"])));
+    let [Exception { events, error }] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!((events.clone(), error.kind()), (1..2, ErrorKind::BAD_DATA));
     assert!(error.message().contains("Message size too large"), "{error}");
     let refused = Answer::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
     cluster.request_errors(Api::Produce, &[refused]);
-    let errors = exceptions(producer.deliver(&batch(&["three", "four"])));
-    let [(events, error)] = &errors[..] else { panic!("{errors:?}") };
+    let errors = exceptions(producer.deliver(&batch_of(&["three", "four"])));
+    let [Exception { events, error }] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::DEAD_LETTER));
     assert!(error.message().contains("Topic authorization failed"), "{error}");
     let read = read(&cluster, "t", 0, 2);
@@ -225,7 +199,7 @@ fn what_is_too_large_together_is_sent_one_by_one() {
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
     let too_large = Answer::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
     cluster.request_errors(Api::Produce, &[too_large]);
-    assert_eq!(producer.deliver(&batch(&["one", "two", "three"])), Ok(()));
+    assert_eq!(producer.deliver(&batch_of(&["one", "two", "three"])), Ok(()));
     let read = read(&cluster, "t", 0, 3);
     assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two", "three"]));
 }
@@ -237,7 +211,7 @@ fn what_passes_is_tried_again_within_the_delivery() {
     let mut producer = producer(&host, &cluster, r#", "topic": "t""#);
     let short = Answer::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS;
     cluster.request_errors(Api::Produce, &[short, short]);
-    assert_eq!(producer.deliver(&batch(&["one", "two"])), Ok(()));
+    assert_eq!(producer.deliver(&batch_of(&["one", "two"])), Ok(()));
     let read = read(&cluster, "t", 0, 2);
     assert!(read.iter().filter_map(|it| it.payload.as_deref()).eq(["one", "two"]));
 }
@@ -250,7 +224,7 @@ fn a_full_buffer_makes_the_delivery_wait_and_is_no_error() {
     let mut producer = producer(&host, &cluster, keys);
     let message = "x".repeat(900);
     let messages = vec![message.as_str(); 500];
-    assert_eq!(producer.deliver(&batch(&messages)), Ok(()));
+    assert_eq!(producer.deliver(&batch_of(&messages)), Ok(()));
     assert_eq!(read(&cluster, "t", 0, 500).len(), 500);
 }
 
@@ -261,12 +235,12 @@ fn records_that_nobody_acknowledges_are_given_up_together_and_ask_for_another_co
     let keys = r#", "topic": "t", "timeout": "20ms""#;
     let mut producer = producer(&host, &cluster, keys);
     cluster.broker_round_trip_time(1, Duration::from_mins(1)).unwrap();
-    let answer = exceptions(producer.deliver(&batch(&["one", "two"])));
-    let [(events, error)] = &answer[..] else { panic!("{answer:?}") };
+    let answer = exceptions(producer.deliver(&batch_of(&["one", "two"])));
+    let [Exception { events, error }] = &answer[..] else { panic!("{answer:?}") };
     assert_eq!((events.clone(), error.policy()), (0..2, ErrorPolicy::RECONNECT));
     assert!(error.message().starts_with("records were not acknowledged within 20ms"));
     // Nothing more goes over this connection.
-    let next = producer.deliver(&batch(&["three"]));
+    let next = producer.deliver(&batch_of(&["three"]));
     let Err(Undelivered::All(error)) = next else { panic!("{next:?}") };
     assert_eq!(error.policy(), ErrorPolicy::RECONNECT);
     producer.stop().unwrap();

@@ -8,7 +8,7 @@ use std::{
 use async_nats::ConnectOptions;
 use tremor_pdk::{net::Address, prelude::*};
 
-/// TLS. A client needs none of the keys: without `ca_file` it trusts the roots of the system. Files are PEM,
+/// TLS. A client needs none of the keys: without `ca_file` it trusts the CAs of the system. Files are PEM,
 /// and a relative path starts at the folder of the flow file.
 #[tremor_pdk::config]
 #[derive(Clone, Debug, Default)]

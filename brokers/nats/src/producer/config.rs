@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use tremor_pdk::{net::Address, prelude::*, units::Interval};
+use tremor_pdk::{
+    metadata::{Place, Text},
+    net::Address,
+    prelude::*,
+    units::Interval,
+};
 
-use super::field::{Place, Text};
 use crate::client::{Auth, Peer, Tls};
 
 /// Where messages go, and how.

@@ -2,12 +2,12 @@
 
 use async_nats::{HeaderMap, HeaderName, HeaderValue, Subject};
 use bytes::Bytes;
-use tremor_pdk::prelude::*;
-
-use super::{
-    config::{Settings, check_chosen},
-    field::{Place, Text},
+use tremor_pdk::{
+    metadata::{Place, Text},
+    prelude::*,
 };
+
+use super::config::{Settings, check_chosen};
 
 /// A message that can be sent from another thread.
 pub(super) struct Message {
@@ -68,37 +68,31 @@ fn one(
     };
     let mut headers = headers(&settings.headers, settings.server_headers, event)?;
     if let Some(place) = &settings.message_id
-        && let Some(value) = present(place, event)
+        && let Some(value) = place.get(event)
     {
         let text = value.as_str();
         let id = text.and_then(|it| it.parse::<HeaderValue>().ok());
-        let id = id.ok_or_else(|| wrong("message_id", place, "a text in one line", Some(value)))?;
+        let id = id.ok_or_else(|| place.wrong("message_id", "a text in one line", event))?;
         headers.get_or_insert_default().insert(async_nats::header::NATS_MESSAGE_ID, id);
     }
     Ok((subject, headers))
 }
 
 fn subject(place: &Place, event: EventRef<'_>) -> Result<Subject> {
-    let value = place.get(event);
-    let subject = value.and_then(ValueRef::as_str);
-    let subject = subject.ok_or_else(|| wrong("subject", place, "a text", value))?;
+    let subject = place.get(event).and_then(ValueRef::as_str);
+    let subject = subject.ok_or_else(|| place.wrong("subject", "a text", event))?;
     check_chosen(subject)
         .map_err(|why| Error::bad_data(format_args!("`subject` of the event, `{place}`: {why}")))?;
     Ok(subject.into())
-}
-
-/// What an event has at a place; null is nothing.
-fn present<'b>(place: &Place, event: EventRef<'b>) -> Option<ValueRef<'b>> {
-    place.get(event).filter(|it| !it.is_null())
 }
 
 /// How the names of headers begin that tell the server what to do.
 const SERVERS: &str = "Nats-";
 
 fn headers(place: &Place, servers_as_well: bool, event: EventRef<'_>) -> Result<Option<HeaderMap>> {
-    let Some(value) = present(place, event) else { return Ok(None) };
+    let Some(value) = place.get(event) else { return Ok(None) };
     let expected = "an object of texts in one line, and of lists of them";
-    let object = value.as_object().ok_or_else(|| wrong("headers", place, expected, Some(value)))?;
+    let object = value.as_object().ok_or_else(|| place.wrong("headers", expected, event))?;
     let mut headers = HeaderMap::new();
     let mut add = |name: &str, value: ValueRef<'_>| -> Result<()> {
         let header = name.parse::<HeaderName>().ok();
@@ -125,12 +119,4 @@ fn headers(place: &Place, servers_as_well: bool, event: EventRef<'_>) -> Result<
         }
     }
     Ok(Some(headers).filter(|headers| !headers.is_empty()))
-}
-
-/// The value itself is not shown: it may be anything.
-fn wrong(name: &str, place: &Place, expected: &str, value: Option<ValueRef<'_>>) -> Error {
-    let found = if value.is_some() { "another value" } else { "nothing" };
-    Error::bad_data(format_args!(
-        "`{name}` of the event, `{place}`: expected {expected}, found {found}"
-    ))
 }

@@ -14,7 +14,6 @@
 
 mod config;
 mod confirming;
-mod field;
 mod message;
 mod outcome;
 mod sink;
@@ -26,11 +25,7 @@ use std::sync::Arc;
 use tremor_pdk::{prelude::*, tokio::Tokio};
 
 use self::config::Settings;
-pub use self::{
-    config::Config,
-    field::{Place, Text},
-    sink::Publishes,
-};
+pub use self::{config::Config, sink::Publishes};
 use crate::client::{Client, connect};
 
 /// The connector.

@@ -35,22 +35,11 @@ impl Publishes {
         }
     }
 
-    /// Events that were not delivered, those with the same error together.
-    fn answer(&self, mut refused: Vec<(usize, Error)>) -> Delivery {
-        refused.sort_by_key(|(position, _)| *position);
-        let mut exceptions = Exceptions::none();
-        let mut refused = refused.into_iter().peekable();
-        while let Some((start, error)) = refused.next() {
-            let mut end = start + 1;
-            while refused.next_if(|(position, it)| *position == end && *it == error).is_some() {
-                end += 1;
-            }
-            if error.policy() == ErrorPolicy::DEAD_LETTER {
-                self.refused.add((end - start) as u64);
-            }
-            exceptions.push(start..end, error);
-        }
-        exceptions.into()
+    /// Events that were not delivered.
+    fn answer(&self, refused: Vec<(usize, Error)>) -> Delivery {
+        let are_final = refused.iter().filter(|(_, it)| it.policy() == ErrorPolicy::DEAD_LETTER);
+        self.refused.add(are_final.count() as u64);
+        Exceptions::from_iter(refused).into()
     }
 }
 

@@ -1,6 +1,6 @@
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorPolicy, Undelivered, Value, literal,
-    testing::{TestHost, conformance},
+    Batch, ErrorPolicy, Exception, Value, literal,
+    testing::{TestHost, batch_with_metadata, conformance, exceptions},
 };
 
 use super::NatsProducer;
@@ -8,26 +8,6 @@ use crate::testing::{Stream, server, server_of};
 
 fn config(keys: &str) -> String {
     format!(r#"{{ "servers": ["{}"], {keys} }}"#, server())
-}
-
-fn with_metadata(messages: &[(&str, Value<'static>)]) -> Batch {
-    let mut batch = Batch::new();
-    for (message, metadata) in messages {
-        batch.push_message(message.as_bytes());
-        batch.last_mut().unwrap().set_metadata(metadata.clone());
-    }
-    batch
-}
-
-/// What went to `err`: positions and errors.
-#[track_caller]
-fn exceptions(delivery: Delivery) -> Vec<(std::ops::Range<usize>, Error)> {
-    match delivery {
-        Err(Undelivered::Some(exceptions)) => {
-            exceptions.into_exceptions().into_iter().map(|it| (it.events, it.error)).collect()
-        }
-        other => panic!("an error about some: {other:?}"),
-    }
 }
 
 #[test]
@@ -38,7 +18,7 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
     let mut producer = host.connect::<NatsProducer>(&config(keys)).unwrap();
     let large = "x".repeat(2_000);
     let long = "x".repeat(4_000);
-    let events = with_metadata(&[
+    let events = batch_with_metadata(&[
         ("one", literal!({ "to": "a.b", "id": "1", "headers": { "A": ["1", "2"], "B": "3" } })),
         ("two", literal!({ "to": "a.*" })),
         ("three", literal!({ "id": "3" })),
@@ -65,7 +45,7 @@ fn each_event_that_cannot_be_a_message_goes_to_err_and_the_others_are_confirmed(
     ];
     assert_eq!(errors.len(), expected.len(), "{errors:?}");
     let positions = (1..7).chain(8..11);
-    for ((position, (events, error)), text) in positions.zip(&errors).zip(expected) {
+    for ((position, Exception { events, error }), text) in positions.zip(&errors).zip(expected) {
         assert_eq!(*events, position..position + 1);
         assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);
         assert!(error.message().contains(text), "{error}");
@@ -85,9 +65,9 @@ fn with_a_window_of_one_nothing_overtakes_what_is_published_again() {
         let config =
             format!(r#"{{ "servers": ["{address}"], "subject": "a", "window": {window} }}"#);
         let mut producer = host.connect::<NatsProducer>(&config).unwrap();
-        let errors = exceptions(producer.deliver(&with_metadata(&payloads)));
+        let errors = exceptions(producer.deliver(&batch_with_metadata(&payloads)));
         assert_eq!(errors.len(), 1, "{errors:?}");
-        let (events, error) = &errors[0];
+        let Exception { events, error } = &errors[0];
         assert_eq!((events.clone(), error.policy()), (left, ErrorPolicy::RETRY));
         assert_eq!(*stream.lock().unwrap(), has);
         producer.stop().unwrap();
@@ -104,7 +84,7 @@ fn headers_of_servers_are_left_out_unless_they_are_wanted() {
         let address = server_of(&stream);
         let config = format!(r#"{{ "servers": ["{address}"], "subject": "%to"{more} }}"#);
         let mut producer = host.connect::<NatsProducer>(&config).unwrap();
-        producer.deliver(&with_metadata(&[("one", metadata.clone())])).unwrap();
+        producer.deliver(&batch_with_metadata(&[("one", metadata.clone())])).unwrap();
         // With them the payload comes.
         let has = stream.lock().unwrap().concat();
         assert_eq!(has.matches(": ").count(), count, "{has}");

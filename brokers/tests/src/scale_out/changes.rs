@@ -18,8 +18,9 @@ use crate::{
     kafka::{Kafka, parse, record},
     scale_out::{
         books::{Books, Came},
+        control::Control,
         now,
-        processes::{Group, PARTITIONS, partitions, time, writer},
+        processes::{Group, PARTITIONS, number, partitions, time, writer},
     },
 };
 
@@ -64,6 +65,9 @@ pub struct Report {
     pub books: Books,
     /// The longest time for which the writer of this test has written nothing.
     pub pause_of_writer: Duration,
+    /// The longest time, in ms, for which a client has written nothing that is in no group, and does nothing but read
+    /// and write.
+    pub pause_of_control: i64,
     /// How long all of it took.
     pub took: Duration,
 }
@@ -83,6 +87,7 @@ pub fn run(kafka: Kafka, plan: Plan) -> Report {
     let group = Group::new(kafka.clone(), from.clone());
     let books = Arc::new(Mutex::new(Books::new(PARTITIONS)));
     let own = books.clone();
+    let control = Control::start(&kafka);
     let reader = group.read(move |record| own.lock().unwrap().came(came(record)));
     let mut count = 0;
     let mut process = || {
@@ -94,12 +99,13 @@ pub fn run(kafka: Kafka, plan: Plan) -> Report {
     let mut processes: Vec<(usize, Flow)> = (0..FEWEST).map(|_| process()).collect();
     let ends = Arc::new(AtomicBool::new(false));
     let writer = {
-        let (kafka, ends) = (kafka.clone(), ends.clone());
+        let (kafka, ends, control) = (kafka.clone(), ends.clone(), control.from.clone());
         let each = f64::from(plan.rate) * INTERVAL.as_secs_f64() / 12.0;
-        thread::spawn(move || write(&kafka, &from, each, &ends))
+        thread::spawn(move || write(&kafka, [&from, &control], each, &ends))
     };
     thread::sleep(WARM);
     books.lock().unwrap().pauses_from(now());
+    control.pauses_from(now());
     let (mut changes, mut kills, mut held_for_dead) = (0, 0, 0);
     let mut look = |process: usize, log: &str| {
         if log.contains("held this member for dead") {
@@ -141,7 +147,8 @@ pub fn run(kafka: Kafka, plan: Plan) -> Report {
     processes.iter().for_each(|(number, process)| look(*number, &process.log()));
     drop(processes);
     let books = std::mem::replace(&mut *books.lock().unwrap(), Books::new(0));
-    Report { changes, kills, held_for_dead, each, books, pause_of_writer, took: start.elapsed() }
+    let (pause_of_control, took) = (control.pause(), start.elapsed());
+    Report { changes, kills, held_for_dead, each, books, pause_of_writer, pause_of_control, took }
 }
 
 /// What comes next, with so many processes.
@@ -156,19 +163,24 @@ fn next(number: u32, processes: usize) -> Change {
 }
 
 fn came(record: &BorrowedMessage<'_>) -> Came {
-    let (partition, number) = parse(std::str::from_utf8(record.payload().unwrap()).unwrap());
+    let (partition, _) = parse(std::str::from_utf8(record.payload().unwrap()).unwrap());
     assert_eq!(partition, record.partition(), "it is in its partition");
     Came {
         partition: usize::try_from(partition).unwrap(),
-        number: usize::try_from(number).unwrap(),
+        number: number(record),
         process: writer(record),
         time: time(record),
     }
 }
 
-/// Writes so many records to each partition again and again, until it is to end. Gives how many went into each, and
-/// the longest pause.
-fn write(kafka: &Kafka, topic: &str, count: f64, ends: &AtomicBool) -> (usize, Duration) {
+/// Writes so many records to each partition, and to the control's, again and again, until it is to end. Gives how many
+/// went into each, and the longest pause.
+fn write(
+    kafka: &Kafka,
+    [topic, control]: [&str; 2],
+    count: f64,
+    ends: &AtomicBool,
+) -> (usize, Duration) {
     let (mut number, mut pause, mut due) = (0, Duration::ZERO, 0.0);
     let mut last = Instant::now();
     while !ends.load(Ordering::Relaxed) {
@@ -181,6 +193,7 @@ fn write(kafka: &Kafka, topic: &str, count: f64, ends: &AtomicBool) -> (usize, D
                 let payload = record(partition, number);
                 kafka.send(BaseRecord::to(topic).partition(partition).payload(&payload));
             }
+            kafka.send(BaseRecord::to(control).payload(&record(0, number)));
             number += 1;
         }
         thread::sleep(INTERVAL);
@@ -199,15 +212,20 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { changes, kills, held_for_dead, each, books, pause_of_writer, took } = self;
+        let Self { changes, kills, held_for_dead, each, books, .. } = self;
         let records = each * PARTITIONS;
         writeln!(
             f,
             "{changes} times a process came or went, {kills} of them by kill -9, in {:.0} s; {records} records",
-            took.as_secs_f64()
+            self.took.as_secs_f64()
         )?;
         writeln!(f, "{held_for_dead} processes were held for dead that were not killed")?;
-        writeln!(f, "the writer paused for {} ms at most", pause_of_writer.as_millis())?;
+        writeln!(f, "the writer paused for {} ms at most", self.pause_of_writer.as_millis())?;
+        writeln!(
+            f,
+            "a client that is in no group paused for {} ms at most",
+            self.pause_of_control
+        )?;
         write!(f, "{}", books.table(*each))
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod books;
 pub mod changes;
+mod control;
 pub mod limited;
 mod processes;
 mod tenth;

@@ -19,7 +19,7 @@ use rdkafka::{
 use crate::{
     built::root,
     flow::Flow,
-    kafka::{Kafka, unique},
+    kafka::{Kafka, parse, unique},
 };
 
 /// How many partitions there are.
@@ -29,6 +29,9 @@ pub(super) const PARTITIONS: usize = 12;
 pub(super) fn partitions() -> impl Iterator<Item = i32> {
     (0..).take(PARTITIONS)
 }
+
+/// What a topic has in which each record has the time at which the broker got it.
+pub(super) const STAMPED: &[(&str, &str)] = &[("message.timestamp.type", "LogAppendTime")];
 
 /// What processes share.
 pub(super) struct Group {
@@ -43,7 +46,7 @@ impl Group {
     /// which the broker got it.
     pub(super) fn new(kafka: Arc<Kafka>, from: String) -> Self {
         let (to, name) = (unique("accepted"), unique("group"));
-        kafka.make_topic_with(&to, 12, &[("message.timestamp.type", "LogAppendTime")]);
+        kafka.make_topic_with(&to, 12, STAMPED);
         Self { kafka, from, to, name }
     }
 
@@ -63,26 +66,13 @@ impl Group {
     }
 
     /// Reads what processes write from the beginning on, until it is told to end.
-    pub(super) fn read(
-        &self,
-        mut each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static,
-    ) -> Reader {
-        let (consumer, ends) = (self.consumer(), Arc::new(AtomicBool::new(false)));
-        let own = ends.clone();
-        let thread = thread::spawn(move || {
-            while !own.load(Ordering::Relaxed) {
-                // What does not come now comes later.
-                if let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) {
-                    each(&record);
-                }
-            }
-        });
-        Reader { ends, thread: Some(thread) }
+    pub(super) fn read(&self, each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static) -> Reader {
+        Reader::start(&self.kafka, &self.to, PARTITIONS, each)
     }
 
     /// Reads what processes have written by now.
     pub(super) fn read_all(&self, mut each: impl FnMut(&BorrowedMessage<'_>)) {
-        let consumer = self.consumer();
+        let consumer = consumer(&self.kafka, &self.to, PARTITIONS);
         let end =
             |partition| consumer.fetch_watermarks(&self.to, partition, crate::PATIENCE).unwrap().1;
         let mut left: i64 = partitions().map(end).sum();
@@ -93,19 +83,26 @@ impl Group {
             }
         }
     }
+}
 
-    fn consumer(&self) -> BaseConsumer {
-        let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.kafka.address()).set("group.id", "reader");
-        config.set("fetch.wait.max.ms", "20").set("enable.auto.commit", "false");
-        let consumer: BaseConsumer = config.create().unwrap();
-        let mut list = TopicPartitionList::new();
-        for partition in partitions() {
-            list.add_partition_offset(&self.to, partition, Offset::Beginning).unwrap();
-        }
-        consumer.assign(&list).unwrap();
-        consumer
+/// A consumer of a topic with so many partitions, from the beginning on, which is in no group.
+fn consumer(kafka: &Kafka, topic: &str, partitions: usize) -> BaseConsumer {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", kafka.address()).set("group.id", "reader");
+    config.set("fetch.wait.max.ms", "20").set("enable.auto.commit", "false");
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut list = TopicPartitionList::new();
+    for partition in (0..).take(partitions) {
+        list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
     }
+    consumer.assign(&list).unwrap();
+    consumer
+}
+
+/// The number of a record among those of its partition.
+pub(super) fn number(record: &BorrowedMessage<'_>) -> usize {
+    let (_, number) = parse(std::str::from_utf8(record.payload().unwrap()).unwrap());
+    usize::try_from(number).unwrap()
 }
 
 /// The process that has written a record.
@@ -122,6 +119,29 @@ pub(super) fn time(record: &BorrowedMessage<'_>) -> i64 {
 pub(super) struct Reader {
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    /// Reads a topic with so many partitions, from the beginning on.
+    pub(super) fn start(
+        kafka: &Kafka,
+        topic: &str,
+        partitions: usize,
+        mut each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static,
+    ) -> Self {
+        let (consumer, ends) =
+            (consumer(kafka, topic, partitions), Arc::new(AtomicBool::new(false)));
+        let own = ends.clone();
+        let thread = thread::spawn(move || {
+            while !own.load(Ordering::Relaxed) {
+                // What does not come now comes later.
+                if let Some(Ok(record)) = consumer.poll(Duration::from_millis(100)) {
+                    each(&record);
+                }
+            }
+        });
+        Self { ends, thread: Some(thread) }
+    }
 }
 
 impl Drop for Reader {

@@ -76,6 +76,19 @@ fn what_is_not_acknowledged_comes_again_after_kill_9() {
     running.stop();
 }
 
+/// As the server counts them: a message comes again three times meanwhile.
+pub(super) fn three_seconds_pass(nats: &Nats) {
+    let stream = nats.stream("clock");
+    nats.publish(&format!("{stream}.a"), ["no JSON".to_owned()]);
+    let keys = format!("stream: {stream}, consumer: clock, retry_delay: 1s, max_deliver: 4");
+    let clock = flow(nats, &keys, STDOUT);
+    eventually("four deliveries", || {
+        let info = nats.consumer(&stream, "clock")?;
+        (info.delivered.consumer_sequence >= 4).then_some(())
+    });
+    clock.kill();
+}
+
 #[test]
 fn what_the_flow_holds_longer_than_ack_wait_does_not_come_again() {
     let Some(nats) = nats() else { return };
@@ -86,17 +99,7 @@ fn what_the_flow_holds_longer_than_ack_wait_does_not_come_again() {
     let keys = format!("stream: {stream}, consumer: c, ack_wait: 1s");
     let running = flow(&nats, &keys, &peer.sink());
     peer.comes("the one that is held", |lines| numbers(lines) == [0]);
-    // Another consumer of the same stream is the clock: its message comes again three times meanwhile.
-    nats.publish(&format!("{stream}.clock"), ["no JSON".to_owned()]);
-    let keys = format!(
-        "stream: {stream}, consumer: clock, subjects: ['{stream}.clock'], retry_delay: 1s, max_deliver: 4"
-    );
-    let clock = flow(&nats, &keys, STDOUT);
-    eventually("four deliveries", || {
-        let info = nats.consumer(&stream, "clock")?;
-        (info.delivered.consumer_sequence >= 4).then_some(())
-    });
-    clock.kill();
+    three_seconds_pass(&nats);
     peer.release();
     eventually("the acknowledgement", || {
         let info = nats.consumer(&stream, "c")?;

@@ -1,17 +1,24 @@
 //! `nats_consumer`, when something goes wrong, and when somebody wants it to.
 
-use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::{
+    HeaderMap,
+    jetstream::consumer::{AckPolicy, pull},
+};
 use broker_tests::{
     broker::Broker,
     eventually,
     flow::Flow,
-    nats::{Nats, numbers, record},
+    nats::{Nats, numbers, record, unique},
     peer::Peer,
     proxy::{Proxy, Way},
 };
 use std::time::Duration;
 
-use super::{STDOUT, consumer::flow, consumer::flow_from, nats};
+use super::{
+    STDOUT,
+    consumer::{flow, flow_from, three_seconds_pass},
+    nats,
+};
 
 /// The numbers that a flow has printed, in order and each once.
 fn found(flow: &Flow) -> Vec<usize> {
@@ -193,40 +200,164 @@ fn a_way_that_is_cut_slow_and_silent_loses_nothing() {
 #[test]
 fn the_leader_of_a_stream_is_killed_and_no_event_is_lost() {
     let Some(mut broker) = Broker::start("nats", &["--nodes", "3"]) else { return };
-    let nats = Nats::new(broker.get("plain"));
-    let stream = nats.stream_with("leader", |config| config.num_replicas = 3);
-    let from = nats.stream_with("from", |config| config.num_replicas = 3);
-    nats.publish(&format!("{from}.a"), (0..1_000).map(record));
-    let address = nats.address();
-    // One flow reads a stream and writes another, each with a leader of its own.
-    let running = Flow::run(&format!(
-        "connectors:\n  \
-           input: {{ type: nats_consumer, codec: json, \
-             config: {{ servers: ['{address}'], stream: {from}, consumer: c, ack_wait: 2s }} }}\n  \
-           output: {{ type: nats_producer, codec: json, in_flight: 4, \
-             config: {{ servers: ['{address}'], subject: {stream}.a }} }}\n\
-         links: [input -> output]\n"
-    ));
-    let written = |count: usize| {
+    let mut copy = Copy::start(&broker);
+    for which in [copy.to.clone(), copy.from.clone()] {
+        let leader = eventually("a leader", || copy.nats.leader(&which));
+        broker.order(&format!("kill {leader}"));
+        eventually("another leader", || {
+            copy.nats.leader(&copy.from).and(copy.nats.leader(&copy.to))
+        });
+        copy.more();
+        broker.order(&format!("start {leader}"));
+    }
+    copy.stop();
+}
+
+#[test]
+fn servers_that_are_about_to_end_are_left_one_after_the_other_and_no_event_is_lost() {
+    let quick = ["--nodes", "3", "--set", "lame_duck_grace_period: 100ms"];
+    let Some(mut broker) = Broker::start("nats", &quick) else { return };
+    let mut copy = Copy::start(&broker);
+    for node in 1..=3 {
+        // Lame duck mode.
+        broker.signal(node, "USR2");
+        copy.more();
+        eventually("the end of the server", || broker.has_ended(node).then_some(()));
+        copy.more();
+        broker.order(&format!("start {node}"));
+        for stream in [&copy.from, &copy.to] {
+            eventually("the replicas", || copy.nats.is_in_sync(stream).then_some(()));
+        }
+    }
+    // Each connector was with one of them, at least.
+    let log = copy.stop();
+    assert!(log.matches("is about to end").count() >= 2, "{log}");
+}
+
+/// A flow between two streams of a cluster, each with a leader of its own.
+struct Copy {
+    nats: Nats,
+    from: String,
+    to: String,
+    running: Flow,
+    count: usize,
+}
+
+impl Copy {
+    fn start(broker: &Broker) -> Self {
+        let nats = Nats::new(broker.get("plain"));
+        let [from, to] =
+            ["from", "to"].map(|name| nats.stream_with(name, |config| config.num_replicas = 3));
+        let address = nats.address();
+        let running = Flow::run(&format!(
+            "connectors:\n  \
+               input: {{ type: nats_consumer, codec: json, \
+                 config: {{ servers: ['{address}'], stream: {from}, consumer: c, ack_wait: 2s }} }}\n  \
+               output: {{ type: nats_producer, codec: json, in_flight: 4, \
+                 config: {{ servers: ['{address}'], subject: {to}.a }} }}\n\
+             links: [input -> output]\n"
+        ));
+        let mut copy = Self { nats, from, to, running, count: 0 };
+        copy.more();
+        copy
+    }
+
+    /// Publishes more, and waits until the other stream has all.
+    fn more(&mut self) {
+        let Self { nats, from, to, running, count } = self;
+        nats.publish_again(&format!("{from}.a"), (*count..*count + 500).map(record));
+        *count += 500;
         eventually(&format!("{count} messages\n{}", running.log()), || {
-            let payloads = nats.try_messages(&stream)?;
+            let payloads = nats.try_messages(to)?;
             let mut found = numbers(&payloads);
             found.sort_unstable();
             found.dedup();
-            found.into_iter().eq(0..count).then_some(())
+            found.into_iter().eq(0..*count).then_some(())
         });
-    };
-    written(1_000);
-    let mut count = 1_000;
-    for which in [&stream, &from] {
-        let leader = eventually("a leader", || nats.leader(which));
-        broker.order(&format!("kill {leader}"));
-        eventually("another leader", || nats.leader(&from).and(nats.leader(&stream)));
-        nats.publish_again(&format!("{from}.a"), (count..count + 500).map(record));
-        count += 500;
-        written(count);
-        broker.order(&format!("start {leader}"));
     }
+
+    fn stop(self) -> String {
+        let (status, log) = self.running.stop();
+        assert!(status.success(), "{log}");
+        log
+    }
+}
+
+/// A flow that the admin API changes, once it reads.
+fn changeable(nats: &Nats, keys: &str, sink: &str) -> Flow {
+    let address = nats.address();
+    let text = format!(
+        "connectors:\n  \
+           input: {{ type: nats_consumer, codec: json, config: {{ servers: ['{address}'], {keys} }} }}\n  \
+           output: {sink}\n\
+         links: [input -> output]\n"
+    );
+    let running = Flow::run_in(tempfile::tempdir().unwrap(), &text, &["--api", "127.0.0.1:0"]);
+    running.is("input", "running");
+    running
+}
+
+#[test]
+fn a_consumer_that_is_paused_keeps_what_it_has_and_one_that_is_restarted_goes_on() {
+    let Some(nats) = nats() else { return };
+    let stream = nats.stream("changed");
+    let (peer, subject) = (Peer::new(), format!("{stream}.a"));
+    let keys = format!("stream: {stream}, consumer: c, ack_wait: 1s");
+    let running = changeable(&nats, &keys, &in_any_order(&peer));
+    nats.publish(&subject, (0..10).map(record));
+    nats.acknowledged(&stream, "c", 10);
+    running.change("input", "pause");
+    running.is("input", "paused");
+    nats.publish(&subject, (10..20).map(record));
+    eventually("what waits in the connector", || {
+        (nats.consumer(&stream, "c")?.num_ack_pending >= 10).then_some(())
+    });
+    // Longer than `ack_wait`: the server hears that they are worked on.
+    three_seconds_pass(&nats);
+    assert_eq!(peer.came().len(), 10, "the flow takes nothing");
+    running.change("input", "resume");
+    nats.acknowledged(&stream, "c", 20);
+    let mut came = numbers(&peer.came());
+    came.sort_unstable();
+    assert!(came.into_iter().eq(0..20), "each once");
+    // While some are under way.
+    peer.hold(|_| true);
+    nats.publish(&subject, (20..30).map(record));
+    peer.comes("those that are held", |lines| lines.len() >= 30);
+    running.change("input", "restart");
+    running.says("restarts, as somebody has asked");
+    peer.release();
+    nats.publish(&subject, (30..40).map(record));
+    nats.acknowledged(&stream, "c", 40);
+    let mut came = numbers(&peer.answered());
+    came.sort_unstable();
+    came.dedup();
+    assert!(came.into_iter().eq(0..40));
+    let (status, log) = running.stop();
+    assert!(status.success(), "{log}");
+}
+
+#[test]
+fn messages_of_core_nats_that_do_not_wait_are_counted_and_all_others_come() {
+    let Some(nats) = nats() else { return };
+    let core = unique("fast");
+    let running = changeable(&nats, &format!("subjects: ['{core}']"), STDOUT);
+    running.change("input", "pause");
+    running.is("input", "paused");
+    let messages: Vec<_> = (0..150_000).map(record).collect();
+    nats.publish_core(&core, &HeaderMap::new(), &messages);
+    running.change("input", "resume");
+    let dropped =
+        || running.metric("tremor_plugin_nats_consumer_dropped_total").unwrap_or_default();
+    #[allow(clippy::cast_precision_loss)] // some thousands
+    eventually(&format!("those that came and those that did not\n{}", running.log()), || {
+        (running.out().len() as f64 + dropped() >= messages.len() as f64).then_some(())
+    });
+    let came = numbers(&running.out());
+    assert!(came.is_sorted_by(|one, next| one < next), "in order, and each once");
+    #[allow(clippy::cast_precision_loss)]
+    let missing = (messages.len() - came.len()) as f64;
+    assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
@@ -263,22 +394,9 @@ fn metrics_say_how_far_a_consumer_is() {
     let peer = Peer::new();
     peer.hold(|_| true);
     nats.publish(&format!("{stream}.a"), (0..50).map(record));
-    let address = nats.address();
-    let text = format!(
-        "connectors:\n  \
-           input: {{ type: nats_consumer, codec: json, config: {{ servers: ['{address}'], stream: {stream}, \
-             consumer: c, max_ack_pending: 20 }} }}\n  \
-           output: {}\n\
-         links: [input -> output]\n",
-        peer.sink()
-    );
-    let running = Flow::run_in(tempfile::tempdir().unwrap(), &text, &["--api", "127.0.0.1:0"]);
-    let value = |name: &str| {
-        let metrics = running.ask("/metrics");
-        let name = format!("tremor_plugin_nats_consumer_{name}{{");
-        let line = metrics.lines().find(|line| line.starts_with(&name))?;
-        line.rsplit_once(' ')?.1.parse::<f64>().ok()
-    };
+    let keys = format!("stream: {stream}, consumer: c, max_ack_pending: 20");
+    let running = changeable(&nats, &keys, &peer.sink());
+    let value = |name: &str| running.metric(&format!("tremor_plugin_nats_consumer_{name}"));
     let is = |name: &str, wanted: u32| {
         eventually(&format!("{name} is {wanted}: {}", running.ask("/metrics")), || {
             ((value(name)? - f64::from(wanted)).abs() < 0.5).then_some(())

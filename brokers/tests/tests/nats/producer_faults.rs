@@ -217,6 +217,45 @@ fn a_way_that_is_cut_and_slow_loses_nothing_with_streams_and_without() {
 }
 
 #[test]
+fn a_way_that_is_silent_counts_as_lost_and_loses_nothing() {
+    let Some(broker) = Broker::start("nats", &[]) else { return };
+    let nats = Nats::new(broker.get("plain"));
+    let proxy = Proxy::new();
+    proxy.lead_to(broker.get("plain"));
+    // It takes connections, and nothing comes back.
+    proxy.set(Way::Silent);
+    let mut both = [true, false].map(|jetstream| {
+        let stream = nats.stream("silent");
+        let keys = format!("subject: {stream}.a, jetstream: {jetstream}, timeout: 1s");
+        let mut lines = Lines::to_address(&proxy.address(), &keys);
+        lines.add((0..1_000).map(record));
+        (stream, lines)
+    });
+    for (_, lines) in &both {
+        lines.flow.says("answers: timed out");
+    }
+    proxy.set(Way::Open);
+    for (stream, lines) in &mut both {
+        has_all(&nats, stream, 1_000, lines);
+    }
+    // And once it is connected.
+    proxy.set(Way::Silent);
+    for (_, lines) in &mut both {
+        lines.add((1_000..2_000).map(record));
+    }
+    for (_, lines) in &both {
+        lines.flow.says("connection to the server is lost");
+    }
+    proxy.set(Way::Cut);
+    proxy.set(Way::Open);
+    for (stream, lines) in both {
+        has_all(&nats, &stream, 2_000, &lines);
+        assert!(lines.flow.out().is_empty());
+        lines.stop();
+    }
+}
+
+#[test]
 fn without_jetstream_what_a_user_may_not_publish_goes_to_err_too() {
     let Some(broker) = Broker::start("nats", &["--secure"]) else { return };
     let (address, ca) = (broker.get("tls"), broker.get("ca_file"));
