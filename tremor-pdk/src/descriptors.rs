@@ -22,6 +22,10 @@ use crate::{Error, Host, Result, Task};
 /// How many descriptors are seen to at a time.
 const EVENTS: usize = 256;
 
+/// How many turns of all tasks there are before it is looked again: a request is read in the first one, comes into
+/// the flow in the second one, and is answered in the third one.
+const TURNS: usize = 3;
+
 /// File descriptors that are waited for, as many as a connector has.
 ///
 /// The operating system knows each of them once, for as long as it is [registered](Descriptors::register).
@@ -99,7 +103,7 @@ impl Descriptors {
                 if let Err(error) = watch.ready().await {
                     break error;
                 }
-                if let Err(error) = waits.wake_ready() {
+                if let Err(error) = waits.wake_while_busy().await {
                     break error.into();
                 }
             };
@@ -247,6 +251,19 @@ impl<D: AsFd> Drop for Registered<D> {
     }
 }
 
+/// Lets others run.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 impl Set {
     fn add(&self) -> Arc<Entry> {
         let entries = &mut *lock(&self.entries);
@@ -273,8 +290,21 @@ impl Set {
         entries.free.push(entry.place);
     }
 
-    /// Wakes what waits for descriptors that are ready.
-    fn wake_ready(&self) -> io::Result<()> {
+    /// Wakes what waits for descriptors that are ready. Where there are several, it looks again when the tasks that
+    /// it has woken have run, and whom they have woken: for the host to wait for the set takes several calls to the
+    /// system.
+    async fn wake_while_busy(&self) -> io::Result<()> {
+        while self.wake_ready()? > 1 {
+            for _ in 0..TURNS {
+                yield_once().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes what waits for descriptors that are ready, and says how many those were.
+    fn wake_ready(&self) -> io::Result<usize> {
+        let mut count = 0;
         let mut events = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
@@ -285,8 +315,9 @@ impl Set {
                 Err(error) => return Err(error.into()),
             }
             events.iter().for_each(|event| self.wake(event.data.u64(), event.flags));
+            count += events.len();
             if events.len() < EVENTS {
-                return Ok(());
+                return Ok(count);
             }
         }
     }
@@ -355,137 +386,4 @@ impl<D: AsFd + std::fmt::Debug> std::fmt::Debug for Registered<D> {
 }
 
 #[cfg(all(test, feature = "testing"))]
-mod tests {
-    use std::{
-        future::poll_fn,
-        io::{Read, Write},
-        os::unix::net::UnixStream,
-        task::{Context, Poll, Waker},
-    };
-
-    use super::Descriptors;
-    use crate::testing::TestHost;
-
-    fn pair() -> (UnixStream, UnixStream) {
-        let (one, other) = UnixStream::pair().expect("a pair of sockets");
-        one.set_nonblocking(true).expect("it is a socket");
-        (one, other)
-    }
-
-    #[test]
-    fn many_descriptors_are_waited_for_and_each_is_registered_once() {
-        let test = TestHost::new();
-        let descriptors = Descriptors::new(&test.host()).unwrap();
-        let pairs: Vec<_> = (0..40)
-            .map(|_| {
-                let (one, other) = pair();
-                (descriptors.register(one).unwrap(), other)
-            })
-            .collect();
-        for round in 0..3_u8 {
-            // The last first: what is ready has nothing to do with what is waited for.
-            for (_, other) in pairs.iter().rev() {
-                (&*other).write_all(&[round]).unwrap();
-            }
-            for (one, _) in &pairs {
-                let mut byte = [9];
-                let read = one.read_with(|mut socket| socket.read(&mut byte));
-                assert_eq!(test.block_on(read).unwrap(), 1);
-                assert_eq!(byte, [round]);
-            }
-        }
-    }
-
-    #[test]
-    fn what_was_not_ready_is_waited_for_until_it_is_and_an_end_ends_the_wait() {
-        let test = TestHost::new();
-        let descriptors = Descriptors::new(&test.host()).unwrap();
-        let (one, other) = pair();
-        let one = descriptors.register(one).unwrap();
-        let mut bytes = [0; 16];
-        let late = std::thread::spawn(move || {
-            (&other).write_all(b"late").unwrap();
-            other
-        });
-        let count = test.block_on(one.read_with(|mut socket| socket.read(&mut bytes))).unwrap();
-        assert_eq!(&bytes[..count], b"late");
-        drop(late.join().unwrap());
-        let count = test.block_on(one.read_with(|mut socket| socket.read(&mut bytes))).unwrap();
-        assert_eq!(count, 0, "the other side is gone");
-    }
-
-    #[test]
-    fn a_peer_that_does_not_read_is_waited_for_to_write() {
-        let test = TestHost::new();
-        let descriptors = Descriptors::new(&test.host()).unwrap();
-        let (one, mut other) = pair();
-        let one = descriptors.register(one).unwrap();
-        let mut sent = 0;
-        while let Ok(count) = (&mut one.get_ref()).write(&[7; 4096]) {
-            sent += count;
-        }
-        let reader = std::thread::spawn(move || {
-            let mut all = vec![0; sent];
-            other.read_exact(&mut all).unwrap();
-            other
-        });
-        let wrote = test.block_on(one.write_with(|mut socket| socket.write(&[8; 16]))).unwrap();
-        assert_eq!(wrote, 16);
-        drop(reader.join().unwrap());
-    }
-
-    #[cfg(feature = "net")]
-    #[test]
-    fn after_a_short_read_there_is_no_other_before_something_comes() {
-        let test = TestHost::new();
-        let descriptors = Descriptors::new(&test.host()).unwrap();
-        let (one, mut other) = pair();
-        let one = descriptors.register(one).unwrap();
-        let (mut bytes, mut reads) = ([0; 16], 0);
-        let mut read = |context: &Context<'_>| {
-            one.poll_read_bytes(context, 16, |mut socket| {
-                reads += 1;
-                socket.read(&mut bytes)
-            })
-        };
-        let mut once = |is_waited_for| {
-            if is_waited_for {
-                return test.block_on(poll_fn(|context| read(context))).ok();
-            }
-            match read(&Context::from_waker(Waker::noop())) {
-                Poll::Ready(result) => result.ok(),
-                Poll::Pending => None,
-            }
-        };
-        assert_eq!(once(false), None);
-        other.write_all(b"short").unwrap();
-        assert_eq!(once(true), Some(5));
-        assert_eq!((once(false), once(false)), (None, None));
-        // One that fills the space may have left something.
-        other.write_all(&[0; 20]).unwrap();
-        assert_eq!((once(true), once(false)), (Some(16), Some(4)));
-        assert_eq!(once(false), None);
-        drop(other);
-        assert_eq!((once(true), once(false)), (Some(0), Some(0)));
-        // One before anything came, and one for each that brought something or the end.
-        assert_eq!(reads, 6);
-    }
-
-    #[test]
-    fn a_descriptor_in_the_place_of_another_hears_nothing_of_it() {
-        let test = TestHost::new();
-        let descriptors = Descriptors::new(&test.host()).unwrap();
-        let (one, other) = pair();
-        drop(descriptors.register(one).unwrap());
-        drop(other);
-        let (one, mut other) = pair();
-        let one = descriptors.register(one).unwrap();
-        other.write_all(b"x").unwrap();
-        let mut byte = [0];
-        let read = one.read_with(|mut socket| socket.read(&mut byte));
-        assert_eq!(test.block_on(read).unwrap(), 1);
-        let file =
-            std::fs::File::open(env!("CARGO_MANIFEST_DIR").to_owned() + "/Cargo.toml").unwrap();
-        assert!(descriptors.register(file).is_err(), "a regular file is always ready");
-    }
-}
+mod tests;
