@@ -1,4 +1,4 @@
-//! A request, for those who hear what becomes of it.
+//! A request, for whatever hears what becomes of it.
 
 use std::sync::Arc;
 
