@@ -95,14 +95,14 @@ const PLANTED: &[Planted] = &[
     Planted {
         variant: "answer_looks_and_waits_apart",
         file: "oneshot.rs",
-        instead_of: "        state.waker = Some",
-        stands: "        drop(state);\n        let mut state = lock(&self.0);\n        state.waker = Some",
+        instead_of: "\n        state.waker = Some",
+        stands: "\n        drop(state);\n        let mut state = lock(&self.0);\n        state.waker = Some",
     },
     Planted {
         variant: "answer_keeps_the_first_waker",
         file: "oneshot.rs",
-        instead_of: "state.waker = Some(context.waker().clone());",
-        stands: "state.waker.get_or_insert_with(|| context.waker().clone());",
+        instead_of: "\n        state.waker = Some(context.waker().clone());",
+        stands: "\n        state.waker.get_or_insert_with(|| context.waker().clone());",
     },
     Planted {
         variant: "call_keeps_the_batch",

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -35,6 +35,7 @@ pub(super) struct State {
     pub(super) connections_lost: u64,
     pub(super) jobs: VecDeque<Job>,
     pub(super) tasks: Vec<FfiFuture<()>>,
+    wakes_tasks: Arc<WakesTasks>,
     waits: Vec<Wait>,
     next_wait: u64,
 }
@@ -51,6 +52,7 @@ impl Default for State {
             connections_lost: 0,
             jobs: VecDeque::new(),
             tasks: Vec::new(),
+            wakes_tasks: Arc::default(),
             waits: Vec::new(),
             next_wait: 0,
         }
@@ -164,13 +166,21 @@ impl World {
         if is_woken || self.lock().tasks.len() < before { Step::Worked } else { Step::Waited }
     }
 
-    /// Polls every task once. They share the waker of the future that is run.
+    /// Polls every task once. What wakes one wakes the future that is run, which is this one from now on.
     fn poll_tasks(&self, wakeup: &Arc<Wakeup>) {
-        let waker = Waker::from(wakeup.clone());
-        let mut tasks = std::mem::take(&mut self.lock().tasks);
+        let (waker, mut tasks) = {
+            let state = &mut *self.lock();
+            state.wakes_tasks.set(wakeup);
+            (Waker::from(state.wakes_tasks.clone()), std::mem::take(&mut state.tasks))
+        };
         let mut context = Context::from_waker(&waker);
         tasks.retain_mut(|task| Pin::new(task).poll(&mut context).is_pending());
         self.lock().tasks.append(&mut tasks);
+    }
+
+    /// Whether a future can be woken: it has been, or something keeps its waker or that of a task.
+    pub(super) fn is_expected(&self, wakeup: &Arc<Wakeup>) -> bool {
+        wakeup.is_expected() || Arc::strong_count(&self.lock().wakes_tasks) > 1
     }
 
     pub(super) fn advance_to(&self, now_ns: u64) {
@@ -279,6 +289,11 @@ impl Wakeup {
         self.woken.swap(false, Ordering::AcqRel)
     }
 
+    /// Whether it can be woken: it has been, or something keeps its waker.
+    pub(super) fn is_expected(self: &Arc<Self>) -> bool {
+        self.woken.load(Ordering::Acquire) || Arc::strong_count(self) > 1
+    }
+
     /// Only a thread of the plugin's own can help now. Whether one did.
     fn wait(&self, patience: Option<Duration>) -> bool {
         loop {
@@ -294,17 +309,35 @@ impl Wakeup {
             }
         }
     }
-
-    /// Whether it can be woken: it has been, or something keeps its waker.
-    pub(super) fn is_expected(self: &Arc<Self>) -> bool {
-        self.woken.load(Ordering::Acquire) || Arc::strong_count(self) > 1
-    }
 }
 
 impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
         self.woken.store(true, Ordering::Release);
         self.thread.unpark();
+    }
+}
+
+/// Wakes whichever future is run when a task is woken: a task may keep a waker for as long as it lives, and
+/// outlive the future that was run when it got it.
+#[derive(Default)]
+struct WakesTasks(Mutex<Weak<Wakeup>>);
+
+impl WakesTasks {
+    fn lock(&self) -> MutexGuard<'_, Weak<Wakeup>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, wakeup: &Arc<Wakeup>) {
+        *self.lock() = Arc::downgrade(wakeup);
+    }
+}
+
+impl Wake for WakesTasks {
+    fn wake(self: Arc<Self>) {
+        let wakeup = self.lock().upgrade();
+        // Where none is run, all tasks are polled as soon as one is.
+        wakeup.into_iter().for_each(Wakeup::wake);
     }
 }
 

@@ -156,7 +156,7 @@ impl Calls<'_> {
                     Step::Waited if self.patience.ends_after(idle.elapsed()) => return Ok(None),
                     Step::Waited => {}
                 }
-                if !wakeup.is_expected() {
+                if !self.host.0.is_expected(&wakeup) {
                     let seen = format!("`{what}` was not woken when what it waited for was there");
                     let help = "keep the waker of the last poll, and wake it";
                     return Err(fault(seen, help).of(OF_CALLS));
