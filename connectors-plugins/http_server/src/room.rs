@@ -212,7 +212,7 @@ impl Room {
                 named.extend(of.iter().map(|(_, ticket)| (ticket.clone(), &it.error)));
             }
         }
-        // Whoever waits is woken without the lock.
+        // A connection that waits is woken without the lock.
         for (ticket, error) in named {
             ticket.settle(Outcome::Undecodable(error.to_string().into()));
         }
