@@ -8,13 +8,14 @@ use std::{
 };
 
 /// Where the protocols are, below the project's folder.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "runtime/src/engine/account/token.rs",
     "runtime/src/engine/life/wakers.rs",
     "runtime/src/engine/life/watch.rs",
     "runtime/src/engine/queue/mailbox.rs",
     "runtime/src/engine/route/in_order.rs",
     "runtime/src/engine/source/shared_intake.rs",
+    "runtime/src/executor/ready.rs",
     "tremor-pdk/abi/src/batch/storage.rs",
     "tremor-pdk/src/driver/call.rs",
     "tremor-pdk/src/driver/slot.rs",
@@ -170,6 +171,24 @@ const PLANTED: &[Planted] = &[
         file: "shared_intake.rs",
         instead_of: "Offers { place: None, ended: true }",
         stands: "Offers { place: None, ended: false }",
+    },
+    Planted {
+        variant: "ready_looks_and_leads_apart",
+        file: "executor/ready.rs",
+        instead_of: "                state.has_leader = true;\n",
+        stands: "                drop(state);\n                self.lock().has_leader = true;\n",
+    },
+    Planted {
+        variant: "ready_keeps_its_signal",
+        file: "executor/ready.rs",
+        instead_of: "        self.has_signal();\n",
+        stands: "",
+    },
+    Planted {
+        variant: "ready_leaves_the_rest",
+        file: "executor/ready.rs",
+        instead_of: "!state.tasks.is_empty() && self.wakes(&mut state)",
+        stands: "false",
     },
     Planted {
         variant: "storage_is_let_go_of_relaxed",

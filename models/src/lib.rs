@@ -13,6 +13,7 @@ mod intake;
 mod ledger;
 mod mailbox;
 mod pool;
+mod ready;
 mod rt;
 mod watch;
 

@@ -1,6 +1,6 @@
 // The modules of one variant: protocols, and doubles for what they import.
 
-pub use crate::doubles::{Batch, ByteBuffer, NodeBuffer, executor};
+pub use crate::doubles::{Batch, ByteBuffer, NodeBuffer};
 
 pub mod batch {
     pub use crate::doubles::{Batch, Event};
@@ -14,6 +14,11 @@ pub mod document {
 pub mod driver {
     pub mod call;
     pub mod slot;
+}
+
+pub mod executor {
+    pub use crate::doubles::executor::*;
+    pub mod ready;
 }
 
 pub mod engine {

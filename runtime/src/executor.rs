@@ -1,8 +1,15 @@
 //! The executor: the one place that knows async-std, and what async-std stands on. Replacing it is a
-//! change in this file.
-//! `docs/decisions/0002-async-std.md` says why it is what it is.
+//! change in this module. `docs/decisions/0002-async-std.md` says why it is what it is.
+//!
+//! Tasks run on [threads](threads) that wait for file descriptors themselves. Time passes elsewhere, so that
+//! it does whatever plugins do with these threads: timers are async-std's, with a thread of their own.
 
 pub(crate) mod net;
+mod readiness;
+mod ready;
+mod threads;
+
+pub use readiness::{Interest, Watched};
 
 use std::{
     cell::RefCell,
@@ -11,45 +18,51 @@ use std::{
     io,
     os::fd::OwnedFd,
     pin::Pin,
-    sync::Arc,
+    sync::Once,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use async_channel::{Receiver, Sender};
+use async_global_executor::GlobalExecutorConfig;
 
 /// Runs a future to its end on this thread. It runs whatever the executor's threads do.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    static ASYNC_STD: Once = Once::new();
+    // It has threads for tasks, which it gets none of.
+    ASYNC_STD.call_once(|| {
+        let one = GlobalExecutorConfig::default().with_min_threads(1).with_max_threads(1);
+        async_global_executor::init_with_config(one.with_thread_name_fn(|| "timers".to_owned()));
+    });
     async_std::task::block_on(future)
 }
 
 /// A task that runs on its own; awaiting it gives its result. Dropping it detaches it.
 #[must_use = "a task that nobody waits for should be `detach`ed"]
-pub struct Task<T>(async_std::task::JoinHandle<T>);
+pub struct Task<T>(Option<async_task::Task<T>>);
 
 impl<T> Task<T> {
     /// Lets the task run without anybody waiting for it.
     pub fn detach(self) {}
 }
 
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(async_task::Task::detach);
+    }
+}
+
 impl<T> Future for Task<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        Pin::new(&mut self.0).poll(context)
+        self.0.as_mut().map_or(Poll::Pending, |task| Pin::new(task).poll(context))
     }
 }
 
-/// Runs a future on the executor's threads, under a name that debuggers show.
-pub fn spawn<T: Send + 'static>(
-    name: impl Into<String>,
-    future: impl Future<Output = T> + Send + 'static,
-) -> Task<T> {
-    let builder = async_std::task::Builder::new().name(name.into());
-    match builder.spawn(future) {
-        Ok(handle) => Task(handle),
-        Err(error) => unreachable!("async-std starts tasks without asking anybody: {error}"),
-    }
+/// Runs a future on the executor's threads.
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Task<T> {
+    Task(Some(threads::spawn(future)))
 }
 
 /// Threads of the executor that stand in for those that are blocked.
@@ -57,7 +70,7 @@ pub fn spawn<T: Send + 'static>(
 pub(crate) struct StandIns {
     count: usize,
     /// A thread that is to go, until it has gone.
-    leaves: Option<async_global_executor::Task<bool>>,
+    leaves: Option<async_task::Task<()>>,
 }
 
 impl StandIns {
@@ -66,18 +79,17 @@ impl StandIns {
     ///
     /// Not to be called by a thread of the executor.
     pub(crate) fn set(&mut self, wanted: usize) -> usize {
-        if self.leaves.as_ref().is_some_and(async_global_executor::Task::is_finished) {
+        if self.leaves.as_ref().is_some_and(async_task::Task::is_finished) {
             (self.leaves, self.count) = (None, self.count.saturating_sub(1));
         }
         if wanted > self.count {
-            let more = async_global_executor::spawn_more_threads(wanted - self.count);
-            match async_io::block_on(more) {
+            match threads::more(wanted - self.count) {
                 Ok(more) => self.count += more,
                 Err(error) => tracing::warn!(%error, "the system gives the executor no thread"),
             }
         } else if wanted < self.count && self.leaves.is_none() {
             // Whichever thread takes this up: one that is blocked does not.
-            self.leaves = Some(async_global_executor::stop_thread());
+            self.leaves = Some(threads::fewer());
         }
         self.count
     }
@@ -91,17 +103,31 @@ impl Drop for StandIns {
     }
 }
 
+/// Has a thread wait for file descriptors if none does and one has nothing to do: a thread may keep long what an
+/// event has brought it.
+pub(crate) fn attend() {
+    threads::attend();
+}
+
 /// How many tasks may run at the same time.
 pub fn processors() -> usize {
-    let available = std::thread::available_parallelism().map_or(1, usize::from);
-    // What the executor goes by.
-    let threads = std::env::var("ASYNC_STD_THREAD_COUNT").ok();
-    threads.and_then(|threads| threads.parse().ok()).map_or(available, |set| available.min(set))
+    available().min(threads())
+}
+
+/// How many threads run tasks, but for those that stand in for others: `TREMOR_THREADS`, or as many as there are
+/// processors.
+fn threads() -> usize {
+    let set = std::env::var("TREMOR_THREADS").ok();
+    set.and_then(|set| set.parse().ok()).filter(|set| *set > 0).unwrap_or_else(available)
+}
+
+fn available() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Runs work that may block on a thread that is there for that.
-pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
-    Task(async_std::task::spawn_blocking(work))
+pub fn spawn_blocking(work: impl FnOnce() + Send + 'static) {
+    blocking::unblock(work).detach();
 }
 
 /// The results of all futures, in their order, once the last is ready.
@@ -129,7 +155,7 @@ pub(crate) struct Pulse(RefCell<Option<Receiver<Infallible>>>);
 impl Pulse {
     /// Whether it gives one within this time.
     pub(crate) async fn comes(&self, within: Duration) -> bool {
-        self.comes_by(within, |sign| spawn("responds", async move { drop(sign) }).detach()).await
+        self.comes_by(within, |sign| spawn(async move { drop(sign) }).detach()).await
     }
 
     /// The same from what `ask` leads to: the sign is that its argument is dropped.
@@ -193,58 +219,25 @@ pub fn after(duration: Duration) -> Instant {
     Instant::now() + duration.min(LONGEST)
 }
 
-/// A file descriptor that is waited for again and again: it is registered with the operating system once.
-#[derive(Debug)]
-pub struct Watched {
-    io: Arc<async_io::Async<OwnedFd>>,
-    // `Async::poll_readable` wakes the waker that it has where another comes, and FFI contexts always bring
-    // another: a task that polls twice would wake itself for ever. These put the new one in its place.
-    readable: Option<async_io::ReadableOwned<OwnedFd>>,
-    writable: Option<async_io::WritableOwned<OwnedFd>>,
-}
-
-impl Watched {
-    /// Registers a descriptor.
-    ///
-    /// # Errors
-    /// Where the operating system cannot wait for this kind of file.
-    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        let io = Arc::new(async_io::Async::new_nonblocking(descriptor)?);
-        Ok(Self { io, readable: None, writable: None })
-    }
-
-    /// Ready when a read would not block.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { io, readable, .. } = self;
-        let wait = readable.get_or_insert_with(|| io.clone().readable_owned());
-        let polled = Pin::new(wait).poll(context);
-        if polled.is_ready() {
-            *readable = None;
-        }
-        polled
-    }
-
-    /// Ready when a write would not block.
-    ///
-    /// # Errors
-    /// The operating system's.
-    pub fn poll_writable(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { io, writable, .. } = self;
-        let wait = writable.get_or_insert_with(|| io.clone().writable_owned());
-        let polled = Pin::new(wait).poll(context);
-        if polled.is_ready() {
-            *writable = None;
-        }
-        polled
-    }
+/// A file descriptor that is waited for.
+///
+/// # Errors
+/// Where the operating system cannot wait for this kind of file.
+pub fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
+    threads::watch(descriptor, interest)
 }
 
 /// Lets other tasks have their turn.
 pub async fn yield_now() {
-    async_std::task::yield_now().await;
+    let mut has_yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// The result of whichever future is ready first; the other is dropped.
@@ -262,16 +255,18 @@ mod tests {
     use std::{
         io::Write,
         os::unix::net::UnixStream,
+        panic::{AssertUnwindSafe, catch_unwind},
         sync::{
-            Arc,
+            Arc, Barrier, Mutex,
             atomic::{AtomicUsize, Ordering},
+            mpsc,
         },
         task::{Context, Wake, Waker},
     };
 
     use std::time::Duration;
 
-    use super::{Pulse, StandIns, Watched, all, block_on, spawn};
+    use super::{Interest, Pulse, StandIns, all, attend, block_on, spawn, threads, watch};
 
     #[derive(Default)]
     struct Woken(AtomicUsize);
@@ -285,18 +280,18 @@ mod tests {
     #[test]
     fn a_descriptor_that_is_asked_for_again_wakes_nothing_before_it_is_ready() {
         let (one, mut other) = UnixStream::pair().unwrap();
-        let mut watched = Watched::new(one.into()).unwrap();
+        let mut watched = watch(one.into(), Interest::Readable).unwrap();
         let woken = Arc::<Woken>::default();
         for _ in 0..10 {
             // As a context of the boundary does, each brings another waker of the same task.
             let count = Arc::new(Through(woken.clone()));
             let waker = Waker::from(count);
-            assert!(watched.poll_readable(&mut Context::from_waker(&waker)).is_pending());
+            assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());
         }
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
         for round in 0..3 {
             other.write_all(&[round]).unwrap();
-            block_on(std::future::poll_fn(|context| watched.poll_readable(context))).unwrap();
+            block_on(std::future::poll_fn(|context| watched.poll_ready(context))).unwrap();
         }
     }
 
@@ -309,9 +304,66 @@ mod tests {
     }
 
     #[test]
+    fn what_a_task_panics_with_comes_to_those_who_wait_for_it_and_to_no_other_task() {
+        let panics = spawn(async { panic!("on purpose") });
+        let caught = catch_unwind(AssertUnwindSafe(|| block_on(panics)));
+        assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"on purpose"));
+        (0..100).for_each(|_| block_on(spawn(async {})));
+    }
+
+    #[test]
+    fn a_task_that_nobody_waits_for_runs_to_its_end() {
+        let (sender, ends) = async_channel::bounded(1);
+        let task = spawn(async move { sender.send("ended").await });
+        drop(task);
+        assert_eq!(block_on(ends.recv()), Ok("ended"));
+    }
+
+    /// Tests that have stand-ins, or need all threads: one at a time.
+    static ALL_THREADS: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn descriptors_are_seen_to_while_tasks_hold_all_threads_but_one() {
+        let _alone = ALL_THREADS.lock();
+        let mut stand_ins = StandIns::default();
+        assert_eq!(stand_ins.set(1), 1);
+        let (held, go) = (mpsc::channel(), Arc::new(Barrier::new(threads() + 1)));
+        let holding: Vec<_> = (0..threads())
+            .map(|_| {
+                let (held, go) = (held.0.clone(), go.clone());
+                spawn(async move {
+                    held.send(()).unwrap();
+                    go.wait();
+                })
+            })
+            .collect();
+        holding.iter().for_each(|_| held.1.recv().unwrap());
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let mut watched = watch(one.into(), Interest::Readable).unwrap();
+        let reads = spawn(async move {
+            std::future::poll_fn(|context| watched.poll_ready(context)).await.unwrap();
+        });
+        other.write_all(b"1").unwrap();
+        // As the watchdog does.
+        let attends = async {
+            loop {
+                attend();
+                super::yield_now().await;
+            }
+        };
+        block_on(super::first(reads, attends));
+        go.wait();
+        holding.into_iter().for_each(block_on);
+        while stand_ins.set(0) > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn stand_ins_come_as_far_as_they_may_and_go_again() {
+        let _alone = ALL_THREADS.lock();
         // The executor begins with the first task.
-        block_on(spawn("first", async {}));
+        block_on(spawn(async {}));
         let mut stand_ins = StandIns::default();
         assert_eq!(stand_ins.set(1), 1);
         let most = stand_ins.set(usize::MAX);
@@ -322,6 +374,9 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(stand_ins.set(1), 1);
+        while stand_ins.set(0) > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

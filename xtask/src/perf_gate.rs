@@ -184,7 +184,7 @@ fn instructions(folder: &Path, flow: &str, replays: u64) -> Result<u64> {
         .arg(root().join("target/release/tremor"))
         .arg("run")
         .arg(&path)
-        .env("ASYNC_STD_THREAD_COUNT", "1")
+        .env("TREMOR_THREADS", "1")
         .env_remove("TREMOR_PLUGIN_PATH");
     let output = command.output().with_context(|| format!("cannot start {}", shown(&command)))?;
     let said = String::from_utf8_lossy(&output.stderr);

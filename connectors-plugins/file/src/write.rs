@@ -2,6 +2,7 @@
 
 mod begin;
 mod output;
+mod quick;
 mod rotation;
 mod syncing;
 mod torn;
@@ -59,10 +60,15 @@ impl ParallelSink for Writer {
     async fn deliver(&self, batch: &Batch) -> Delivery {
         let runs = raw_runs(batch);
         self.output.check_end(batch)?;
-        // Shares the bytes with the thread that writes, and copies no events.
-        let (output, buffers) = (self.output.clone(), batch.part(0..0));
-        let write = move || output.write(buffers.bytes(), &runs);
-        let delivery = self.host.blocking(write).await??;
+        let delivery = match self.output.write_quickly(batch.bytes(), &runs) {
+            Some(written) => written?,
+            None => {
+                // Shares the bytes with the thread that writes, and copies no events.
+                let (output, buffers) = (self.output.clone(), batch.part(0..0));
+                let write = move || output.write(buffers.bytes(), &runs);
+                self.host.blocking(write).await??
+            }
+        };
         Ok(self.synced(delivery).await?)
     }
 

@@ -89,7 +89,7 @@ impl Probe {
                 let answered = Arc::<AtomicBool>::default();
                 self.asked = Some(answered.clone());
                 let answers = async move { answered.store(true, Ordering::Relaxed) };
-                executor::spawn("responds", answers).detach();
+                executor::spawn(answers).detach();
                 false
             }
         }

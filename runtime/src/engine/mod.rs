@@ -143,13 +143,8 @@ impl Planned {
     /// Starts the flow.
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, books, tasks } = self;
-        let named = |part: &str| format!("{name}/{part}");
-        let connectors =
-            tasks.connectors.into_iter().map(|task| executor::spawn(named(&task.name), task.run()));
-        let pipelines = tasks
-            .pipelines
-            .into_iter()
-            .map(|task| executor::spawn(named(&task.router.name), task.run()));
+        let connectors = tasks.connectors.into_iter().map(|task| executor::spawn(task.run()));
+        let pipelines = tasks.pipelines.into_iter().map(|task| executor::spawn(task.run()));
         let tasks = connectors.chain(pipelines).collect();
         Flow { name, control, books: Arc::new(books), tasks, started: Instant::now() }
     }

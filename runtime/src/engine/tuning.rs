@@ -64,6 +64,11 @@ pub(crate) const QUEUE_BYTES: usize = 4 << 20;
 /// Batches that a sink takes at most while its feeder runs it: the feeder has work of its own, and
 /// others may go on feeding the sink.
 pub(crate) const BATCHES_FOR_ANOTHER: usize = 8;
+/// A batch of at most so many events and bytes is encoded and delivered by its feeder, if the sink has nothing else
+/// to do: that takes less than to wake another thread for it.
+pub(crate) const FEW_EVENTS: usize = 16;
+/// See [`FEW_EVENTS`].
+pub(crate) const FEW_BYTES: usize = 16 << 10;
 /// A sink that takes longer than this, so many times in a row, is woken instead for a while, so that it
 /// works beside its feeder. What a wake-up costs is in `bench/runs/2026-11-21-gaps`.
 pub(crate) const LONG_RUN: Duration = Duration::from_micros(50);

@@ -262,15 +262,14 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
             return;
         }
         let component = context.component.clone();
-        let task = format!("{component}: {name}");
-        let report = task.clone();
+        let report = format!("{component}: {name}");
         let future = async move {
             if let Err(error) = Contained::new("a task", future).await {
                 write_log(&component, abi::LogLevel::ERROR, &format!("task {report}: {error}"));
             }
         };
         let future = context.services.task(&name, Box::pin(future));
-        executor::spawn(task, future).detach();
+        executor::spawn(future).detach();
     };
     // SAFETY: a live handle's context.
     unsafe { with(context, start) }
@@ -279,7 +278,7 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     let start = |context: &HostContext| {
         if !context.refuses("starts work on another thread") {
-            executor::spawn_blocking(move || job.run()).detach();
+            executor::spawn_blocking(move || job.run());
         }
     };
     // SAFETY: a live handle's context.
@@ -313,10 +312,7 @@ unsafe extern "C" fn watch(
 
 /// Watches a duplicate of a descriptor: so one task can wait to read it and another to write it, and
 /// closing it early makes no task wait for a stranger's descriptor.
-struct Watch {
-    watched: executor::Watched,
-    interest: Interest,
-}
+struct Watch(executor::Watched);
 
 impl Watch {
     fn new(descriptor: i32, interest: Interest) -> io::Result<Self> {
@@ -324,26 +320,21 @@ impl Watch {
         if descriptor < 0 {
             return refused("not a file descriptor");
         }
-        if ![Interest::READABLE, Interest::WRITABLE].contains(&interest) {
-            return refused("expected reading or writing");
-        }
+        let interest = match interest {
+            Interest::READABLE => executor::Interest::Readable,
+            Interest::WRITABLE => executor::Interest::Writable,
+            _ => return refused("expected reading or writing"),
+        };
         // SAFETY: the descriptor is not -1, and is open now: the contract of `HostFunctions::watch`.
         // Were it closed, duplicating it is an error and nothing worse.
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()?;
-        Ok(Self { watched: executor::Watched::new(descriptor)?, interest })
+        executor::watch(descriptor, interest).map(Self)
     }
 }
 
 impl RawWatch for Watch {
     fn poll_ready(&mut self, context: &mut FfiContext<'_>) -> FfiPoll<CallResult<()>> {
-        let Self { watched, interest } = self;
-        let poll = context.with_context(|context| {
-            contain(|| match *interest {
-                Interest::WRITABLE => watched.poll_writable(context),
-                _ => watched.poll_readable(context),
-            })
-        });
-        match poll {
+        match context.with_context(|context| contain(|| self.0.poll_ready(context))) {
             Some(Poll::Pending) => FfiPoll::Pending,
             Some(Poll::Ready(result)) => FfiPoll::Ready(result.map_err(Error::from).into()),
             None => FfiPoll::Panicked,

@@ -67,7 +67,7 @@ pub(super) fn log_crowded(wanted: usize, had: usize) {
         replaced = had,
         "more calls of plugins block threads than the executor has threads to stand in for them: \
          other flows may stand still. It has at most four times as many as there are processors, \
-         or as ASYNC_STD_THREAD_COUNT says"
+         or as TREMOR_THREADS says"
     );
 }
 

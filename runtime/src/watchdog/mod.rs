@@ -32,7 +32,7 @@ use self::{
     sampler::Sampler,
     word::{Word, Words},
 };
-use crate::executor::StandIns;
+use crate::executor::{self, StandIns};
 
 /// How often the watchdog looks. All its times are so many looks: a process that was stopped, or
 /// starved, has not been looked at, and nothing of it is late.
@@ -182,6 +182,7 @@ fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
         let (wanted, findings) = sampler.look();
         // First of all: to log may block as well.
         let had = stand_ins.set(wanted);
+        executor::attend();
         sampler.take_overruns().iter().for_each(limit::Told::tell);
         findings.iter().for_each(findings::Finding::log);
         if had < wanted && !std::mem::replace(&mut has_said, true) {

@@ -86,7 +86,7 @@ fn run(faults: &[&str]) {
     // What faults are logged as, and little else: the process has no other reader.
     let log = "warn,tremor::plugin=debug";
     let mut running = Running::of(scene, &arguments, |command| {
-        command.env("ASYNC_STD_THREAD_COUNT", "2").env("TREMOR_LOG", log)
+        command.env("TREMOR_THREADS", "2").env("TREMOR_LOG", log)
     });
     running.until_all(awaited);
     expect_all(running);

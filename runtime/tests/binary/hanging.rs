@@ -22,7 +22,7 @@ links: [ticks -> output]";
 fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
     for threads in ["1", "2"] {
         let mut running = Running::of(blocking(), &["flow.yaml", "other.yaml"], |command| {
-            command.env("ASYNC_STD_THREAD_COUNT", threads)
+            command.env("TREMOR_THREADS", threads)
         });
         // In whatever order they get a thread.
         let blocked = [(); 3].map(|()| running.until("hostile: "));
@@ -46,7 +46,7 @@ fn more_connectors_that_block_than_there_can_be_threads_are_told_of_once() {
     let links = links.join(", ");
     let text = format!("connectors:\n{connectors}  nowhere: {{ type: 'null' }}\nlinks: [{links}]");
     let mut running = Running::of(Scene::new(&text), &["flow.yaml"], |command| {
-        command.env("ASYNC_STD_THREAD_COUNT", "1")
+        command.env("TREMOR_THREADS", "1")
     });
     // Of five, four find a thread.
     (0..4).for_each(|_| _ = running.until("hostile: PullBlock"));

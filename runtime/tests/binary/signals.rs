@@ -136,8 +136,7 @@ fn run(flows: &[Bad], drain_timeout: &str) -> Running {
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     // So that there are threads enough for those that block theirs, on any machine.
-    let mut running =
-        Running::of(scene, &arguments, |command| command.env("ASYNC_STD_THREAD_COUNT", "4"));
+    let mut running = Running::of(scene, &arguments, |command| command.env("TREMOR_THREADS", "4"));
     // Before that, there may be nothing that does not drain.
     running.until_all(says);
     running

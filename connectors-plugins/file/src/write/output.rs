@@ -14,6 +14,7 @@ use std::{
 use tremor_pdk::{Batch, Error, ErrorKind, EventRef, Host, Result};
 
 use super::{
+    quick::Disk,
     rotation::Rotation,
     syncing::{Due, Syncing, sync_data},
     torn,
@@ -33,6 +34,9 @@ pub(crate) struct Output {
     pub(super) host: Host,
     /// It is a pipe that nobody reads any more.
     has_lost_reader: AtomicBool,
+    /// Whether it is on a disk, and no pipe and no device, which may take their time.
+    is_regular: bool,
+    disk: Disk,
     current: Mutex<Current>,
 }
 
@@ -53,6 +57,7 @@ impl Output {
     /// Opens the file, and changes nothing in it but what `mode` says.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
+        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
         let file = file.into();
         let current = Current { file, length: 0, since_ns: 0, may_be_torn: false, deliveries: 0 };
         let output = Self {
@@ -64,6 +69,8 @@ impl Output {
             rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
             host,
             has_lost_reader: AtomicBool::new(false),
+            is_regular,
+            disk: Disk::default(),
             current: Mutex::new(current),
         };
         output.begin()?;
@@ -102,17 +109,41 @@ impl Output {
             (Some(member), Some(whole)) => (&member[..], std::slice::from_ref(whole)),
             _ => (bytes, runs),
         };
-        let length = runs.iter().map(|run| run.len() as u64).sum();
+        let length = length_of(runs);
         let mut current = self.current();
         if length > 0 && current.may_be_torn {
             self.cut_torn(&mut current)?;
         }
         self.rotate(&mut current, length)?;
+        self.write_to(&mut current, bytes, runs)
+    }
+
+    fn write_to(&self, current: &mut Current, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
         write_runs(&*current.file, bytes, runs)
             .map_err(|stopped| self.take_off(&current.file, &stopped))?;
-        current.length += length;
+        current.length += length_of(runs);
         current.deliveries += 1;
         Ok(current.deliveries)
+    }
+
+    /// [Writes](Self::write) a batch where that is not expected to block: little, with nothing else to do.
+    /// Gives nothing where it is.
+    pub(super) fn write_quickly(&self, bytes: &[u8], runs: &[Range<usize>]) -> Option<Result<u64>> {
+        let (length, from_ns) = (length_of(runs), self.host.now_ns());
+        if !self.is_regular || self.format.is_some() || !self.disk.is_quick(length, from_ns) {
+            return None;
+        }
+        let mut current = self.current.try_lock().ok()?;
+        let age_ns = from_ns.saturating_sub(current.since_ns);
+        let may_rotate = |rotation: &Rotation| {
+            current.length == 0 || rotation.is_due(current.length, length, age_ns)
+        };
+        if current.may_be_torn || self.rotation.as_ref().is_some_and(may_rotate) {
+            return None;
+        }
+        let written = self.write_to(&mut current, bytes, runs);
+        self.disk.took(from_ns, self.host.now_ns());
+        Some(written)
     }
 
     /// Whether it is a pipe that nobody reads any more. Does not block.
@@ -215,6 +246,10 @@ struct Stopped {
     /// How many bytes were written by then.
     written: u64,
     error: io::Error,
+}
+
+fn length_of(runs: &[Range<usize>]) -> u64 {
+    runs.iter().map(|run| run.len() as u64).sum()
 }
 
 fn write_runs(mut out: impl Write, bytes: &[u8], runs: &[Range<usize>]) -> Result<(), Stopped> {

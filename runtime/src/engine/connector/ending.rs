@@ -15,7 +15,6 @@ use crate::executor;
 
 /// What decides it, while neither side of the connector runs.
 pub(crate) struct Ending<'t> {
-    pub(crate) name: &'t Arc<str>,
     pub(crate) control: &'t Arc<Control>,
     pub(crate) stopped: Reached<'t>,
     pub(crate) drains: Reached<'t>,
@@ -38,8 +37,7 @@ impl Ending<'_> {
             && let Some(source) = self.source.take()
         {
             // Others wait for the end of what it feeds, and its own sink may be one of them.
-            let name = format!("{}:source:end", self.name);
-            *self.retires = Some(executor::spawn(name, retire(source, self.control.clone())));
+            *self.retires = Some(executor::spawn(retire(source, self.control.clone())));
         }
         sink.poll_done(context)
     }

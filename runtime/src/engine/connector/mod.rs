@@ -124,7 +124,6 @@ impl ConnectorTask {
     /// Until when the connector is needed.
     fn ending(&mut self) -> Ending<'_> {
         Ending {
-            name: &self.name,
             control: &self.control,
             stopped: self.control.reached(Phase::Stopped),
             drains: self.control.reached(Phase::Draining),

@@ -95,8 +95,7 @@ impl ConnectorTask {
             match step {
                 Step::SourceEnded(_, Ok(settling)) => {
                     self.standing.drains();
-                    let name = format!("{}:source:settling", self.name);
-                    self.life.settling = Some(executor::spawn(name, settling.run()));
+                    self.life.settling = Some(executor::spawn(settling.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {
                     self.source = Some(*side);
@@ -143,10 +142,9 @@ impl ConnectorTask {
     ) -> Option<executor::Task<(SourceSide, Result<Settling, End>)>> {
         let (mut side, source) = (self.source.take()?, source?);
         let (connection, control) = (connection.clone(), self.control.clone());
-        let name = format!("{}:source", self.name);
         // It is not called before its time has come.
         self.standing.gate.set_rests(Side::Source, true);
-        Some(executor::spawn(name, async move {
+        Some(executor::spawn(async move {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
@@ -178,7 +176,7 @@ impl ConnectorTask {
             }
             (side, end)
         };
-        Some(executor::spawn(format!("{}:sink", self.name), Host::new(mailbox, running)))
+        Some(executor::spawn(Host::new(mailbox, running)))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

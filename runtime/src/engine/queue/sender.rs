@@ -16,7 +16,7 @@ use crate::engine::{
         mailbox::{Load, Mailbox, Parked, Put},
     },
     spin::Spin,
-    tuning::{LONG_RUN, LONG_RUNS, WOKEN_FOR},
+    tuning::{FEW_BYTES, FEW_EVENTS, LONG_RUN, LONG_RUNS, WOKEN_FOR},
 };
 
 /// The end that batches go into. The queue closes with its last sender.
@@ -125,8 +125,11 @@ impl Sender {
         waits: bool,
     ) -> Poll<Option<Queued>> {
         let Self { mailbox, place, spent, long_runs, woken_until, .. } = self;
-        // Only what is encoded leaves the receiver so little to do that this is the best place for it.
-        let may_run = batch.as_ref().is_some_and(|(batch, _)| batch.is_encoded())
+        // What is encoded, and what is little, leaves the receiver so little to do that this is the best place for it.
+        let is_light = |(batch, load): &(Queued, Load)| {
+            batch.is_encoded() || (load.events <= FEW_EVENTS && load.bytes <= FEW_BYTES)
+        };
+        let may_run = batch.as_ref().is_some_and(is_light)
             && woken_until.is_none_or(|until| until <= Instant::now());
         match mailbox.poll_put(context, place, batch, waits, may_run) {
             Poll::Pending => return Poll::Pending,

@@ -151,8 +151,7 @@ impl SourceSide {
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
-            let name = format!("{}:source:helper", worker.router.name);
-            executor::spawn(name, intake.clone().help(worker))
+            executor::spawn(intake.clone().help(worker))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
         let shared = Shared {

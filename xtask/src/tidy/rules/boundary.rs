@@ -24,7 +24,7 @@ const HOMES: [Home; 2] = [
         ],
     },
     Home {
-        crates: &["async_std", "async_io", "async_global_executor"],
+        crates: &["async_std", "async_io", "async_global_executor", "async_task"],
         paths: &["runtime/src/executor/", "runtime/src/executor.rs"],
     },
 ];
