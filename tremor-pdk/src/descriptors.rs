@@ -17,7 +17,7 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
-use crate::{Error, Host, Result, Task};
+use crate::{Error, Host, Result, Task, yield_now};
 
 /// How many descriptors are seen to at a time.
 const EVENTS: usize = 256;
@@ -251,19 +251,6 @@ impl<D: AsFd> Drop for Registered<D> {
     }
 }
 
-/// Lets others run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl Set {
     fn add(&self) -> Arc<Entry> {
         let entries = &mut *lock(&self.entries);
@@ -296,7 +283,7 @@ impl Set {
     async fn wake_while_busy(&self) -> io::Result<()> {
         while self.wake_ready()? > 1 {
             for _ in 0..TURNS {
-                yield_once().await;
+                yield_now().await;
             }
         }
         Ok(())

@@ -73,6 +73,7 @@ pub mod testing;
 pub mod tokio;
 pub mod units;
 mod watermarks;
+mod yield_now;
 
 pub use tremor_abi as abi;
 pub use tremor_abi::{
@@ -102,6 +103,7 @@ pub use self::{
     sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
     source::{Acks, NoSource, Pull, Source},
     watermarks::{Progress, Unacknowledged, Watermarks},
+    yield_now::yield_now,
 };
 pub use tremor_pdk_macros::config;
 pub use {schemars, serde};

@@ -2,7 +2,7 @@
 
 use std::{io, os::fd::OwnedFd, sync::Arc};
 
-use tremor_pdk::{Counter, Host, Registered, Task};
+use tremor_pdk::{Counter, Host, Registered, Task, yield_now};
 
 use crate::latch::Latch;
 
@@ -51,23 +51,10 @@ async fn read(pipe: &Registered<OwnedFd>, mut lines: Lines) {
             Ok(count) => lines.push(&bytes[..count]),
         }
         if count % READS == 0 {
-            yield_once().await;
+            yield_now().await;
         }
     }
     lines.end();
-}
-
-/// Lets others run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
 }
 
 /// Cuts lines, and logs so many of them.

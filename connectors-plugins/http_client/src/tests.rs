@@ -8,7 +8,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Delivery, Error, ErrorPolicy, EventRef, Pull, Undelivered,
-    testing::{Connection, TestHost, conformance},
+    testing::{Connection, TestHost, batch_of, conformance},
 };
 
 use super::HttpClient;
@@ -96,12 +96,6 @@ fn client(host: &TestHost, address: &str, keys: &str) -> Connection {
     host.connect::<HttpClient>(&config).unwrap()
 }
 
-fn batch(messages: &[&str]) -> Batch {
-    let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
-    batch
-}
-
 /// Why all of a batch was not delivered.
 #[track_caller]
 fn error(delivery: Delivery) -> Error {
@@ -118,8 +112,8 @@ fn each_event_is_the_body_of_a_request_and_all_go_through_one_connection() {
     let keys =
         r#", "headers": { "x-a": "b" }, "auth": { "basic": { "user": "u", "password": "p" } }"#;
     let mut client = client(&host, &peer.address, keys);
-    client.deliver(&batch(&["one", ""])).unwrap();
-    client.deliver(&batch(&["two"])).unwrap();
+    client.deliver(&batch_of(&["one", ""])).unwrap();
+    client.deliver(&batch_of(&["two"])).unwrap();
     client.deliver(&Batch::new()).unwrap();
     client.stop().unwrap();
     let requests = peer.requests.join().unwrap();
@@ -154,7 +148,7 @@ fn a_delivery_is_one_body_that_may_be_compressed() {
         let peer = peer(vec![ok()]);
         let host = TestHost::new();
         let mut client = client(&host, &peer.address, keys);
-        client.deliver(&batch(&["1", "2"])).unwrap();
+        client.deliver(&batch_of(&["1", "2"])).unwrap();
         let (_, head, body) = peer.requests.join().unwrap().remove(0);
         assert!(head.contains(&format!("content-type: {kind}")), "{head}");
         let body = match encoding {
@@ -177,7 +171,7 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
         peer(vec![ok(), status(422, "", "no `id`"), ok(), status(503, "Retry-After: 7\r\n", "")]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, "");
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch(&["1", "2", "3", "4", "5"]))
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
     else {
         panic!("some were delivered");
     };
@@ -191,7 +185,7 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
     assert!(!later.error.to_string().contains("secret"), "{}", later.error);
     assert_eq!(peer.requests.join().unwrap().len(), 4);
     // The peer wants nothing before that: it is not asked.
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch(&["4", "5"])) else {
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["4", "5"])) else {
         panic!("it was asked");
     };
     let error = &exceptions.exceptions()[0].error;
@@ -204,8 +198,8 @@ fn a_connection_that_the_peer_has_closed_meanwhile_is_replaced() {
     let peer = peer(vec![ok(), Reply::Close, ok()]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, r#", "format": "ndjson""#);
-    client.deliver(&batch(&["1"])).unwrap();
-    client.deliver(&batch(&["2"])).unwrap();
+    client.deliver(&batch_of(&["1"])).unwrap();
+    client.deliver(&batch_of(&["2"])).unwrap();
     let requests = peer.requests.join().unwrap();
     let seen: Vec<_> = requests.iter().map(|(number, _, body)| (*number, &body[..])).collect();
     assert_eq!(seen, [(1, &b"1\n"[..]), (1, b"2\n"), (2, b"2\n")]);
@@ -221,8 +215,8 @@ fn an_answer_that_breaks_off_is_tried_again_by_the_flow() {
         let peer = peer(vec![ok(), Reply::Part(part)]);
         let host = TestHost::new();
         let mut client = client(&host, &peer.address, r#", "format": "ndjson""#);
-        client.deliver(&batch(&["1"])).unwrap();
-        let error = error(client.deliver(&batch(&["2"])));
+        client.deliver(&batch_of(&["1"])).unwrap();
+        let error = error(client.deliver(&batch_of(&["2"])));
         assert_eq!(error.policy(), ErrorPolicy::RETRY, "{error}");
         assert!(error.to_string().contains("before the end of the answer"), "{error}");
         assert_eq!(peer.requests.join().unwrap().len(), 2, "{part}");
@@ -234,7 +228,7 @@ fn a_new_connection_that_breaks_is_an_error() {
     let peer = peer(vec![Reply::Close]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, r#", "format": "ndjson""#);
-    let error = error(client.deliver(&batch(&["1"])));
+    let error = error(client.deliver(&batch_of(&["1"])));
     assert_eq!(error.policy(), ErrorPolicy::RETRY, "{error}");
     assert_eq!(peer.requests.join().unwrap().len(), 1);
 }
@@ -247,12 +241,16 @@ fn a_peer_that_does_not_answer_in_time_or_is_not_there_is_tried_again() {
         format!(r#"{{ "url": "http://{}", "timeout": "3s" }}"#, silent.local_addr().unwrap());
     // Time passes whenever there is nothing to do.
     let mut client = host.connect::<HttpClient>(&config).unwrap();
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch(&["1"])) else { panic!("late") };
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+        panic!("late")
+    };
     let error = &exceptions.exceptions()[0].error;
     assert_eq!(error.policy(), ErrorPolicy::RETRY);
     assert!(error.to_string().contains("not answered within 3s"), "{error}");
     drop(silent);
-    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch(&["1"])) else { panic!("gone") };
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+        panic!("gone")
+    };
     let error = &exceptions.exceptions()[0].error;
     assert_eq!(error.policy(), ErrorPolicy::RETRY);
     assert!(error.to_string().contains("cannot connect to"), "{error}");
@@ -333,7 +331,7 @@ fn a_request_of_opentelemetry_goes_to_its_path_and_what_is_partly_rejected_is_a_
     test.hold_time();
     let config = format!(r#"{{ "url": "http://{}", {keys} }}"#, peer.address);
     let mut client = test.connect::<HttpClient>(&config).unwrap();
-    let mut refused = || client.deliver(&batch(&["1"])).map_err(Undelivered::into_error).err();
+    let mut refused = || client.deliver(&batch_of(&["1"])).map_err(Undelivered::into_error).err();
     assert_eq!(refused(), None);
     let error = refused().unwrap();
     assert_eq!(error.policy(), ErrorPolicy::DEAD_LETTER);

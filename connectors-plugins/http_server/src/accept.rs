@@ -6,12 +6,12 @@ use rustix::{io::Errno, net::sockopt::set_tcp_nodelay};
 use tremor_pdk::{
     debug,
     net::{TcpListener, TcpStream},
-    warn,
+    warn, yield_now,
 };
 
 use crate::{
     connection,
-    server::{LOGGED_EVERY_NS, Server, yield_once},
+    server::{LOGGED_EVERY_NS, Server},
 };
 
 /// How many connections are accepted before others have their turn.
@@ -31,7 +31,7 @@ pub(crate) async fn accept(server: Arc<Server>, listener: TcpListener) {
                 Err(error) => cannot_accept(&server, &error, &mut logged_ns).await,
             }
         }
-        yield_once().await;
+        yield_now().await;
     }
 }
 
@@ -51,7 +51,7 @@ async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Optio
     let of_all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::PERM];
     if !Errno::from_io_error(error).is_some_and(|error| of_all.contains(&error)) {
         debug!(server.host, "a connection broke before it was accepted: {error}");
-        return yield_once().await;
+        return yield_now().await;
     }
     let now_ns = server.host.now_ns();
     if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {

@@ -15,6 +15,7 @@ use tremor_pdk::{
         TcpStream,
         futures_io::{AsyncRead, AsyncWrite},
     },
+    yield_now,
 };
 
 use crate::{
@@ -29,11 +30,15 @@ use crate::{
 const LATE: &[u8] =
     b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// How much is read of what a peer still sends that was answered before, in bytes.
-const READ_AT_LAST: usize = 256 << 10;
+/// How much is read of what a peer still sends that was answered before, in bytes: more than the systems of both sides
+/// hold of it, which on Linux is 10 MiB unless they are told otherwise.
+const READ_AT_LAST: usize = 16 << 20;
 
 /// How much of it is read at once, in bytes.
 const CHUNK: usize = 16 << 10;
+
+/// After how many of these reads others have their turn.
+const READS: usize = 16;
 
 /// How a connection comes to its end.
 enum End {
@@ -160,7 +165,7 @@ where
         return Ok(());
     }
     let mut read = 0;
-    while read < READ_AT_LAST {
+    for reads in 1.. {
         let count = poll_fn(|context| {
             peer.polled(context);
             if peer.is_overdue() {
@@ -168,9 +173,13 @@ where
             }
             poll_read_some(stream, context, CHUNK, |_| ())
         });
-        match count.await? {
-            0 => break,
-            count => read += count,
+        let count = count.await?;
+        read += count;
+        if count == 0 || read >= READ_AT_LAST {
+            break;
+        }
+        if reads % READS == 0 {
+            yield_now().await;
         }
     }
     Ok(())

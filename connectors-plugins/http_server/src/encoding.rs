@@ -7,8 +7,9 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue},
 };
+use tremor_pdk::yield_now;
 
-use crate::{answer::Answer, content::Content, place::Place, server::yield_once};
+use crate::{answer::Answer, content::Content, place::Place};
 
 /// How much is decompressed at once, in bytes.
 const STEP: usize = 64 << 10;
@@ -113,7 +114,7 @@ async fn read(
             break;
         }
         if step.is_multiple_of(STEPS) {
-            yield_once().await;
+            yield_now().await;
         }
     }
     Ok(Content::Whole(decoded))

@@ -190,16 +190,3 @@ impl Server {
         drop(open);
     }
 }
-
-/// Lets others run.
-pub(crate) async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}

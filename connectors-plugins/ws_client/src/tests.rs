@@ -1,13 +1,13 @@
 use std::{future::Future, pin::pin};
 
 use tremor_pdk::{
-    Batch, Descriptors, ErrorKind, ErrorPolicy, EventRef, Host, Result, Task,
+    Descriptors, ErrorKind, ErrorPolicy, EventRef, Host, Result, Task,
     net::{
         TcpListener, TcpStream,
         futures_io::{AsyncRead, AsyncWrite},
         tls::{Tls, TlsAcceptor},
     },
-    testing::{Connection, TestHost, certificates::Authority, conformance},
+    testing::{Connection, TestHost, batch_of, certificates::Authority, conformance},
 };
 use tungstenite::handshake::derive_accept_key;
 
@@ -77,12 +77,6 @@ fn connect(test: &TestHost, url: &str, keys: &str) -> Result<Connection> {
     test.connect::<WsClient>(&format!(r#"{{ "url": "{url}", "ping_interval": null {keys} }}"#))
 }
 
-fn batch(messages: &[&[u8]]) -> Batch {
-    let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(message));
-    batch
-}
-
 /// The next messages.
 fn pull(connection: &mut Connection, count: usize) -> Result<Vec<Vec<u8>>> {
     let mut all = Vec::new();
@@ -115,7 +109,7 @@ fn messages_come_and_go_and_the_end_is_told() -> Result<()> {
         r#", "headers": { "X-Key": "7" }, "auth": { "basic": { "user": "me", "password": "it" } }"#;
     let mut client = connect(&test, &format!("ws://{address}/events?a=b"), auth)?;
     assert_eq!(pull(&mut client, 2)?, [b"hi".to_vec(), vec![0xff]]);
-    client.deliver(&batch(&[b"one", b"two"])).unwrap();
+    client.deliver(&batch_of(&[b"one", b"two"])).unwrap();
     assert_eq!(pull(&mut client, 1)?, [b"done"]);
     client.stop()?;
     drop(peer);
@@ -131,7 +125,8 @@ fn what_is_no_text_goes_to_err_alone_and_bytes_go_as_such_if_the_flow_says_so() 
         write_all(&mut stream, b"\x81\x00").await.unwrap();
     });
     let mut client = connect(&test, &format!("ws://{address}"), "")?;
-    let undelivered = client.deliver(&batch(&[b"\xff", b"one"])).unwrap_err().into_error();
+    let undelivered =
+        client.deliver(&batch_of::<&[u8]>(&[b"\xff", b"one"])).unwrap_err().into_error();
     assert_eq!(undelivered.kind(), ErrorKind::BAD_DATA);
     assert_eq!(pull(&mut client, 1)?, [b""]);
     let (address, _peer) = self::peer(&test, |mut stream| async move {
@@ -140,7 +135,7 @@ fn what_is_no_text_goes_to_err_alone_and_bytes_go_as_such_if_the_flow_says_so() 
         write_all(&mut stream, b"\x81\x00").await.unwrap();
     });
     let mut client = connect(&test, &format!("ws://{address}"), r#", "frames": "binary""#)?;
-    client.deliver(&batch(&[b"\xff"])).unwrap();
+    client.deliver(&batch_of(&[b"\xff"])).unwrap();
     assert_eq!(pull(&mut client, 1)?, [b""]);
     Ok(())
 }
@@ -199,7 +194,7 @@ fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<(
         assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
         assert!(error.to_string().contains(why), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
-        let error = client.deliver(&batch(&[b"late"])).unwrap_err().into_error();
+        let error = client.deliver(&batch_of(&[b"late"])).unwrap_err().into_error();
         assert_eq!(error.kind(), ErrorKind::CONNECTION_LOST);
         assert_eq!(test.connections_lost(), 0, "the source has said it, with its reason");
     }

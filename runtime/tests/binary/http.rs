@@ -12,26 +12,23 @@ use std::{
     thread,
 };
 
-use crate::{network::example, running::Running, support::workspace, tremor::Scene};
+use crate::{
+    network::{are_the_logs, example},
+    running::Running,
+    tremor::Scene,
+};
 
 #[test]
 fn the_example_of_http_brings_every_event_once_and_in_order() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let received = example("http.yaml", &free, &["logs.json"]);
-    let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
-    let guid = |line: &str| {
-        let value: serde_json::Value = serde_json::from_str(line).unwrap();
-        value["guid"].clone()
-    };
-    assert!(received.iter().map(|it| guid(it)).eq(sent.lines().map(guid)));
+    are_the_logs(&received);
 }
 
 /// A flow that runs, and the address of its server.
 fn running(flow: &str) -> (Running, String) {
     let mut server = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
-    let line = server.until("listens on ");
-    let (_, address) = line.split_once("listens on ").unwrap();
-    let address = address.split_whitespace().next().unwrap().to_owned();
+    let (address, _) = server.listens();
     (server, address)
 }
 
@@ -393,9 +390,8 @@ fn over_tls_through_a_tunnel_both_sides_know_each_other() {
 links: [input -> output]"
     ));
     let mut server = Running::of(server, &["flow.yaml"], |command| command);
-    let line = server.until("listens on ");
-    let (_, address) = line.split_once("listens on ").unwrap();
-    let proxy = tunnel_to(address.split_whitespace().next().unwrap().to_owned());
+    let (address, _) = server.listens();
+    let proxy = tunnel_to(address.clone());
     let client = scene(&format!(
         "connectors:
   input: {{ type: metronome, config: {{ interval_ms: 1, count: 1 }} }}
@@ -409,7 +405,7 @@ links: [input -> output]"
     assert!(server.event().contains("\"metronome\":\"input\""));
     client.end().expect(0, &[]);
     // A peer that shows no certificate, or speaks no TLS, is told and changes nothing.
-    assert_eq!(post(address.split_whitespace().next().unwrap(), "{}"), None);
+    assert_eq!(post(&address, "{}"), None);
     server.until("no TLS connection from");
     server.signal(&["TERM"]);
     server.end().expect(0, &[]);

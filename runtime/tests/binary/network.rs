@@ -26,10 +26,9 @@ pub(crate) fn example(name: &str, address: &str, files: &[&str]) -> Vec<String> 
     run.stdout.lines().map(str::to_owned).collect()
 }
 
-#[test]
-fn the_example_of_tcp_brings_every_event_once_and_in_order() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let received = example("tcp.yaml", &free, &["logs.json"]);
+/// Whether these are the events of `examples/logs.json`, each once and in order.
+#[track_caller]
+pub(crate) fn are_the_logs(received: &[String]) {
     let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
     assert_eq!(received.len(), sent.lines().count());
     let guid = |line: &str| {
@@ -37,6 +36,13 @@ fn the_example_of_tcp_brings_every_event_once_and_in_order() {
         value["guid"].clone()
     };
     assert!(received.iter().map(|it| guid(it)).eq(sent.lines().map(guid)));
+}
+
+#[test]
+fn the_example_of_tcp_brings_every_event_once_and_in_order() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let received = example("tcp.yaml", &free, &["logs.json"]);
+    are_the_logs(&received);
 }
 
 #[test]
@@ -51,12 +57,7 @@ fn the_example_of_udp_brings_datagrams() {
 fn the_example_of_a_websocket_brings_every_event_once_and_in_order() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let received = example("websocket.yaml", &free, &["logs.json"]);
-    let sent = fs::read_to_string(workspace().join("examples/logs.json")).unwrap();
-    let guid = |line: &str| {
-        let value: serde_json::Value = serde_json::from_str(line).unwrap();
-        value["guid"].clone()
-    };
-    assert!(received.iter().map(|it| guid(it)).eq(sent.lines().map(guid)));
+    are_the_logs(&received);
 }
 
 const SERVER: &str = "connectors:
@@ -72,9 +73,7 @@ links: [input -> output, input/err -> dead]";
 /// A server that runs, and its address.
 fn server() -> (Running, String) {
     let mut server = Running::of(Scene::new(SERVER), &["flow.yaml"], |command| command);
-    let line = server.until("listens on ");
-    let (_, address) = line.split_once("listens on ").unwrap();
-    let address = address.split_whitespace().next().unwrap().to_owned();
+    let (address, _) = server.listens();
     (server, address)
 }
 

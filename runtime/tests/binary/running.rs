@@ -13,6 +13,9 @@ use crate::tremor::{Run, Scene};
 /// No test waits for anything for longer than this.
 const LIMIT: Duration = Duration::from_mins(2);
 
+/// What a server logs before its address.
+const LISTENS: &str = "listens on ";
+
 /// A process that runs. It is killed when this is dropped.
 pub(crate) struct Running {
     pub(crate) scene: Scene,
@@ -55,6 +58,15 @@ impl Running {
     pub(crate) fn until(&mut self, part: &str) -> String {
         self.find(|line| line.contains(part))
             .unwrap_or_else(|| panic!("no `{part}`: {}", self.read))
+    }
+
+    /// Waits until a server listens, and gives its address and what the log says after that.
+    #[track_caller]
+    pub(crate) fn listens(&mut self) -> (String, String) {
+        let line = self.until(LISTENS);
+        let (_, rest) = line.split_once(LISTENS).unwrap();
+        let (address, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+        (address.to_owned(), rest.to_owned())
     }
 
     /// Reads until a line is found, or the log or the limit ends.

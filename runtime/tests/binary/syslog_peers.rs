@@ -49,9 +49,7 @@ impl Servers {
         let mut run = Running::of(Scene::new(SERVERS), &["flow.yaml"], |command| command);
         let [mut lines, mut counted, mut datagrams] = [const { String::new() }; 3];
         for _ in 0..3 {
-            let line = run.until("listens on ");
-            let (_, rest) = line.split_once("listens on ").unwrap();
-            let (address, component) = rest.split_once(' ').unwrap();
+            let (address, component) = run.listens();
             let port = address.rsplit_once(':').unwrap().1.to_owned();
             match component {
                 _ if component.contains("lines") => lines = port,
@@ -346,8 +344,8 @@ links: [input -> output, input/err -> output]";
     let scene =
         Scene::new(flow).write("cert.pem", certificate.as_bytes()).write("key.pem", key.as_bytes());
     let mut run = Running::of(scene, &["flow.yaml"], |command| command);
-    let line = run.until("listens on ");
-    let port = line.split_once("127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
+    let (address, _) = run.listens();
+    let port = address.strip_prefix("127.0.0.1:").unwrap();
     let config = format!(
         "source s {{ unix-dgram(\"@DIR@/log.sock\"); }};
 destination d {{

@@ -103,10 +103,7 @@ fn an_export_request_is_received_sent_on_and_received_again_as_the_same_event() 
 links: [first -> sender, second -> output]"
     );
     let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
-    let address = |line: &str| {
-        line.split_once("listens on ").unwrap().1.split(' ').next().unwrap().to_owned()
-    };
-    let addresses = [(); 2].map(|()| address(&run.until("listens on ")));
+    let addresses = [(); 2].map(|()| run.listens().0);
     let first = addresses.iter().find(|address| **address != next).unwrap();
     let (body, expected) = request("logs");
     assert_eq!(post(first, PROTOBUF, &body), ["HTTP/1.1 200 OK", PROTOBUF, ""]);
@@ -191,9 +188,7 @@ links:
     let mut command = Command::new(python);
     command.arg(script).args(["--send", encoding]);
     for _ in signals {
-        let line = run.until("listens on ");
-        let (_, rest) = line.split_once("listens on ").unwrap();
-        let (address, component) = rest.split_once(' ').unwrap();
+        let (address, component) = run.listens();
         let signal = signals.iter().find(|signal| component.contains(**signal)).unwrap();
         command.arg(format!("{signal}=http://{address}/v1/{signal}"));
     }

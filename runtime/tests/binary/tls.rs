@@ -72,9 +72,7 @@ links: [input -> output, input/err -> dead]",
         if codec == "syslog" { "json" } else { codec }
     );
     let mut server = Running::of(scene(&flow), &["flow.yaml"], |command| command);
-    let line = server.until("listens on ");
-    let (_, address) = line.split_once("listens on ").unwrap();
-    let address = address.split_whitespace().next().unwrap().to_owned();
+    let (address, _) = server.listens();
     (server, address)
 }
 

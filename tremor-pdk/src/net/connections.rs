@@ -26,7 +26,7 @@ use super::{
     poller::Poller,
     secure::{Buffers, TlsAcceptor},
 };
-use crate::{Batch, CodecRequirement, Counter, Gauge, Host, Pull, Result, Source};
+use crate::{Batch, CodecRequirement, Counter, Gauge, Host, Pull, Result, Source, yield_now};
 
 /// What the listener is called in the set of descriptors. Streams are numbered from 1 on.
 const LISTENER: u64 = 0;
@@ -300,25 +300,12 @@ impl Source for Connections {
             // New connections usually have something to say at once. Others may go first: peers that connect
             // and close again must not keep the thread.
             if has_accepted || is_busy {
-                yield_once().await;
+                yield_now().await;
             } else {
                 self.wait().await?;
             }
         }
     }
-}
-
-/// Lets others run.
-async fn yield_once() {
-    let mut has_yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 impl std::fmt::Debug for Connections {

@@ -344,3 +344,41 @@ impl Wake for WakesTasks {
 pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        sync::{Arc, Mutex},
+        task::{Poll, Waker},
+        time::Duration,
+    };
+
+    use super::{Step, Wakeup};
+    use crate::testing::TestHost;
+
+    /// As a library does that waits with the waker of one poll, however often it is polled after that.
+    #[test]
+    fn a_task_is_woken_by_the_waker_of_any_of_its_polls() {
+        let test = TestHost::new();
+        let wakers = Arc::<Mutex<Vec<Waker>>>::default();
+        let keeps = wakers.clone();
+        let keeps = poll_fn(move |context| {
+            keeps.lock().unwrap().push(context.waker().clone());
+            Poll::<()>::Pending
+        });
+        let _task = test.host().spawn("keeps its wakers", keeps);
+        let step = |run| test.0.step(run, Some(Duration::ZERO));
+        // Each of these futures was run for a while, the first one twice.
+        let [first, second, last] = [(); 3].map(|()| Wakeup::new());
+        for run in [&first, &first, &second, &last] {
+            assert_eq!(step(run), Step::Waited);
+        }
+        let wakers = std::mem::take(&mut *wakers.lock().unwrap());
+        assert_eq!(wakers.len(), 4);
+        for (poll, waker) in wakers.iter().enumerate() {
+            waker.wake_by_ref();
+            assert_eq!(step(&last), Step::Woken, "by the waker of poll {poll}");
+        }
+    }
+}

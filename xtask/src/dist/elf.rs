@@ -1,12 +1,13 @@
 //! What a program or a library needs of the machine it runs on, as its ELF file says.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use object::read::elf::{ElfFile64, FileHeader as _, SectionHeader as _};
-use object::{Endianness, Object as _};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _, SectionHeader as _};
+use object::{Endianness, Object as _, elf};
 
 /// The needs of one file, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub(super) struct Needs {
     pub(super) glibc: Option<Version>,
     /// Libraries that the loader has to find.
     pub(super) libraries: BTreeSet<String>,
+    /// The loader, as a program names it.
+    pub(super) interpreters: BTreeSet<PathBuf>,
     /// In the words of Rust: `x86_64`.
     pub(super) architectures: BTreeSet<String>,
 }
@@ -36,12 +39,20 @@ impl Needs {
         let endian = file.endian();
         let header = file.elf_header();
         let sections = header.sections(endian, bytes)?;
+        for segment in header.program_headers(endian, bytes)? {
+            if let Some(path) = segment.interpreter(endian, bytes)? {
+                needs.interpreters.insert(String::from_utf8_lossy(path).into_owned().into());
+            }
+        }
+        let dynamic = sections.dynamic_table(endian, bytes)?;
+        for needed in dynamic.iter().filter(|entry| entry.tag == elf::DT_NEEDED) {
+            let library = String::from_utf8_lossy(dynamic.string(needed)?).into_owned();
+            needs.libraries.insert(library);
+        }
         for section in sections.iter() {
             let Some((mut versions, link)) = section.gnu_verneed(endian, bytes)? else { continue };
             let strings = sections.strings(endian, bytes, link)?;
-            while let Some((needed, mut of)) = versions.next()? {
-                let library = String::from_utf8_lossy(needed.file(endian, strings)?).into_owned();
-                needs.libraries.insert(library);
+            while let Some((_, mut of)) = versions.next()? {
                 while let Some(version) = of.next()? {
                     let name = String::from_utf8_lossy(version.name(endian, strings)?).into_owned();
                     needs.glibc = needs.glibc.max(glibc(&name));
@@ -55,8 +66,17 @@ impl Needs {
     pub(super) fn and(mut self, other: Self) -> Self {
         self.glibc = self.glibc.max(other.glibc);
         self.libraries.extend(other.libraries);
+        self.interpreters.extend(other.interpreters);
         self.architectures.extend(other.architectures);
         self
+    }
+
+    /// What the loaders are called where a library needs one.
+    pub(super) fn loaders(&self) -> BTreeSet<Cow<'_, str>> {
+        self.interpreters
+            .iter()
+            .filter_map(|path| Some(path.file_name()?.to_string_lossy()))
+            .collect()
     }
 
     /// The version of glibc, for people.
@@ -89,6 +109,7 @@ mod tests {
         let needs = Needs::of(&std::env::current_exe().unwrap()).unwrap();
         assert!(needs.glibc > Some(vec![2, 2]), "{needs:?}");
         assert!(needs.libraries.contains("libc.so.6"), "{needs:?}");
+        assert_eq!(needs.interpreters.len(), 1, "{needs:?}");
         assert_eq!(needs.architectures.into_iter().collect::<Vec<_>>(), [std::env::consts::ARCH]);
     }
 }

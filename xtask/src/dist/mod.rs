@@ -1,6 +1,7 @@
 //! `cargo xtask dist`: an archive with all that a machine without Rust needs: the program, the plugins, a
 //! systemd unit, completions, manual pages, the licences of all that is in it, and a bill of materials.
 
+mod bare;
 mod elf;
 mod licences;
 mod packages;
@@ -24,7 +25,7 @@ use crate::running::{empty_folder, write};
 /// The package with the program.
 const PROGRAM: &str = "tremor-runtime";
 /// The folders with plugins: all of them are in the archive.
-const FOLDERS: [&str; 2] = ["connectors-plugins", "operators-plugins"];
+const FOLDERS: [&str; 3] = ["codecs-plugins", "connectors-plugins", "operators-plugins"];
 /// The plugin `vrl` is a workspace of its own.
 const VRL: &str = "operators-plugins/vrl";
 const WORKSPACES: [&str; 2] = [".", VRL];
@@ -61,6 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = format!("tremor-{version}-{target}");
     let folder = output.join(&name);
     let needs = binaries(&folder, &shipped)?;
+    bare::common(&needs)?;
     generated(&folder)?;
     let packages = packages::linked(&shipped, &WORKSPACES, &target)?;
     let sbom = serde_json::to_string_pretty(&sbom::of(&packages, version, &shipped))?;
@@ -81,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     put(&folder, trial::FLOW, &trial::flow()?)?;
     let archive = pack(&output, &name)?;
-    trial::run(&output, &archive, &name)?;
+    trial::run(&output, &archive, &name, &needs)?;
     print(&format!(
         "{}: {} KiB\n{}",
         archive.display(),

@@ -62,6 +62,7 @@ mod tests {
             glibc: Some(vec![2, 34]),
             libraries: ["libc.so.6".to_owned()].into(),
             architectures: ["x86_64".to_owned()].into(),
+            ..Needs::default()
         };
         let text = text("1.2.3", &needs);
         for part in ["# tremor 1.2.3", "architecture: x86_64", "glibc: 2.34 or later", "libc.so.6"]

@@ -5,8 +5,8 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, ErrorKind, Result, Signal,
-    testing::{Connection, TestHost},
+    ErrorKind, Result, Signal,
+    testing::{Connection, TestHost, batch_of},
 };
 
 use super::{Compression, Format, Input};
@@ -18,12 +18,6 @@ const FORMATS: [(Format, &str); 3] =
 fn open(path: &Path, more: &str) -> Result<Connection> {
     let config = format!(r#"{{ "path": "{}", {more} }}"#, path.display());
     TestHost::new().connect::<FileConnector>(&config)
-}
-
-fn batch(messages: &[&str]) -> Batch {
-    let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(message.as_bytes()));
-    batch
 }
 
 fn member(format: Format, bytes: impl AsRef<[u8]>) -> Vec<u8> {
@@ -79,7 +73,7 @@ fn what_is_written_is_read_again_in_chunks_of_any_size() {
         for mode in ["write", "append", "append"] {
             let mut sink = open(&path, &format!(r#""mode": "{mode}""#)).unwrap();
             for messages in [&["one\n", "two\n"][..], &[], &["three\n"]] {
-                assert_eq!(sink.deliver(&batch(messages)), Ok(()));
+                assert_eq!(sink.deliver(&batch_of(messages)), Ok(()));
             }
             sink.signal(Signal::Drain).unwrap();
             sink.stop().unwrap();
@@ -99,7 +93,7 @@ fn what_was_delivered_can_be_read_though_the_file_was_never_closed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file").with_extension(ending);
         let mut sink = open(&path, r#""mode": "write""#).unwrap();
-        sink.deliver(&batch(&["one\n"])).unwrap();
+        sink.deliver(&batch_of(&["one\n"])).unwrap();
         let (text, error) = read(&format!("in.{ending}"), &fs::read(&path).unwrap(), 100);
         assert_eq!((text.as_str(), error.is_none()), ("one\n", true), "{ending}");
     }

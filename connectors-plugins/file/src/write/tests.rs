@@ -7,7 +7,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, ErrorKind, Result, Signal,
-    testing::{Connection, TestHost},
+    testing::{Connection, TestHost, batch_of},
 };
 
 use crate::FileConnector;
@@ -15,14 +15,6 @@ use crate::FileConnector;
 fn open(path: &Path, mode: &str) -> Result<Connection> {
     let config = format!(r#"{{ "path": "{}", "mode": "{mode}" }}"#, path.display());
     TestHost::new().connect::<FileConnector>(&config)
-}
-
-fn batch(messages: &[&str]) -> Batch {
-    let mut batch = Batch::new();
-    for message in messages {
-        batch.push_message(message.as_bytes());
-    }
-    batch
 }
 
 #[test]
@@ -36,7 +28,7 @@ fn each_mode_treats_what_is_there_in_its_own_way() {
         ("append", "one\none\n"),
     ] {
         let mut sink = open(&path, mode).unwrap();
-        assert_eq!(sink.deliver(&batch(&["one\n"])), Ok(()));
+        assert_eq!(sink.deliver(&batch_of(&["one\n"])), Ok(()));
         sink.stop().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), expected, "{mode}");
     }
@@ -46,8 +38,8 @@ fn each_mode_treats_what_is_there_in_its_own_way() {
 fn batches_follow_each_other_without_what_was_filtered_out() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut sink = open(file.path(), "write").unwrap();
-    sink.deliver(&batch(&["one,", "two,"])).unwrap();
-    let mut thinned = batch(&["three,", "four,", "five"]);
+    sink.deliver(&batch_of(&["one,", "two,"])).unwrap();
+    let mut thinned = batch_of(&["three,", "four,", "five"]);
     thinned.retain(|event| event.raw() != Some(b"four,"));
     sink.deliver(&thinned).unwrap();
     sink.deliver(&Batch::new()).unwrap();
@@ -57,7 +49,7 @@ fn batches_follow_each_other_without_what_was_filtered_out() {
 #[test]
 fn a_full_device_is_an_error_that_names_it() {
     let mut sink = open(Path::new("/dev/full"), "append").unwrap();
-    let error = sink.deliver(&batch(&["one"])).unwrap_err().into_error();
+    let error = sink.deliver(&batch_of(&["one"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(error.to_string().starts_with("cannot write `/dev/full`: "), "{error}");
 }
@@ -65,7 +57,7 @@ fn a_full_device_is_an_error_that_names_it() {
 #[test]
 fn a_device_has_nothing_to_synchronise() {
     let mut sink = open(Path::new("/dev/null"), "truncate").unwrap();
-    sink.deliver(&batch(&["one"])).unwrap();
+    sink.deliver(&batch_of(&["one"])).unwrap();
     sink.signal(Signal::Drain).unwrap();
 }
 
@@ -76,7 +68,7 @@ fn a_compressed_file_waits_for_a_full_disk_as_well() {
             r#"{ "path": "/dev/full", "mode": "append", "compression": "gzip" }"#,
         )
         .unwrap();
-    let error = sink.deliver(&batch(&["one\n", "two\n"])).unwrap_err().into_error();
+    let error = sink.deliver(&batch_of(&["one\n", "two\n"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::FULL, "it is asked for again");
 }
 
@@ -96,15 +88,15 @@ fn what_was_not_written_in_whole_is_cut_off_and_kept_beside_it() {
     let host = TestHost::new();
     let mut sink = durable(&host, &path, "").unwrap();
     assert_eq!(files(folder.path()), ["one\ntwo\nto"], "nothing is written yet");
-    sink.deliver(&batch(&["three\n"])).unwrap();
+    sink.deliver(&batch_of(&["three\n"])).unwrap();
     let (_, line) = host.log().pop().unwrap();
     for part in ["ended in 2 bytes of a message", "out.torn-", "it has 8 bytes now"] {
         assert!(line.contains(part), "{line}");
     }
-    sink.deliver(&batch(&["four\n"])).unwrap();
+    sink.deliver(&batch_of(&["four\n"])).unwrap();
     sink.stop().unwrap();
     let mut sink = durable(&host, &path, "").unwrap();
-    sink.deliver(&batch(&["five\n"])).unwrap();
+    sink.deliver(&batch_of(&["five\n"])).unwrap();
     sink.stop().unwrap();
     assert_eq!(files(folder.path()), ["one\ntwo\nthree\nfour\nfive\n", "to"]);
     assert_eq!(host.log().len(), 1, "nothing more was cut off");
@@ -118,7 +110,7 @@ fn what_is_cut_off_at_the_same_time_replaces_nothing() {
     for torn in ["a", "b", "c"] {
         fs::write(&path, torn).unwrap();
         let mut sink = durable(&host, &path, "").unwrap();
-        sink.deliver(&batch(&["one\n"])).unwrap();
+        sink.deliver(&batch_of(&["one\n"])).unwrap();
         sink.stop().unwrap();
     }
     assert_eq!(files(folder.path()), ["one\n", "a", "b", "c"]);
@@ -130,7 +122,7 @@ fn a_file_of_another_framing_is_left_alone() {
     let path = folder.path().join("out");
     fs::write(&path, "one;two;").unwrap();
     let mut sink = durable(&TestHost::new(), &path, "").unwrap();
-    let error = sink.deliver(&batch(&["three;"])).unwrap_err().into_error();
+    let error = sink.deliver(&batch_of(&["three;"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
     sink.deliver(&Batch::new()).unwrap();
     sink.stop().unwrap();
@@ -143,7 +135,7 @@ fn without_sync_or_without_an_end_nothing_is_cut_off() {
     fs::write(file.path(), "one\nto").unwrap();
     open(file.path(), "append").unwrap().stop().unwrap();
     let mut sink = durable(&TestHost::new(), file.path(), r#", "message_end": """#).unwrap();
-    sink.deliver(&batch(&["rn"])).unwrap();
+    sink.deliver(&batch_of(&["rn"])).unwrap();
     sink.stop().unwrap();
     assert_eq!(fs::read_to_string(file.path()).unwrap(), "one\ntorn");
 }
@@ -152,7 +144,7 @@ fn without_sync_or_without_an_end_nothing_is_cut_off() {
 fn messages_that_do_not_end_as_is_said_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut sink = durable(&TestHost::new(), &folder.path().join("out"), "").unwrap();
-    let error = sink.deliver(&batch(&["one\n", "two"])).unwrap_err().into_error();
+    let error = sink.deliver(&batch_of(&["one\n", "two"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
     for part in [r#"does not end in "\n""#, "`lines`", "`message_end`"] {
         assert!(error.to_string().contains(part), "{error}");
@@ -176,7 +168,7 @@ fn what_another_one_writes_is_not_truncated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let mut first = durable(&TestHost::new(), &path, "").unwrap();
-    first.deliver(&batch(&["acknowledged\n"])).unwrap();
+    first.deliver(&batch_of(&["acknowledged\n"])).unwrap();
     let keys = r#""mode": "truncate", "sync": "batch""#;
     let truncating = format!(r#"{{ "path": "{}", {keys} }}"#, path.display());
     TestHost::new().connect::<FileConnector>(&truncating).err().unwrap();
@@ -199,12 +191,12 @@ fn a_restart_begins_the_file_again_refuses_it_or_goes_on_as_the_mode_says() {
         let config =
             format!(r#"{{ "path": "{}", "mode": "{mode}", "sync": "{sync}" }}"#, path.display());
         let mut first = TestHost::new().connect::<FileConnector>(&config).unwrap();
-        first.deliver(&batch(&["one\n"])).unwrap();
+        first.deliver(&batch_of(&["one\n"])).unwrap();
         // It was in the middle of a message.
         fs::File::options().append(true).open(&path).unwrap().write_all(b"tor").unwrap();
         drop(first);
         let again = TestHost::new().connect::<FileConnector>(&config).and_then(|mut again| {
-            again.deliver(&batch(&["two\n"])).map_err(tremor_pdk::Undelivered::into_error)
+            again.deliver(&batch_of(&["two\n"])).map_err(tremor_pdk::Undelivered::into_error)
         });
         assert_eq!(again.is_ok(), expected.is_some(), "{mode}: {again:?}");
         assert_eq!(fs::read_to_string(&path).unwrap(), expected.unwrap_or("one\ntor"), "{mode}");
@@ -248,9 +240,9 @@ fn with_an_interval_the_answer_waits_for_its_end() {
         ))
         .unwrap();
     let start = host.now_ns();
-    sink.deliver(&batch(&["one\n"])).unwrap();
+    sink.deliver(&batch_of(&["one\n"])).unwrap();
     let first = host.now_ns();
-    sink.deliver(&batch(&["two\n"])).unwrap();
+    sink.deliver(&batch_of(&["two\n"])).unwrap();
     assert_eq!((first - start, host.now_ns() - first), (0, 5_000_000_000));
     assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
 }
@@ -279,13 +271,13 @@ fn a_file_is_set_aside_before_it_is_too_long_and_no_batch_is_split() {
         let host = TestHost::new();
         let mut sink = rotating(&host, &path, &keys).unwrap();
         for messages in [&["1\n", "2\n"][..], &["3\n"], &["longer than that\n"], &["4\n"]] {
-            sink.deliver(&batch(messages)).unwrap();
+            sink.deliver(&batch_of(messages)).unwrap();
         }
         sink.stop().unwrap();
         // The current one has no stamp, and comes first.
         assert_eq!(files(folder.path()), ["4\n", "1\n2\n3\n", "longer than that\n"]);
         let mut sink = rotating(&host, &path, &keys).unwrap();
-        sink.deliver(&batch(&["and more\n"])).unwrap();
+        sink.deliver(&batch_of(&["and more\n"])).unwrap();
         sink.stop().unwrap();
         assert_eq!(files(folder.path()), ["and more\n", "longer than that\n", "4\n"], "{sync}");
     }
@@ -298,12 +290,12 @@ fn a_file_is_set_aside_once_it_is_old_and_something_is_to_be_written() {
     let host = TestHost::new();
     let mut sink = rotating(&host, &path, r#""rotate": { "every": "1h" }"#).unwrap();
     host.advance(Duration::from_hours(2));
-    sink.deliver(&batch(&["one\n"])).unwrap();
+    sink.deliver(&batch_of(&["one\n"])).unwrap();
     host.advance(Duration::from_mins(59));
-    sink.deliver(&batch(&["two\n"])).unwrap();
+    sink.deliver(&batch_of(&["two\n"])).unwrap();
     assert_eq!(files(folder.path()), ["one\ntwo\n"], "an empty file is not old");
     host.advance(Duration::from_mins(1));
-    sink.deliver(&batch(&["three\n"])).unwrap();
+    sink.deliver(&batch_of(&["three\n"])).unwrap();
     assert_eq!(files(folder.path()), ["three\n", "one\ntwo\n"]);
 }
 
@@ -312,12 +304,12 @@ fn an_attempt_to_set_a_file_aside_that_has_failed_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");
     let mut sink = rotating(&TestHost::new(), &path, r#""rotate": { "max_bytes": 4 }"#).unwrap();
-    sink.deliver(&batch(&["one\n"])).unwrap();
+    sink.deliver(&batch_of(&["one\n"])).unwrap();
     // Somebody else has moved it, and put a folder in its place.
     fs::rename(&path, folder.path().join("moved")).unwrap();
     fs::create_dir(&path).unwrap();
-    sink.deliver(&batch(&["two\n"])).unwrap_err();
+    sink.deliver(&batch_of(&["two\n"])).unwrap_err();
     fs::remove_dir(&path).unwrap();
-    sink.deliver(&batch(&["two\n"])).unwrap();
+    sink.deliver(&batch_of(&["two\n"])).unwrap();
     assert_eq!(files(folder.path()), ["one\n", "two\n"]);
 }

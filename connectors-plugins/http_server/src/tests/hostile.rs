@@ -1,10 +1,15 @@
 //! Peers that break the protocol, or what it is carried by.
 
-use std::{net::Shutdown, thread, time::Duration};
+use std::{
+    io::Write,
+    net::{Shutdown, TcpStream},
+    thread,
+    time::Duration,
+};
 
 use rustix::net::sockopt::set_socket_linger;
 
-use super::{Scene, bodies, expect, post, request};
+use super::{Scene, bodies, expect, post, read_all, request};
 
 /// What has been sent on its own connection has this answer, or none, and the server goes on.
 #[track_caller]
@@ -46,6 +51,21 @@ fn what_is_no_http_is_refused() {
         refused(&mut scene, bytes, &[400]);
     }
     assert!(scene.metric("requests_400") >= Some(8.0));
+}
+
+/// What the systems of both sides hold of it is more than a little.
+#[test]
+fn a_peer_that_sends_all_of_its_long_body_before_it_reads_hears_what_is_wrong() {
+    let scene = Scene::new("");
+    let mut client = TcpStream::connect(&scene.address).unwrap();
+    let thread = thread::spawn(move || {
+        let body = vec![b'x'; 12 << 20];
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        client.write_all(head.as_bytes()).unwrap();
+        client.write_all(&body).unwrap();
+        read_all(client)
+    });
+    expect(&scene.join(thread), 413, &["8388608 bytes (`max_body_bytes`)"]);
 }
 
 #[test]

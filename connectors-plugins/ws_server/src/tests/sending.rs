@@ -2,36 +2,27 @@
 
 use std::{io::Read, ops::Range, time::Duration};
 
-use tremor_pdk::{Batch, Delivery, EventRef, Undelivered};
+use tremor_pdk::{
+    Delivery, EventRef,
+    testing::{self, batch_of},
+};
 use tungstenite::Message;
 
 use super::Scene;
 
-fn batch(messages: &[&[u8]]) -> Batch {
-    let mut batch = Batch::new();
-    messages.iter().for_each(|message| batch.push_message(message));
-    batch
-}
-
 fn exceptions(delivery: Delivery) -> Vec<(Range<usize>, String)> {
-    match delivery {
-        Ok(()) => Vec::new(),
-        Err(Undelivered::Some(exceptions)) => exceptions
-            .into_exceptions()
-            .into_iter()
-            .map(|it| (it.events, it.error.to_string()))
-            .collect(),
-        Err(Undelivered::All(error)) => panic!("{error}"),
-    }
+    let exceptions = testing::exceptions(delivery).into_iter();
+    exceptions.map(|it| (it.events, it.error.to_string())).collect()
 }
 
 #[test]
 fn the_sink_sends_to_every_client_and_without_one_events_go_to_err() {
     let mut scene = Scene::new("");
-    let nobody = exceptions(scene.server.deliver(&batch(&[b"one"])));
+    let nobody = exceptions(scene.server.deliver(&batch_of(&[b"one"])));
     assert_eq!(nobody, [(0..1, "no client is connected".to_owned())]);
     let mut clients = [scene.socket().0, scene.socket().0];
-    let undelivered = exceptions(scene.server.deliver(&batch(&[b"one", b"\xff", b"two"])));
+    let undelivered =
+        exceptions(scene.server.deliver(&batch_of::<&[u8]>(&[b"one", b"\xff", b"two"])));
     assert_eq!(undelivered.len(), 1);
     assert_eq!(undelivered[0].0, 1..2, "what is no text is sent to nobody");
     assert!(undelivered[0].1.contains("set `frames: binary`"), "{undelivered:?}");
@@ -48,7 +39,7 @@ fn the_sink_sends_to_every_client_and_without_one_events_go_to_err() {
 fn bytes_are_sent_as_such_if_the_flow_says_so() {
     let mut scene = Scene::new(r#", "frames": "binary""#);
     let (mut client, _) = scene.socket();
-    scene.server.deliver(&batch(&[b"\xff\x00"])).unwrap();
+    scene.server.deliver(&batch_of(&[b"\xff\x00"])).unwrap();
     assert_eq!(client.read().unwrap(), Message::binary(vec![0xff, 0]));
 }
 
@@ -71,7 +62,7 @@ fn an_answer_goes_to_the_client_that_its_event_came_from() {
     assert_eq!(gone[0].0, 0..1);
     assert!(gone[0].1.contains("is gone"), "{gone:?}");
     // So does what came from elsewhere.
-    assert_eq!(exceptions(scene.server.deliver(&batch(&[b"x"]))).len(), 1);
+    assert_eq!(exceptions(scene.server.deliver(&batch_of(&[b"x"]))).len(), 1);
 }
 
 #[test]
@@ -89,7 +80,7 @@ fn a_client_that_is_too_slow_is_closed_and_the_others_are_not_held_up() {
     });
     let message = vec![b'x'; 256 << 10];
     for _ in 0..200 {
-        scene.server.deliver(&batch(&[&message])).unwrap();
+        scene.server.deliver(&batch_of(&[&message])).unwrap();
     }
     assert_eq!(scene.metric("connections_slow"), 1);
     let log = scene.host.log();

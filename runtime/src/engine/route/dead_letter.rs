@@ -141,6 +141,8 @@ pub(crate) fn letters(
         if let Some(letter) = letters.events_mut().last_mut() {
             (letter.source, letter.pull, letter.ingest_ns) =
                 (event.source, event.pull, event.ingest_ns);
+            // A letter that cannot be delivered is this event, and no other one, that has failed.
+            letter.set_position(event.position().unwrap_or(usize::MAX));
         }
     }
     done.push(letters);
@@ -193,6 +195,23 @@ mod tests {
         assert!(shown(4).starts_with("{\"long\":\"ääää"));
         assert_eq!((shown(4).len(), length(4)), (4_095, Some(10_011)));
         assert_eq!(letters[5]["original"], serde_json::json!({ "short": 1 }));
+    }
+
+    #[test]
+    fn a_letter_has_the_place_of_its_event_in_the_pull() {
+        let mut batch = Batch::new();
+        for position in [Some(0), Some(7), None, Some(u16::MAX.into())] {
+            batch.push_message(b"");
+            if let (Some(position), Some(event)) = (position, batch.events_mut().last_mut()) {
+                event.pull = 3;
+                event.set_position(position);
+            }
+        }
+        let reject = |event| Rejected { event, error: Error::bad_data("no") };
+        let rejected: Vec<_> = batch.events()[1..].iter().copied().map(reject).collect();
+        let letters = letters("here", &batch, &rejected, &Pool::new(1));
+        let places = letters[0].events().iter().map(|event| (event.pull, event.position()));
+        assert_eq!(places.collect::<Vec<_>>(), [(3, Some(7)), (0, None), (3, None)]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod helping;
 mod holding;
 mod in_flight;
 mod lines;
+mod lingering;
 mod parallel;
 mod peer;
 mod reconnecting;
