@@ -39,6 +39,7 @@ mod servers;
 mod signals;
 mod supervision;
 mod syslog_peers;
+mod syslog_tls;
 mod telemetry;
 mod tls;
 mod tokio;

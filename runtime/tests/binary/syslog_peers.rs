@@ -1,6 +1,5 @@
 //! Syslog with the programs that people have at the other end: `logger`, rsyslog and syslog-ng, over UDP and
-//! over TCP in both framings; and over TLS with syslog-ng, the only one of them that Debian gives TLS without
-//! another package.
+//! over TCP in both framings. `syslog_tls` has the same over TLS.
 //!
 //! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
 //! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
@@ -15,7 +14,6 @@ use serde_json::{Value, json};
 use crate::{
     peer::{free_port, listens, rsyslog, syslog_ng, wait_until},
     running::Running,
-    tls::certificate,
     tremor::Scene,
 };
 
@@ -330,72 +328,4 @@ log {{ source(s); destination(d); }};\n"
     wait_until(|| listens(&[lines, counted], datagrams));
     clients(lines, counted, datagrams).run().expect(0, &["2 events in, 6 out"]);
     received(&peer.lines(6));
-}
-
-#[test]
-fn syslog_ng_sends_to_us_over_tls() {
-    let (certificate, key) = certificate();
-    let flow = "connectors:
-  input:
-    type: tcp_server
-    preprocessors: [{ length-prefixed: { prefix: decimal } }]
-    codec: syslog
-    config: { listen: '127.0.0.1:0', tls: { cert_file: cert.pem, key_file: key.pem } }
-  output: { type: stdio, codec: json, postprocessors: [lines] }
-links: [input -> output, input/err -> output]";
-    let scene =
-        Scene::new(flow).write("cert.pem", certificate.as_bytes()).write("key.pem", key.as_bytes());
-    let mut run = Running::of(scene, &["flow.yaml"], |command| command);
-    let line = run.until("listens on ");
-    let port = line.split_once("127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
-    let config = format!(
-        "source s {{ unix-dgram(\"@DIR@/log.sock\"); }};
-destination d {{
-  syslog(\"localhost\" ip-protocol(4) port({port}) transport(tls)
-    tls(ca-file(\"@DIR@/cert.pem\") peer-verify(required-trusted)));
-}};
-log {{ source(s); destination(d); }};\n"
-    );
-    let Some(peer) = syslog_ng(&config, &[("cert.pem", &certificate)]) else { return };
-    peer.log(LOCAL);
-    let event: Value = serde_json::from_str(&run.event()).unwrap();
-    assert_eq!((&event["msg"], &event["appname"]), (&json!("via é"), &json!("relayed")), "{event}");
-    drop(peer);
-    run.signal(&["TERM"]);
-    run.end().expect(0, &["1 events in, 1 out"]);
-}
-
-#[test]
-fn syslog_ng_receives_from_us_over_tls() {
-    let (certificate, key) = certificate();
-    let port = free_port();
-    let config = format!(
-        "source s {{
-  syslog(ip(127.0.0.1) port({port}) transport(tls)
-    tls(cert-file(\"@DIR@/cert.pem\") key-file(\"@DIR@/key.pem\") peer-verify(optional-untrusted)));
-}};
-destination d {{ pipe(\"/dev/stdout\" template(\"$MSG\\n\")); }};
-log {{ source(s); destination(d); }};\n"
-    );
-    let files = [("cert.pem", &*certificate), ("key.pem", &*key)];
-    let Some(peer) = syslog_ng(&config, &files) else { return };
-    let flow = format!(
-        "connectors:
-  input: {{ type: file, preprocessors: [lines], codec: json, config: {{ path: in, mode: read }} }}
-  output:
-    type: tcp_client
-    codec: syslog
-    postprocessors: [{{ length-prefixed: {{ prefix: decimal }} }}]
-    config:
-      address: '127.0.0.1:{port}'
-      tls: {{ ca_file: cert.pem, server_name: localhost }}
-links: [input -> output]"
-    );
-    let events =
-        (0..100).map(|it| format!("{{\"msg\":\"{it:03}\"}}\n")).collect::<Vec<_>>().concat();
-    let scene =
-        Scene::new(&flow).write("in", events.as_bytes()).write("cert.pem", certificate.as_bytes());
-    // It connects again until the peer listens.
-    scene.run().expect(0, &["100 events in, 100 out"]);
-    assert!(peer.lines(100).iter().eq(&(0..100).map(|it| format!("{it:03}")).collect::<Vec<_>>()));
 }
