@@ -8,6 +8,7 @@ mod support;
 mod api;
 mod api_peers;
 mod bad_input;
+mod bad_peers;
 mod bench;
 mod bombs;
 mod book;
