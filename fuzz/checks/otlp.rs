@@ -8,7 +8,7 @@ use tremor_pdk::testing::{TestHost, decode, encode};
 /// Where what was read cannot be written, or is something else then.
 pub(crate) fn check(message: &[u8]) {
     let host = TestHost::new();
-    for signal in ["logs", "metrics", "traces"] {
+    for signal in ["logs", "metrics", "traces", "any"] {
         for encoding in ["protobuf", "json", "any"] {
             let config = format!(r#"{{ "signal": "{signal}", "encoding": "{encoding}" }}"#);
             let mut codec = host.component::<Otlp>(&config).expect("a good configuration");

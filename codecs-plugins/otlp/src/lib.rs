@@ -32,6 +32,7 @@ mod message;
 mod read;
 mod scalar;
 mod schema;
+mod signal;
 #[cfg(test)]
 mod tests;
 mod wire;

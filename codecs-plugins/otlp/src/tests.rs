@@ -58,6 +58,7 @@ fn the_codec_keeps_the_contract() {
         r#"{ "signal": "logs" }"#,
         r#"{ "signal": "metrics", "encoding": "json" }"#,
         r#"{ "signal": "traces", "integers": "number" }"#,
+        r#"{ "signal": "any" }"#,
     ] {
         conformance::codec::<Otlp>(config).expect_no_faults();
     }
@@ -70,6 +71,62 @@ fn a_request_is_the_same_event_as_protobuf_s_own_library_makes_of_it_in_either_e
         assert_eq!(decoded(&mut codec(signal, "protobuf"), bytes), Ok(expected.clone()));
         assert_eq!(decoded(&mut codec(signal, "json"), text.as_bytes()), Ok(expected));
     }
+}
+
+#[test]
+fn with_any_signal_a_message_in_protobuf_says_its_own_and_one_in_json_does_by_its_key() {
+    let mut any = codec("any", "any");
+    for (signal, bytes, text) in REQUESTS {
+        let number = 1 + ["logs", "metrics", "traces"].iter().position(|it| *it == signal).unwrap();
+        let mark = [0xc0, 0x3e, u8::try_from(number).unwrap()];
+        let (message, expected) = ([&mark[..], bytes].concat(), parsed(text));
+        assert_eq!(decoded(&mut any, &message), Ok(expected.clone()));
+        assert_eq!(decoded(&mut any, text.as_bytes()), Ok(expected.clone()));
+        assert_eq!(encoded(&mut any, &expected), Ok(message.clone()));
+        let json = encoded(&mut codec("any", "json"), &expected).unwrap();
+        assert_eq!(serde_json::from_slice::<Json>(&json).unwrap(), expected);
+        // A codec of this signal takes it as well, and those of the others do not take it for theirs.
+        for other in ["logs", "metrics", "traces"] {
+            let found = decoded(&mut codec(other, "protobuf"), &message);
+            if other == signal {
+                assert_eq!(found, Ok(expected.clone()));
+            } else {
+                let expected =
+                    format!("the message has {signal}, and the codec has `signal: {other}`");
+                assert!(found.unwrap_err().contains(&expected));
+            }
+        }
+        // Unmarked, it may be anything.
+        let error = decoded(&mut any, bytes).unwrap_err();
+        assert!(error.contains("does not say which signal it has"), "{error}");
+    }
+}
+
+#[test]
+fn with_any_signal_a_value_has_the_parts_of_one() {
+    for encoding in ["any", "json"] {
+        let mut any = codec("any", encoding);
+        for (value, expected) in [
+            (json!({ "resourceLogs": [], "resourceSpans": [] }), "both `resourceLogs` and"),
+            (json!({ "resource_logs": [] }), "found none of them"),
+            (json!([]), "expected an object"),
+        ] {
+            for error in [
+                encoded(&mut any, &value),
+                decoded(&mut any, value.to_string().as_bytes()).map(|_| Vec::new()),
+            ] {
+                let error = error.unwrap_err();
+                assert!(
+                    value.is_array() && encoding == "any" || error.contains(expected),
+                    "{error}"
+                );
+            }
+        }
+        // A request without content.
+        let nothing = encoded(&mut any, &json!({})).unwrap();
+        assert_eq!(decoded(&mut any, &nothing), Ok(json!({})));
+    }
+    assert_eq!(decoded(&mut codec("any", "any"), &[0xc0, 0x3e, 2]), Ok(json!({})));
 }
 
 #[test]

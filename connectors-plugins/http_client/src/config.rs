@@ -73,7 +73,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// That of OpenTelemetry, for one of its signals.
+    /// That of OpenTelemetry, for one of its signals or for any.
     Otlp(Signal),
 }
 
@@ -162,6 +162,8 @@ const fn max_response_bytes() -> Size {
 pub(crate) struct Settings {
     pub(crate) config: Config,
     pub(crate) url: Url,
+    /// Where requests of OpenTelemetry go, by their signals.
+    otlp_urls: Vec<(Signal, Url)>,
     /// None for a URL without TLS.
     pub(crate) tls: Option<TlsConnector>,
     /// Of requests that send.
@@ -180,14 +182,26 @@ impl Settings {
     /// Kind configuration: the key, what was found and what was expected. A secret is in no error.
     pub(crate) fn new(config: Config, host: &Host) -> Result<Self> {
         let mut url = config.url.parse::<Url>()?;
+        let mut otlp_urls = Vec::new();
         if let Some(Preset::Otlp(signal)) = config.preset {
             if config.format != Format::Raw {
                 return Err(Error::configuration(
                     "`format`: with `preset: { otlp: … }` each event is a request, so `raw` is expected",
                 ));
             }
-            if url.target.as_str() == "/" {
-                url.target = PathAndQuery::from_static(signal.path());
+            match signal.path() {
+                Some(path) if url.target.as_str() == "/" => {
+                    url.target = PathAndQuery::from_static(path);
+                }
+                Some(_) => {}
+                None => {
+                    for signal in [Signal::Logs, Signal::Metrics, Signal::Traces] {
+                        otlp_urls.push((signal, url.below(signal.path().unwrap_or_default())?));
+                    }
+                }
+            }
+            if otlp_urls.is_empty() {
+                otlp_urls.push((signal, url.clone()));
             }
         }
         let tls = match (&config.tls, url.is_tls) {
@@ -247,6 +261,7 @@ impl Settings {
         })?;
         Ok(Self {
             url,
+            otlp_urls,
             tls,
             method: method.clone().unwrap_or(Method::POST),
             poll_method: method.unwrap_or(Method::GET),
@@ -255,6 +270,38 @@ impl Settings {
             max_response_bytes,
             config,
         })
+    }
+}
+
+impl Settings {
+    /// Where a message goes that is a request, and the body of that.
+    ///
+    /// # Errors
+    /// A dead letter: it is a request of OpenTelemetry of another signal, or none says of which.
+    pub(crate) fn request<'m>(&self, message: &'m [u8]) -> Result<(&Url, &'m [u8])> {
+        let wrong = |text: String| Error::bad_data(text).with_policy(ErrorPolicy::DEAD_LETTER);
+        let (said, body) = match self.config.preset {
+            None => return Ok((&self.url, message)),
+            Some(Preset::Otlp(_)) => Signal::split(message),
+        };
+        match (&self.otlp_urls[..], said) {
+            ([(_, url)], None) => Ok((url, body)),
+            (urls, Some(said)) => {
+                let found = urls.iter().find(|(signal, _)| *signal == said);
+                found.map(|(_, url)| (url, body)).ok_or_else(|| {
+                    let path = said.path().unwrap_or_default();
+                    wrong(format!(
+                        "the message is for `{path}`, and `{}` for another signal; with `preset: {{ otlp: any }}` \
+                         each goes to its own path",
+                        self.url
+                    ))
+                })
+            }
+            (_, None) => Err(wrong(
+                "the message does not say which signal it has, as the codec `otlp` with `signal: any` has it say"
+                    .to_owned(),
+            )),
+        }
     }
 }
 

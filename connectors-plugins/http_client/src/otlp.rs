@@ -16,16 +16,38 @@ pub enum Signal {
     Metrics,
     /// Spans, for `/v1/traces`.
     Traces,
+    /// Any of these, each for its path.
+    Any,
 }
 
 impl Signal {
-    /// Where they go.
-    pub(crate) const fn path(self) -> &'static str {
+    /// Those that a request may have, by the keys that they have in JSON and the numbers in protobuf, from 1 on.
+    const ALL: [(Self, &'static [u8]); 3] = [
+        (Self::Logs, b"resourceLogs"),
+        (Self::Metrics, b"resourceMetrics"),
+        (Self::Traces, b"resourceSpans"),
+    ];
+
+    /// Where requests of one signal go.
+    pub(crate) const fn path(self) -> Option<&'static str> {
         match self {
-            Self::Logs => "/v1/logs",
-            Self::Metrics => "/v1/metrics",
-            Self::Traces => "/v1/traces",
+            Self::Logs => Some("/v1/logs"),
+            Self::Metrics => Some("/v1/metrics"),
+            Self::Traces => Some("/v1/traces"),
+            Self::Any => None,
         }
+    }
+
+    /// What a message says that it has, and the request: the codec `otlp` with `signal: any` begins those in protobuf
+    /// with a field of its own, 1,000, and those in JSON have one key.
+    pub(crate) fn split(message: &[u8]) -> (Option<Self>, &[u8]) {
+        if let Some([0xc0, 0x3e, number @ 1..=3]) = message.first_chunk() {
+            return (Some(Self::ALL[usize::from(*number) - 1].0), &message[3..]);
+        }
+        let key = message.trim_ascii_start().strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+        let key = key.and_then(|rest| rest.strip_prefix(b"\"")?.split(|byte| *byte == b'"').next());
+        let found = Self::ALL.into_iter().find(|(_, name)| key == Some(*name));
+        (found.map(|(signal, _)| signal), message)
     }
 }
 

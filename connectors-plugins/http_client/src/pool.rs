@@ -26,6 +26,7 @@ use crate::{
     io::Stream,
     line::{Answer, Line, Payload},
     proxy::Proxy,
+    url::Url,
 };
 
 /// How long the answer of a proxy may be, in bytes.
@@ -74,17 +75,17 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, and takes so much of the response's body at most.
+    /// Sends a request to a URL of the peer, and takes so much of the response's body at most.
     ///
     /// # Errors
     /// There is no answer. Time may mend that: its policy is to retry.
     pub(crate) async fn send(
         &self,
+        url: &Url,
         head: impl Fn() -> Builder,
         body: &Bytes,
         most: usize,
     ) -> Result<Answer> {
-        let url = &self.settings.url;
         let is_for_proxy = self.proxy.is_some();
         let request = || {
             let mut head = head().uri(url.request_target(is_for_proxy));

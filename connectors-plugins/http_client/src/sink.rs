@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use hyper::{Request, body::Bytes};
 use tremor_pdk::{Exceptions, prelude::*};
 
-use crate::{answer, body, config::Format, pool::Pool};
+use crate::{answer, body, config::Format, pool::Pool, url::Url};
 
 /// How much is read of a response, in bytes. The connection of a longer one is not used again.
 const RESPONSE: usize = 64 << 10;
@@ -22,13 +22,10 @@ impl Posts {
     }
 
     /// Sends one body.
-    async fn post(&self, body: Vec<u8>) -> Result<()> {
+    async fn post(&self, url: &Url, body: Vec<u8>) -> Result<()> {
         let settings = &self.pool.settings;
         if let Some(time) = self.pool.held() {
-            let full = format_args!(
-                "`{}` wants no request before the time that it has named",
-                settings.url
-            );
+            let full = format_args!("`{url}` wants no request before the time that it has named");
             // What is left of a millisecond as well.
             return Err(Error::full(full).retry_after(time + Duration::from_millis(1)));
         }
@@ -40,10 +37,10 @@ impl Posts {
             }
             head
         };
-        let answer = self.pool.send(head, &body, RESPONSE).await?;
+        let answer = self.pool.send(url, head, &body, RESPONSE).await?;
         let check =
             if settings.config.preset.is_some() { answer::check_otlp } else { answer::check };
-        let checked = check(&self.host, &settings.url, &answer);
+        let checked = check(&self.host, url, &answer);
         if let Err(error) = &checked {
             self.pool.hold(error.delay());
         }
@@ -55,7 +52,11 @@ impl Posts {
         let mut exceptions = Exceptions::none();
         for (position, event) in batch.iter().enumerate() {
             let Some(message) = event.raw() else { continue };
-            match self.post(message.to_vec()).await {
+            let posted = match self.pool.settings.request(message) {
+                Ok((url, body)) => self.post(url, body.to_vec()).await,
+                Err(error) => Err(error),
+            };
+            match posted {
                 Ok(()) => {}
                 Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
                     exceptions.push(position..position + 1, error);
@@ -81,7 +82,7 @@ impl ParallelSink for Posts {
         match self.pool.settings.config.format {
             Format::Raw => self.post_each(batch).await,
             format => match body::of_batch(batch, format) {
-                Some(body) => Ok(self.post(body).await?),
+                Some(body) => Ok(self.post(&self.pool.settings.url, body).await?),
                 None => Ok(()),
             },
         }

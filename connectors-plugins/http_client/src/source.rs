@@ -51,7 +51,7 @@ impl Source for Polls {
         };
         let began_ns = self.host.now_ns();
         let most = settings.max_response_bytes;
-        let answer = self.pool.send(head, &Bytes::new(), most).await?;
+        let answer = self.pool.send(&settings.url, head, &Bytes::new(), most).await?;
         // Whatever it says: it was asked.
         self.next_ns = began_ns.saturating_add(self.interval.ns());
         if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {

@@ -346,6 +346,67 @@ fn a_request_of_opentelemetry_goes_to_its_path_and_what_is_partly_rejected_is_a_
 }
 
 #[test]
+fn requests_of_any_signal_go_to_their_own_paths_and_what_does_not_say_its_signal_is_a_dead_letter()
+{
+    let peer = peer(vec![ok(); 4]);
+    let test = TestHost::new();
+    test.hold_time();
+    let config =
+        format!(r#"{{ "url": "http://{}/in?k=1", "preset": {{ "otlp": "any" }} }}"#, peer.address);
+    let mut client = test.connect::<HttpClient>(&config).unwrap();
+    let mut messages = Batch::new();
+    for message in [
+        &b"\xc0\x3e\x01logs"[..],
+        b"\xc0\x3e\x02metrics",
+        b"\xc0\x3e\x03traces",
+        b"\x0a\x00",
+        br#" { "resourceSpans":[]}"#,
+        br#"{"resource":{}}"#,
+        b"\xc0\x3e\x04",
+    ] {
+        messages.push_message(message);
+    }
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&messages) else { panic!("some") };
+    let exceptions = exceptions.into_exceptions();
+    let letters: Vec<_> =
+        exceptions.iter().map(|it| (it.events.clone(), it.error.policy())).collect();
+    assert_eq!(letters, [3..4, 5..6, 6..7].map(|events| (events, ErrorPolicy::DEAD_LETTER)));
+    assert!(exceptions[0].error.message().contains("does not say which signal"), "{exceptions:?}");
+    let found = peer.requests.join().unwrap();
+    let found: Vec<_> =
+        found.iter().map(|(_, head, body)| (head.lines().next().unwrap(), &body[..])).collect();
+    assert_eq!(
+        found,
+        [
+            ("POST /in/v1/logs?k=1 HTTP/1.1", &b"logs"[..]),
+            ("POST /in/v1/metrics?k=1 HTTP/1.1", b"metrics"),
+            ("POST /in/v1/traces?k=1 HTTP/1.1", b"traces"),
+            ("POST /in/v1/traces?k=1 HTTP/1.1", br#" { "resourceSpans":[]}"#),
+        ]
+    );
+}
+
+#[test]
+fn a_message_of_one_signal_is_not_sent_where_another_is_expected() {
+    let peer = peer(vec![ok()]);
+    let test = TestHost::new();
+    test.hold_time();
+    let config =
+        format!(r#"{{ "url": "http://{}", "preset": {{ "otlp": "logs" }} }}"#, peer.address);
+    let mut client = test.connect::<HttpClient>(&config).unwrap();
+    let mut messages = Batch::new();
+    messages.push_message(b"\xc0\x3e\x02metrics");
+    messages.push_message(b"\xc0\x3e\x01logs");
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&messages) else { panic!("some") };
+    let exceptions = exceptions.into_exceptions();
+    assert_eq!((exceptions.len(), &exceptions[0].events), (1, &(0..1)));
+    assert!(exceptions[0].error.message().contains("is for `/v1/metrics`"), "{exceptions:?}");
+    let [(_, head, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };
+    assert!(head.starts_with("POST /v1/logs "), "{head}");
+    assert_eq!(body, b"logs");
+}
+
+#[test]
 fn it_keeps_the_contract_of_plugins() {
     // Nobody is there: the checks let time pass as they like, and a peer could not keep up with that.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

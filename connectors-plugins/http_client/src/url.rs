@@ -77,6 +77,15 @@ impl Url {
         HeaderValue::try_from(host).unwrap_or_else(|_| HeaderValue::from_static(""))
     }
 
+    /// The same with this path after its own.
+    pub(crate) fn below(&self, path: &str) -> Result<Self> {
+        let base = self.target.path().trim_end_matches('/');
+        let query = self.target.query().map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{base}{path}{query}");
+        let target = PathAndQuery::try_from(target).map_err(Error::configuration)?;
+        Ok(Self { target, ..self.clone() })
+    }
+
     /// What stands in the first line of a request: the whole of it for a proxy.
     pub(crate) fn request_target(&self, is_for_proxy: bool) -> Uri {
         let mut parts = hyper::http::uri::Parts::default();
@@ -110,6 +119,11 @@ mod tests {
         assert_eq!(url("http://a:81/x?y").request_target(true), "http://a:81/x?y");
         assert_eq!(url("http://a:81/x?y").request_target(false), "/x?y");
         assert_eq!(url("https://a/x").request_target(true), "/x");
+        for (from, to) in
+            [("http://a", "/v1"), ("http://a/x/", "/x/v1"), ("http://a/x?y", "/x/v1?y")]
+        {
+            assert_eq!(url(from).below("/v1").unwrap().request_target(false), to);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Config {
     /// A protocol over HTTP, which says what requests are and how they are answered.
     pub preset: Option<Preset>,
     /// The only path that is answered: `/logs`. Others get the status 404. Unless set, every path is
-    /// answered, or that of the `preset`.
+    /// answered, or those of the `preset`.
     pub path: Option<String>,
     /// The methods that are answered; others get the status 405.
     #[serde(default = "methods")]
@@ -84,8 +84,15 @@ pub struct Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// That of OpenTelemetry, for one of its signals.
+    /// That of OpenTelemetry, for one of its signals or for any.
     Otlp(Signal),
+}
+
+impl Preset {
+    /// Whether a request says by its path what it has.
+    pub(crate) fn is_by_path(self) -> bool {
+        self == Self::Otlp(Signal::Any)
+    }
 }
 
 /// When a request is answered.
@@ -152,8 +159,14 @@ impl Settings {
     /// # Errors
     /// Kind configuration: the key, what was found and what was expected.
     pub(crate) fn new(mut config: Config, host: &Host) -> Result<Self> {
-        if let (None, Some(Preset::Otlp(signal))) = (&config.path, config.preset) {
-            config.path = Some(signal.path().to_owned());
+        if let Some(Preset::Otlp(signal)) = config.preset {
+            if signal == Signal::Any && config.path.is_some() {
+                return Err(Error::configuration(
+                    "`path`: with `preset: { otlp: any }` the path of a request says what it has: `/v1/logs`, \
+                     `/v1/metrics` or `/v1/traces`; leave `path` out, or name one signal",
+                ));
+            }
+            config.path = config.path.or_else(|| signal.path().map(str::to_owned));
         }
         let max_body_bytes = size("max_body_bytes", config.max_body_bytes, 1)?;
         let max_waiting_bytes = size("max_waiting_bytes", config.max_waiting_bytes, 1)?;

@@ -18,16 +18,31 @@ pub enum Signal {
     Metrics,
     /// Spans, at `/v1/traces`.
     Traces,
+    /// Any of these, each at its path.
+    Any,
 }
 
+/// What a body in protobuf gets before it that says its signal: field 1,000, which no request has, and the number
+/// of the signal. The codec `otlp` with `signal: any` reads it.
+type Mark = [u8; 3];
+
 impl Signal {
-    /// Where they come to.
-    pub(crate) const fn path(self) -> &'static str {
+    /// Where requests of one signal come to.
+    pub(crate) const fn path(self) -> Option<&'static str> {
         match self {
-            Self::Logs => "/v1/logs",
-            Self::Metrics => "/v1/metrics",
-            Self::Traces => "/v1/traces",
+            Self::Logs => Some("/v1/logs"),
+            Self::Metrics => Some("/v1/metrics"),
+            Self::Traces => Some("/v1/traces"),
+            Self::Any => None,
         }
+    }
+
+    /// How bodies are marked that come to this path, where requests of any signal come; none where it is no path
+    /// of theirs.
+    pub(crate) fn mark(path: &str) -> Option<Mark> {
+        let signals = [(1, Self::Logs), (2, Self::Metrics), (3, Self::Traces)];
+        let found = signals.into_iter().find(|(_, signal)| signal.path() == Some(path));
+        found.map(|(number, _)| [0xc0, 0x3e, number])
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     content::Content,
     encoding::{Encoding, too_long},
     fate::Outcome,
-    otlp,
+    otlp::{self, Signal},
     peer::{Peer, Phase},
     place::{Place, is_open},
     room::{Closed, Entry, Facts},
@@ -58,7 +58,7 @@ async fn handle(
         let mut room = Place::new(server, peer);
         let body = read(&mut room, body).await?;
         let body = encoding.decode(body, server.settings.max_body_bytes, &mut room).await?;
-        Ok((body, room))
+        Ok((server.marked(&head, body), room))
     };
     let (body, room) = match reads.await {
         Ok(read) => read,
@@ -100,7 +100,10 @@ impl Server {
             let text = "a request of HTTP/1.1 has one header `Host`\n";
             return Err(Answer::bad(StatusCode::BAD_REQUEST, text));
         }
-        if settings.config.path.as_ref().is_some_and(|path| path != head.uri.path()) {
+        let path = head.uri.path();
+        let is_no_signal =
+            settings.config.preset.is_some_and(Preset::is_by_path) && Signal::mark(path).is_none();
+        if is_no_signal || settings.config.path.as_ref().is_some_and(|it| it != path) {
             return Err(Answer::bad(StatusCode::NOT_FOUND, "there is nothing at this path\n"));
         }
         if !settings.methods.contains(&head.method) {
@@ -118,6 +121,18 @@ impl Server {
             return Err(Answer::bad(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
         is_open(self)
+    }
+
+    /// The body as the codec gets it: one that does not say what it has, which its path says, is told it here.
+    fn marked(&self, head: &Parts, body: Content) -> Content {
+        let is_by_path = self.settings.config.preset.is_some_and(Preset::is_by_path);
+        if !is_by_path || otlp::Encoding::of(&head.headers) != Some(otlp::Encoding::Protobuf) {
+            return body;
+        }
+        match Signal::mark(head.uri.path()) {
+            Some(mark) => Content::Whole([&mark[..], &body].concat()),
+            None => body,
+        }
     }
 
     /// What the events of a request have for metadata.

@@ -1,6 +1,7 @@
 //! The server at the end of real sockets.
 
 mod hostile;
+mod otlp;
 mod undecodable;
 
 use std::{
@@ -439,6 +440,7 @@ fn what_it_cannot_be_configured_with_is_said() {
         (r#""auth": { "bearer": "" }"#, "`auth`: expected a `bearer`"),
         (r#""max_header_bytes": 100"#, "from 8192 to"),
         (r#""max_waiting_bytes": "1MiB""#, "at least `max_body_bytes`"),
+        (r#""preset": { "otlp": "any" }, "path": "/x""#, "`path`: with `preset: { otlp: any }`"),
     ] {
         let config = format!(r#"{{ "listen": "127.0.0.1:0", {keys} }}"#);
         let error = TestHost::new().component::<HttpServer>(&config).err().unwrap().to_string();

@@ -1,3 +1,5 @@
+mod autobahn;
+
 use std::{future::Future, pin::pin};
 
 use tremor_pdk::{
@@ -150,11 +152,13 @@ const LONG_PING: [u8; 130] = {
 #[test]
 fn the_end_of_the_connection_comes_after_all_messages_and_says_why() -> Result<()> {
     let breaks = "the peer does not keep to the protocol";
-    let ends: [(&[u8], &str, bool); 14] = [
+    let ends: [(&[u8], &str, bool); 16] = [
         (b"\x88\x06\x03\xf4full", "the peer has closed the connection (1012: full)", false),
         (b"\x88\x00", "the peer has closed the connection (without a code)", false),
-        // A mask, a reserved bit, reserved opcodes of data and of control,
+        // A mask, also of a ping and of a close, a reserved bit, reserved opcodes of data and of control,
         (b"\x81\x81\0\0\0\0x", breaks, true),
+        (b"\x89\x81\0\0\0\0x", breaks, true),
+        (b"\x88\x82\0\0\0\0\x03\xe8", breaks, true),
         (b"\xc1\x01x", breaks, true),
         (b"\x83\x01x", breaks, true),
         (b"\x8b\x01x", breaks, true),

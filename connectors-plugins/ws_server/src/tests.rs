@@ -1,3 +1,4 @@
+mod autobahn;
 mod sending;
 
 use std::{
@@ -235,7 +236,14 @@ fn a_client_that_breaks_the_rules_is_told_which_and_closed_and_others_go_on() {
             vec![BINARY, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0],
             1009,
         ),
+        (
+            "a length of 2^64 - 1, whose first bit has to be 0",
+            vec![BINARY, 0xff, 255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0],
+            1009,
+        ),
         ("a frame without a mask", vec![TEXT, 1, b'x'], 1002),
+        ("a ping without a mask", vec![PING, 1, b'x'], 1002),
+        ("a close without a mask", vec![CLOSE, 2, 3, 0xe8], 1002),
         ("reserved bit 1", frame(0xc1, b"x"), 1002),
         ("reserved bit 2", frame(0xa1, b"x"), 1002),
         ("reserved bit 3", frame(0x91, b"x"), 1002),

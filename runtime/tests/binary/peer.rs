@@ -1,7 +1,9 @@
 //! Programs at the other end: started, given something, and read.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     io::{BufRead, BufReader, Read},
     net::{TcpListener, TcpStream, UdpSocket},
     os::unix::net::UnixDatagram,
@@ -105,12 +107,36 @@ fn named(variable: &str, program: &str) -> Command {
 }
 
 pub(crate) fn rsyslog(config: &str) -> Option<Peer> {
+    start_rsyslog(config, &[])
+}
+
+/// The same with further files, where it has a module that Debian has in a package of its own.
+pub(crate) fn rsyslog_with(
+    config: &str,
+    files: &[(&str, &str)],
+    module: &str,
+    package: &str,
+) -> Option<Peer> {
+    let usual = || format!("/usr/lib/{}-linux-gnu/rsyslog", env::consts::ARCH).into();
+    let folders = rsyslog_modules().unwrap_or_else(usual);
+    if !env::split_paths(&folders).any(|folder| folder.join(module).exists()) {
+        eprintln!("SKIPPED: rsyslog has no module {module} here (Debian's package {package})");
+        return None;
+    }
+    start_rsyslog(config, files)
+}
+
+fn rsyslog_modules() -> Option<OsString> {
+    env::var_os("TREMOR_RSYSLOG_MODULES")
+}
+
+fn start_rsyslog(config: &str, files: &[(&str, &str)]) -> Option<Peer> {
     let mut command = named("TREMOR_RSYSLOGD", "rsyslogd");
     command.args(["-n", "-f", "peer.conf", "-i", "NONE"]);
-    if let Some(folder) = env::var_os("TREMOR_RSYSLOG_MODULES") {
+    if let Some(folder) = rsyslog_modules() {
         command.arg("-M").arg(folder);
     }
-    Peer::start(command, &format!("global(workDirectory=\"@DIR@\")\n{config}"), &[])
+    Peer::start(command, &format!("global(workDirectory=\"@DIR@\")\n{config}"), files)
 }
 
 pub(crate) fn syslog_ng(config: &str, files: &[(&str, &str)]) -> Option<Peer> {

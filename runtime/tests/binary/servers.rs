@@ -68,17 +68,17 @@ links: [input -> output]"
     }
 }
 
-fn as_lines(line: &str, _: bool) -> Vec<u8> {
+pub(crate) fn as_lines(line: &str, _: bool) -> Vec<u8> {
     format!("{line}\n").into()
 }
 
-fn as_requests(line: &str, _: bool) -> Vec<u8> {
+pub(crate) fn as_requests(line: &str, _: bool) -> Vec<u8> {
     let length = line.len();
     format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{line}").into()
 }
 
 /// A frame of a client, masked with zeros, after the request of RFC 6455, section 1.2.
-fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
+pub(crate) fn as_frames(line: &str, is_first: bool) -> Vec<u8> {
     let request = "GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
                    Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n";
     let length = u8::try_from(line.len()).unwrap();

@@ -1,6 +1,5 @@
 //! Syslog with the programs that people have at the other end: `logger`, rsyslog and syslog-ng, over UDP and
-//! over TCP in both framings; and over TLS with syslog-ng, the only one of them that Debian gives TLS without
-//! another package.
+//! over TCP in both framings. `syslog_tls` has the same over TLS.
 //!
 //! What is not installed is skipped, with a line that says so. `TREMOR_RSYSLOGD` and `TREMOR_SYSLOG_NG` name
 //! the programs where they are not on the path, and `TREMOR_RSYSLOG_MODULES` the folder of rsyslog's modules.
@@ -15,7 +14,6 @@ use serde_json::{Value, json};
 use crate::{
     peer::{free_port, listens, rsyslog, syslog_ng, wait_until},
     running::Running,
-    tls::certificate,
     tremor::Scene,
 };
 
@@ -329,6 +327,7 @@ log {{ source(s); destination(d); }};\n"
     clients(lines, counted, datagrams).run().expect(0, &["2 events in, 6 out"]);
     received(&peer.lines(6));
 }
+<<<<<<< HEAD
 
 #[test]
 fn syslog_ng_sends_to_us_over_tls() {
@@ -397,3 +396,5 @@ links: [input -> output]"
     scene.run().expect(0, &["100 events in, 100 out"]);
     assert!(peer.lines(100).iter().eq(&(0..100).map(|it| format!("{it:03}")).collect::<Vec<_>>()));
 }
+=======
+>>>>>>> netp

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{running::Running, support::workspace, tremor::Scene};
+use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
@@ -61,9 +61,13 @@ fn request(signal: &str) -> (Vec<u8>, Value) {
 
 /// Posts a request of logs; the first line of the answer, its content type and its body.
 fn post(address: &str, content_type: &str, body: &[u8]) -> [String; 3] {
+    post_to("/v1/logs", address, content_type, body)
+}
+
+fn post_to(path: &str, address: &str, content_type: &str, body: &[u8]) -> [String; 3] {
     let mut stream = TcpStream::connect(address).unwrap();
     let head = format!(
-        "POST /v1/logs HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n\
+        "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
@@ -128,6 +132,71 @@ links: [first -> sender, second -> output]"
     run.end().expect(0, &[]);
 }
 
+const SIGNALS: [&str; 3] = ["logs", "metrics", "traces"];
+
+#[test]
+fn one_server_receives_every_signal_and_one_client_sends_each_to_its_path() {
+    let next = free_address();
+    let flow = format!(
+        "connectors:
+  first:
+    type: http_server
+    codec: {{ otlp: {{ signal: any, encoding: any }} }}
+    config: {{ listen: '127.0.0.1:0', preset: {{ otlp: any }}, respond: delivered }}
+  sender:
+    type: http_client
+    codec: {{ otlp: {{ signal: any }} }}
+    config: {{ url: 'http://{next}', preset: {{ otlp: any }}, compression: zstd }}
+  second:
+    type: http_server
+    codec: {{ otlp: {{ signal: any, encoding: any }} }}
+    config: {{ listen: '{next}', preset: {{ otlp: any }}, respond: delivered }}
+  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [first -> sender, second -> output]"
+    );
+    let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+    let address = |line: &str| {
+        line.split_once("listens on ").unwrap().1.split(' ').next().unwrap().to_owned()
+    };
+    let addresses = [(); 2].map(|()| address(&run.until("listens on ")));
+    let first = addresses.iter().find(|address| **address != next).unwrap();
+    for signal in SIGNALS {
+        let path = format!("/v1/{signal}");
+        let (body, expected) = request(signal);
+        let answer = post_to(&path, first, PROTOBUF, &body);
+        assert_eq!(answer, ["HTTP/1.1 200 OK", PROTOBUF, ""], "{signal}");
+        assert_eq!(event(&run), expected, "{signal}");
+        let answer = post_to(&path, first, JSON, expected.to_string().as_bytes());
+        assert_eq!(answer, ["HTTP/1.1 200 OK", JSON, "{}"], "{signal}");
+        assert_eq!(event(&run), expected, "{signal}");
+        let [status, _, why] = post_to(&path, first, PROTOBUF, &body[..body.len() / 2]);
+        assert!(status == "HTTP/1.1 400 Bad Request" && why.contains("cannot be decoded"), "{why}");
+    }
+    let [status, ..] = post_to("/v1/profiles", first, JSON, b"{}");
+    assert_eq!(status, "HTTP/1.1 404 Not Found");
+    run.signal(&["TERM"]);
+    run.end().expect(0, &[]);
+}
+
+#[test]
+fn the_example_of_a_collector_has_a_file_for_each_signal() {
+    let scene = Scene::new(&example_flow("otlp-collector.yaml"));
+    let mut run =
+        Running::of(scene, &["flow.yaml"], |command| command.env("ADDRESS", "127.0.0.1:0"));
+    let line = run.until("listens on ");
+    let address = line.split_once("listens on ").unwrap().1.split(' ').next().unwrap();
+    for signal in SIGNALS {
+        let (body, expected) = request(signal);
+        // What was answered is in its file.
+        let [status, ..] = post_to(&format!("/v1/{signal}"), address, PROTOBUF, &body);
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        let written = run.scene.read(&format!("{signal}.jsonl"));
+        assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), expected);
+    }
+    run.signal(&["TERM"]);
+    run.end().expect(0, &["3 events in, 3 out"]);
+}
+
 /// The SDK and an exporter for Python, if they are there: `TREMOR_OTLP_PYTHON` names an interpreter that has the
 /// package `opentelemetry-sdk`, and those of the exporters.
 fn python_with(exporter: &str) -> Option<OsString> {
@@ -151,46 +220,50 @@ fn python_with(exporter: &str) -> Option<OsString> {
 #[test]
 fn an_exporter_of_opentelemetry_sends_protobuf_to_us() {
     if let Some(python) = python_with("proto") {
-        receive_from(&python, "protobuf");
+        receive_from(&python, "protobuf", &SIGNALS);
+        receive_from(&python, "protobuf", &["any"]);
     }
 }
 
 #[test]
 fn an_exporter_of_opentelemetry_sends_json_to_us() {
     if let Some(python) = python_with("json") {
-        receive_from(&python, "json");
+        receive_from(&python, "json", &SIGNALS);
+        receive_from(&python, "json", &["any"]);
     }
 }
 
-/// Has an exporter send a request of each signal to a server with the preset for it.
-fn receive_from(python: &OsStr, encoding: &str) {
+/// Has an exporter send a request of each signal to the server with the preset for it, or to that for any.
+fn receive_from(python: &OsStr, encoding: &str, presets: &[&str]) {
     let script = workspace().join("codecs-plugins/otlp/scripts/record.py");
-    let signals = ["logs", "metrics", "traces"];
-    let servers = signals.map(|signal| {
+    let servers = presets.iter().map(|signal| {
         format!(
-            "  {signal}:
+            "  {signal}_in:
     type: http_server
     codec: {{ otlp: {{ signal: {signal}, encoding: any }} }}
     config: {{ listen: '127.0.0.1:0', preset: {{ otlp: {signal} }}, respond: delivered }}
 "
         )
     });
-    let links = signals.map(|signal| format!("  - {signal} -> output\n"));
+    let links = presets.iter().map(|signal| format!("  - {signal}_in -> output\n"));
     let flow = format!(
         "connectors:
 {}  output: {{ type: stdio, codec: json, postprocessors: [lines] }}
 links:
 {}",
-        servers.concat(),
-        links.concat()
+        servers.collect::<Vec<_>>().concat(),
+        links.collect::<Vec<_>>().concat()
     );
     let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
     let mut command = Command::new(python);
     command.arg(script).args(["--send", encoding]);
-    for _ in signals {
+    for _ in presets {
         let (address, component) = run.listens();
-        let signal = signals.iter().find(|signal| component.contains(**signal)).unwrap();
-        command.arg(format!("{signal}=http://{address}/v1/{signal}"));
+        for signal in SIGNALS {
+            if component.contains(&format!("{signal}_in")) || component.contains("any_in") {
+                command.arg(format!("{signal}=http://{address}/v1/{signal}"));
+            }
+        }
     }
     let output = command.output().unwrap();
     // It says nothing else of an answer that it does not take.

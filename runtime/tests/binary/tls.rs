@@ -7,6 +7,8 @@ use std::{
     process::{Child, ChildStdin, Command, Stdio},
 };
 
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
 use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
 
 /// A certificate for this machine that only its owner has signed, and its key.
@@ -14,6 +16,33 @@ pub(crate) fn certificate() -> (String, String) {
     let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
     let made = rcgen::generate_simple_self_signed(names).unwrap();
     (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// A CA, made for a test.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) pem: String,
+}
+
+impl Authority {
+    pub(crate) fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "an authority of tests");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate for this name, and its key.
+    pub(crate) fn issue(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a peer of tests");
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
 }
 
 /// A scene with a certificate in it, `cert.pem` and `key.pem`.

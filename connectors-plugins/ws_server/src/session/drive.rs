@@ -15,6 +15,7 @@ use tremor_pdk::{
 };
 use tungstenite::{
     Error, Message,
+    error::ProtocolError,
     protocol::{CloseFrame, WebSocketContext, frame::coding::CloseCode},
 };
 
@@ -97,6 +98,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         let end = match failed {
             Ok(end) => end,
             Err(Error::ConnectionClosed | Error::AlreadyClosed) => self.orderly(),
+            // What a peer sends after its close is not looked at.
+            Err(Error::Protocol(ProtocolError::ReceivedAfterClosing)) => {
+                self.answer_close().await;
+                self.orderly()
+            }
             Err(error) => match end::code(&error) {
                 Some(code) => {
                     self.refuse(code, &error).await;
@@ -246,6 +252,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             }
         }
         Ok(None)
+    }
+
+    /// Sends what answers the peer's close, unless it does not take that.
+    async fn answer_close(&mut self) {
+        let host = self.host.clone();
+        let sent = poll_fn(|context| match self.flush(context) {
+            Ok(false) => Poll::Pending,
+            Ok(true) | Err(_) => Poll::Ready(()),
+        });
+        // It may be gone.
+        let _ = tremor_pdk::net::within(&host, CLOSES_WITHIN, sent).await;
     }
 
     /// Tells the peer what is wrong, and that nothing more comes.

@@ -2,6 +2,8 @@
 //! common. The crates `connector-ws-server` and `connector-ws-client` are made of the same files, since a plugin
 //! depends on no other crate of this project than the kit. Neither uses all of it.
 
+#[cfg(test)]
+pub(crate) mod cases;
 mod drive;
 mod end;
 mod head;

@@ -1,0 +1,61 @@
+//! Requests of OpenTelemetry: what of the protocol is this connector's, and not the codec's.
+
+use super::{Scene, bodies, expect, gzip, request};
+
+const PROTOBUF: &str = "Content-Type: application/x-protobuf\r\n";
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn post(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
+    request(&format!("POST {path} HTTP/1.1"), headers, body)
+}
+
+#[test]
+fn the_path_says_which_signal_a_body_has_and_a_body_in_protobuf_is_told_it() {
+    let mut scene = Scene::new(r#", "preset": { "otlp": "any" }"#);
+    let mut events = Vec::new();
+    for path in ["/v1/logs", "/v1/metrics", "/v1/traces"] {
+        let compressed = format!("{PROTOBUF}Content-Encoding: gzip\r\n");
+        let bodies_sent = [
+            (PROTOBUF.to_owned(), b"body".to_vec()),
+            (compressed, gzip(b"body")),
+            (PROTOBUF.to_owned(), Vec::new()),
+            (JSON.to_owned(), b"{}".to_vec()),
+        ];
+        for (headers, body) in bodies_sent {
+            let client = scene.client(&post(path, &headers, &body));
+            events.extend(bodies(&scene.pull()).into_iter().map(<[u8]>::to_vec));
+            let (content_type, answer) =
+                if headers == JSON { (JSON, "{}") } else { (PROTOBUF, "") };
+            let content_type = content_type.to_lowercase();
+            let found = scene.answer(&client);
+            expect(&found, 200, &[content_type.trim_end()]);
+            assert!(found.ends_with(&format!("\r\n\r\n{answer}")), "{found}");
+        }
+    }
+    let expected = [1, 2, 3].map(|signal| {
+        let mark = [0xc0, 0x3e, signal];
+        [[&mark[..], b"body"].concat(), [&mark[..], b"body"].concat(), mark.into(), b"{}".to_vec()]
+    });
+    assert_eq!(events, expected.concat());
+}
+
+#[test]
+fn what_is_no_request_of_a_signal_is_refused_in_its_own_encoding() {
+    let scene = Scene::new(r#", "preset": { "otlp": "any" }"#);
+    for (path, headers, status) in [
+        ("/v1/profiles", PROTOBUF, 404),
+        ("/v1/logs/", PROTOBUF, 404),
+        ("/", JSON, 404),
+        ("/v1/logs", "Content-Type: text/plain\r\n", 415),
+        ("/v1/logs", "", 415),
+    ] {
+        let client = scene.client(&post(path, &format!("{headers}Connection: close\r\n"), b"x"));
+        let answer = scene.rest(client);
+        expect(&answer, status, &[]);
+        if headers == JSON {
+            expect(&answer, status, &["content-type: application/json", r#"{"message":""#]);
+        }
+    }
+    let get = b"GET /v1/logs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    expect(&scene.rest(scene.client(get)), 405, &["allow: POST, PUT"]);
+}

@@ -1,0 +1,347 @@
+//! Peers of servers that break the rules, or what carries them, through the real program: each gets a clear answer or
+//! loses its connection, and is counted. Peers that keep to the rules were there before, and notice nothing.
+//!
+//! The tests of each connector have more cases. Descriptors that run out are in `servers`, peers of TLS in `tls`.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpStream, UdpSocket},
+    thread,
+};
+
+use rustix::net::sockopt::set_socket_linger;
+
+use crate::{
+    peer::free_port,
+    running::Running,
+    servers::{as_frames, as_lines, as_requests},
+    tremor::Scene,
+};
+
+const SERVERS: &str = "connectors:
+  lines:
+    type: tcp_server
+    preprocessors: [lines]
+    codec: string
+    config: { listen: '127.0.0.1:0' }
+  requests: { type: http_server, codec: string, config: { listen: '127.0.0.1:0' } }
+  frames: { type: ws_server, codec: string, config: { listen: '127.0.0.1:0', max_message_bytes: 1000 } }
+  datagrams: { type: udp_server, codec: string, config: { listen: '127.0.0.1:0' } }
+  # Of these nobody is served: their peers are slow on purpose.
+  slow-lines: { type: tcp_server, codec: string, config: { listen: '127.0.0.1:0', idle_timeout: 200ms } }
+  slow-requests:
+    type: http_server
+    codec: string
+    config: { listen: '127.0.0.1:0', header_timeout: 200ms, body_timeout: 200ms, idle_timeout: 200ms }
+  output: { type: stdio, codec: string, postprocessors: [lines] }
+  dead: { type: file, codec: json, postprocessors: [lines], config: { path: dead, mode: write } }
+links: [lines -> output, requests -> output, frames -> output, datagrams -> output,
+  slow-lines -> output, slow-requests -> output,
+  lines/err -> dead, requests/err -> dead, frames/err -> dead, datagrams/err -> dead, slow-lines/err -> dead]";
+
+const NAMES: [&str; 6] =
+    ["lines", "requests", "frames", "datagrams", "slow-lines", "slow-requests"];
+
+/// The servers, and a peer of each of three that keeps to the rules.
+struct Servers {
+    run: Running,
+    api: String,
+    addresses: [String; 6],
+    good: [TcpStream; 3],
+    /// How often these have spoken.
+    spoken: usize,
+}
+
+impl Servers {
+    fn start() -> Self {
+        let api = format!("127.0.0.1:{}", free_port());
+        let arguments = ["--api", &api, "flow.yaml"];
+        let mut run = Running::of(Scene::new(SERVERS), &arguments, |command| command);
+        let mut addresses = [const { String::new() }; 6];
+        for _ in NAMES {
+            let line = run.until("listens on ");
+            let (_, rest) = line.split_once("listens on ").unwrap();
+            let (address, fields) = rest.split_once(' ').unwrap();
+            let component = fields.split("component=").nth(1).unwrap();
+            let component = component.split_whitespace().next().unwrap().trim_matches('"');
+            let place = NAMES.iter().position(|name| *name == component).unwrap();
+            address.clone_into(&mut addresses[place]);
+        }
+        let good = [0, 1, 2].map(|place: usize| TcpStream::connect(&addresses[place]).unwrap());
+        let mut servers = Self { run, api, addresses, good, spoken: 0 };
+        servers.go_on();
+        servers
+    }
+
+    fn address(&self, name: &str) -> &str {
+        &self.addresses[NAMES.iter().position(|it| *it == name).unwrap()]
+    }
+
+    /// A peer that has sent this. It may be refused while it sends.
+    fn peer(&self, name: &str, bytes: &[u8]) -> TcpStream {
+        let mut peer = TcpStream::connect(self.address(name)).unwrap();
+        let _ = peer.write_all(bytes);
+        peer
+    }
+
+    /// What a peer that has sent this is answered, up to the end of its connection.
+    fn answer(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        let mut peer = TcpStream::connect(self.address(name)).unwrap();
+        let mut reader = peer.try_clone().unwrap();
+        let reads = thread::spawn(move || {
+            let mut answer = Vec::new();
+            // A reset ends it as well.
+            let _ = reader.read_to_end(&mut answer);
+            answer
+        });
+        let _ = peer.write_all(bytes);
+        let _ = peer.shutdown(std::net::Shutdown::Write);
+        reads.join().unwrap()
+    }
+
+    /// The good peers are served on the connections that they have, and nothing else has become an event.
+    #[track_caller]
+    fn go_on(&mut self) {
+        let is_first = self.spoken == 0;
+        self.spoken += 1;
+        for (place, says) in [as_lines, as_requests, as_frames].into_iter().enumerate() {
+            let line = format!("good {} of {}", self.spoken, NAMES[place]);
+            self.good[place].write_all(&says(&line, is_first)).unwrap();
+            assert_eq!(self.run.event(), line);
+        }
+    }
+
+    /// What a component has counted.
+    fn count(&self, component: &str, name: &str) -> u64 {
+        let mut api = TcpStream::connect(&self.api).unwrap();
+        let head =
+            format!("GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.api);
+        api.write_all(head.as_bytes()).unwrap();
+        let mut text = String::new();
+        api.read_to_string(&mut text).unwrap();
+        let label = format!("component=\"{component}\"");
+        let is_it = |line: &&str| line.contains(name) && line.contains(&label);
+        let lines = text.lines().filter(|line| !line.starts_with('#')).filter(is_it);
+        let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        values.sum()
+    }
+
+    /// Waits until so many are counted.
+    fn until(&self, component: &str, name: &str, count: u64) {
+        crate::peer::wait_until(|| self.count(component, name) >= count);
+    }
+
+    fn end(mut self) {
+        self.go_on();
+        self.run.signal(&["TERM"]);
+        let run = self.run.end();
+        run.expect(0, &[]);
+        assert_eq!(run.stdout, "", "nothing comes beyond what was waited for");
+    }
+}
+
+#[test]
+fn a_reset_at_every_byte_of_a_message_leaves_no_event() {
+    let mut servers = Servers::start();
+    let says: [fn(&str, bool) -> Vec<u8>; 3] = [as_lines, as_requests, as_frames];
+    for (name, says) in NAMES.into_iter().zip(says) {
+        let whole = says("never whole", true);
+        for count in 0..whole.len() {
+            let peer = servers.peer(name, &whole[..count]);
+            set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
+        }
+        servers.go_on();
+        // All but the good one are gone.
+        crate::peer::wait_until(|| servers.count(name, "_connections{") == 1);
+    }
+    assert!(servers.count("lines", "connections_aborted") > 0);
+    servers.end();
+}
+
+#[test]
+fn peers_that_say_nothing_or_stop_halfway_are_closed_and_counted() {
+    let mut servers = Servers::start();
+    let silent = |name: &str, begins: &[u8]| servers.peer(name, begins);
+    let halves = [
+        silent("slow-lines", b""),
+        silent("slow-lines", b"half a line"),
+        silent("slow-requests", b""),
+        silent("slow-requests", b"POST / HTTP/1.1\r\nHost: a\r\nX-Slow"),
+        silent("slow-requests", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf"),
+    ];
+    let answers = halves.map(|mut peer| {
+        let mut answer = String::new();
+        let _ = peer.read_to_string(&mut answer);
+        answer
+    });
+    for (answer, status) in answers.iter().zip(["", "", "", "HTTP/1.1 408 ", "HTTP/1.1 408 "]) {
+        assert!(
+            answer.starts_with(status) && answer.is_empty() == status.is_empty(),
+            "{answers:?}"
+        );
+    }
+    servers.until("slow-lines", "connections_idle", 2);
+    servers.until("slow-requests", "requests_408", 2);
+    servers.go_on();
+    servers.end();
+}
+
+#[test]
+fn a_slow_loris_is_answered_in_time_however_often_it_sends_a_byte() {
+    let mut servers = Servers::start();
+    let mut peers: Vec<_> =
+        (0..20).map(|_| servers.peer("slow-requests", b"POST / HTTP/1.1\r\nHost: a\r\n")).collect();
+    // Each sends another byte of its head, again and again, until it is refused.
+    let dripping = thread::spawn(move || {
+        let mut answers = Vec::new();
+        while let Some(mut peer) = peers.pop() {
+            peer.set_read_timeout(Some(std::time::Duration::from_millis(5))).unwrap();
+            let mut answer = Vec::new();
+            loop {
+                let mut space = [0; 1024];
+                match peer.read(&mut space) {
+                    Ok(0) => break,
+                    Ok(count) => answer.extend_from_slice(&space[..count]),
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                        let _ = peer.write_all(b"a");
+                    }
+                    Err(_) => break,
+                }
+            }
+            answers.push(String::from_utf8_lossy(&answer).into_owned());
+        }
+        answers
+    });
+    servers.go_on();
+    let answers = dripping.join().unwrap();
+    assert!(
+        answers.iter().all(|it| it.is_empty() || it.starts_with("HTTP/1.1 408 ")),
+        "{answers:?}"
+    );
+    servers.until("slow-requests", "requests_408", 20);
+    servers.end();
+}
+
+#[test]
+fn a_head_of_100_mib_is_refused_before_it_is_read() {
+    let mut servers = Servers::start();
+    let long = vec![b'a'; 100 << 20];
+    for (name, begins) in [
+        ("requests", "POST / HTTP/1.1\r\nHost: a\r\nA: "),
+        ("requests", "POST /"),
+        ("frames", "GET / HTTP/1.1\r\nHost: a\r\nA: "),
+    ] {
+        let answer = servers.answer(name, &[begins.as_bytes(), &long].concat());
+        // The end of the connection may come before the answer is read: not all was read that was sent.
+        let is_refused =
+            [&b"HTTP/1.1 431 "[..], b"HTTP/1.1 414 "].iter().any(|it| answer.starts_with(it));
+        assert!(answer.is_empty() || is_refused, "{}", String::from_utf8_lossy(&answer));
+        servers.go_on();
+    }
+    servers.until("requests", "requests_4", 2);
+    servers.until("frames", "handshakes_failed", 1);
+    servers.end();
+}
+
+#[test]
+fn a_request_that_can_be_read_in_two_ways_or_whose_chunks_lie_smuggles_nothing() {
+    let mut servers = Servers::start();
+    let smuggled = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nsmuggled";
+    let chunked = "Transfer-Encoding: chunked";
+    let cases = [
+        ("two lengths", format!("Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc{smuggled}")),
+        ("a list of lengths", format!("Content-Length: 3, 4\r\n\r\nabc{smuggled}")),
+        ("a length with a sign", format!("Content-Length: +3\r\n\r\nabc{smuggled}")),
+        ("a space before the colon", format!("Content-Length : 3\r\n\r\nabc{smuggled}")),
+        ("a coding after `chunked`", format!("{chunked}, identity\r\n\r\n0\r\n\r\n{smuggled}")),
+        ("another coding", format!("Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{smuggled}")),
+        (
+            "a line that is folded",
+            format!("A: b\r\n {chunked}\r\nContent-Length: 99\r\n\r\n{smuggled}"),
+        ),
+        (
+            "a chunk that is longer than its length",
+            format!("{chunked}\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n{smuggled}"),
+        ),
+        ("a chunk without end", format!("{chunked}\r\n\r\nffff\r\nabc\r\n0\r\n\r\n{smuggled}")),
+        ("a length that is no number", format!("{chunked}\r\n\r\nx\r\nabc\r\n0\r\n\r\n{smuggled}")),
+        (
+            "a length of 72 bits",
+            format!("{chunked}\r\n\r\nffffffffffffffffff\r\nabc\r\n0\r\n\r\n{smuggled}"),
+        ),
+        ("a body that is cut off", "Content-Length: 10\r\n\r\nabc".to_owned()),
+        ("a header without a name", format!(": b\r\n\r\n{smuggled}")),
+    ];
+    for (what, rest) in cases {
+        let request = format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}");
+        let answer = servers.answer("requests", request.as_bytes());
+        let answer = String::from_utf8_lossy(&answer);
+        let is_refused = answer.starts_with("HTTP/1.1 400 ") || answer.is_empty();
+        assert!(is_refused && answer.matches("HTTP/1.1 ").count() <= 1, "{what}: {answer}");
+        servers.go_on();
+    }
+    assert!(servers.count("requests", "requests_400") >= 8);
+    servers.end();
+}
+
+#[test]
+fn a_client_that_speaks_another_protocol_is_refused() {
+    let mut servers = Servers::start();
+    // How a client of TLS begins.
+    let hello = b"\x16\x03\x01\x00\xc8\x01\x00\x00\xc4\x03\x03\xff\xfe\xfd\r\n\r\n";
+    for name in ["requests", "frames"] {
+        for bytes in [&hello[..], b"SSH-2.0-OpenSSH_9.2\r\n\r\n", b"\x81\x05hello\r\n\r\n"] {
+            let answer = servers.answer(name, bytes);
+            let answer = String::from_utf8_lossy(&answer);
+            assert!(answer.starts_with("HTTP/1.1 400 ") || answer.is_empty(), "{name}: {answer}");
+        }
+        servers.go_on();
+    }
+    // For a server of lines these are lines: one that is no text goes to `err`.
+    assert_eq!(servers.answer("lines", b"\xff\xfe\n"), b"");
+    crate::peer::wait_until(|| servers.run.scene.read("dead").contains("UTF-8"));
+    servers.go_on();
+    servers.until("frames", "handshakes_failed", 3);
+    servers.end();
+}
+
+#[test]
+fn frames_that_may_not_be_end_their_connection_alone() {
+    let mut servers = Servers::start();
+    let handshake = as_frames("", true);
+    let handshake = &handshake[..handshake.len() - 6];
+    let long = [&[0x82, 0xfe, 0x03, 0xe9, 0, 0, 0, 0][..], &[b'x'; 1001]].concat();
+    let cases: [(&str, &[u8], u16); 5] = [
+        ("text that is not UTF-8", b"\x81\x82\0\0\0\0\xff\xfe", 1007),
+        (
+            "a character that ends in another frame as none",
+            b"\x01\x81\0\0\0\0\xc3\x80\x81\0\0\0\0x",
+            1007,
+        ),
+        ("a message that is too long", &long, 1009),
+        ("a frame without a mask", b"\x81\x01x", 1002),
+        ("an opcode that means nothing", b"\x83\x81\0\0\0\0x", 1002),
+    ];
+    let count = cases.len() as u64;
+    for (what, frame, code) in cases {
+        let answer = servers.answer("frames", &[handshake, frame].concat());
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+        let close = &answer[end..];
+        assert_eq!(close[..1], [0x88], "{what}");
+        assert_eq!(u16::from_be_bytes([close[2], close[3]]), code, "{what}");
+        servers.go_on();
+    }
+    servers.until("frames", "connections_refused", count);
+    servers.end();
+}
+
+#[test]
+fn datagrams_without_a_byte_and_of_the_largest_length_are_events() {
+    let servers = Servers::start();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for length in [0, 65_507, 0, 1] {
+        client.send_to(&vec![b'x'; length], servers.address("datagrams")).unwrap();
+        assert_eq!(servers.run.event(), "x".repeat(length));
+    }
+    servers.end();
+}
