@@ -60,14 +60,13 @@ impl ParallelSink for Writer {
     async fn deliver(&self, batch: &Batch) -> Delivery {
         let runs = raw_runs(batch);
         self.output.check_end(batch)?;
-        let delivery = match self.output.write_quickly(batch.bytes(), &runs) {
-            Some(written) => written?,
-            None => {
-                // Shares the bytes with the thread that writes, and copies no events.
-                let (output, buffers) = (self.output.clone(), batch.part(0..0));
-                let write = move || output.write(buffers.bytes(), &runs);
-                self.host.blocking(write).await??
-            }
+        let delivery = if let Some(written) = self.output.write_quickly(batch.bytes(), &runs) {
+            written?
+        } else {
+            // Shares the bytes with the thread that writes, and copies no events.
+            let (output, buffers) = (self.output.clone(), batch.part(0..0));
+            let write = move || output.write(buffers.bytes(), &runs);
+            self.host.blocking(write).await??
         };
         Ok(self.synced(delivery).await?)
     }
