@@ -58,12 +58,12 @@ async fn stream(batches: u64, events: usize) -> Duration {
     let pool = Pool::new(64);
     let (mut sender, mut receiver) = hand_over::queue();
     let start = Instant::now();
-    let source = executor::spawn("source", async move {
+    let source = executor::spawn(async move {
         for _ in 0..batches {
             sender.send(batch(&pool, events)).await;
         }
     });
-    let sink = executor::spawn("sink", async move {
+    let sink = executor::spawn(async move {
         while let Some(batch) = receiver.receive().await {
             black_box(batch);
         }
@@ -82,8 +82,8 @@ async fn there_and_back(batches: u64, events: usize) -> Duration {
     }
     let (mut there, other) = hand_over::queue();
     let (back, mut returned) = hand_over::queue();
-    let echo = executor::spawn("echo", pass_on(other, back));
-    let task = executor::spawn("starter", async move {
+    let echo = executor::spawn(pass_on(other, back));
+    let task = executor::spawn(async move {
         let mut travelling = batch(&Pool::new(1), events);
         let start = Instant::now();
         for _ in 0..batches {
