@@ -17,6 +17,7 @@ use super::{
 use crate::engine::{
     account::token::{InFlight, Token},
     processors::Processors,
+    tuning::FEW_EVENTS,
 };
 
 fn bounded(bounds: Bounds) -> (Sender, Receiver) {
@@ -43,7 +44,7 @@ fn weighed(queued: Queued) -> Option<(Queued, Load)> {
 }
 
 #[test]
-fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
+fn who_sends_what_is_encoded_or_little_runs_a_receiver_that_waits_and_wakes_it_for_anything_else() {
     let mut context = Context::from_waker(Waker::noop());
     let (mut sender, mut receiver) = bounded(Bounds::default());
     let (mailbox, taken) = (receiver.mailbox(), Arc::new(AtomicUsize::new(0)));
@@ -56,10 +57,12 @@ fn who_sends_what_is_encoded_runs_a_receiver_that_waits_and_wakes_it_for_anythin
     assert!(task.as_mut().poll(&mut context).is_pending());
     assert!(sender.poll_send(&context, &mut encoded(), true).is_ready());
     assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, false));
-    assert!(sender.poll_send(&context, &mut batch(1), true).is_ready());
-    assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (1, true));
+    assert!(sender.poll_send(&context, &mut batch(FEW_EVENTS), true).is_ready());
+    assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (2, false));
+    assert!(sender.poll_send(&context, &mut batch(FEW_EVENTS + 1), true).is_ready());
+    assert_eq!((taken.load(Ordering::Relaxed), sender.take_spent().woke), (2, true));
     assert!(task.as_mut().poll(&mut context).is_pending());
-    assert_eq!(taken.load(Ordering::Relaxed), 2);
+    assert_eq!(taken.load(Ordering::Relaxed), 3);
     drop(sender);
     assert!(task.as_mut().poll(&mut context).is_ready());
 }
