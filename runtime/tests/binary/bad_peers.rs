@@ -159,6 +159,27 @@ fn a_reset_at_every_byte_of_a_message_leaves_no_event() {
 }
 
 #[test]
+fn the_system_asks_peers_that_say_nothing_whether_they_are_still_there() {
+    let servers = Servers::start();
+    for good in &servers.good {
+        let port = |address: std::net::SocketAddr| format!("{:04X}", address.port());
+        let (ours, theirs) = (port(good.local_addr().unwrap()), port(good.peer_addr().unwrap()));
+        // A socket of the server, and a timer (2) that is not that of bytes on their way: that of keep-alive.
+        let is_asked = |line: &str| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields.len() > 5
+                && fields[1].ends_with(&format!(":{theirs}"))
+                && fields[2].ends_with(&format!(":{ours}"))
+                && fields[5].starts_with("02:")
+        };
+        crate::peer::wait_until(|| {
+            std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(is_asked)
+        });
+    }
+    servers.end();
+}
+
+#[test]
 fn peers_that_say_nothing_or_stop_halfway_are_closed_and_counted() {
     let mut servers = Servers::start();
     let silent = |name: &str, begins: &[u8]| servers.peer(name, begins);
