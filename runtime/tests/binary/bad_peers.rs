@@ -59,13 +59,11 @@ impl Servers {
         let mut run = Running::of(Scene::new(SERVERS), &arguments, |command| command);
         let mut addresses = [const { String::new() }; 6];
         for _ in NAMES {
-            let line = run.until("listens on ");
-            let (_, rest) = line.split_once("listens on ").unwrap();
-            let (address, fields) = rest.split_once(' ').unwrap();
+            let (address, fields) = run.listens();
             let component = fields.split("component=").nth(1).unwrap();
             let component = component.split_whitespace().next().unwrap().trim_matches('"');
             let place = NAMES.iter().position(|name| *name == component).unwrap();
-            address.clone_into(&mut addresses[place]);
+            addresses[place] = address;
         }
         let good = [0, 1, 2].map(|place: usize| TcpStream::connect(&addresses[place]).unwrap());
         let mut servers = Self { run, api, addresses, good, spoken: 0 };

@@ -203,11 +203,9 @@ fn servers(certificates: &[(&str, (String, String))]) -> (Running, Vec<(String, 
     });
     let mut run = Running::of(scene, &["flow.yaml"], |command| command);
     let addresses = certificates.iter().map(|_| {
-        let line = run.until("listens on ");
-        let (_, rest) = line.split_once("listens on 127.0.0.1:").unwrap();
-        let (port, fields) = rest.split_once(' ').unwrap();
+        let (address, fields) = run.listens();
         let name = fields.split('"').nth(1).unwrap();
-        (name.to_owned(), format!("localhost:{port}"))
+        (name.to_owned(), address.replace("127.0.0.1", "localhost"))
     });
     let addresses = addresses.collect();
     (run, addresses)
