@@ -134,6 +134,21 @@ fn each_event_is_the_body_of_a_request_and_all_go_through_one_connection() {
 }
 
 #[test]
+fn requests_come_with_a_token_or_with_a_header_of_another_name() {
+    for (auth, expected) in [
+        (r#"{ "bearer": "a-token" }"#, "authorization: Bearer a-token"),
+        (r#"{ "header": { "name": "X-Api-Key", "value": "a key" } }"#, "x-api-key: a key"),
+    ] {
+        let peer = peer(vec![ok()]);
+        let host = TestHost::new();
+        let mut client = client(&host, &peer.address, &format!(r#", "auth": {auth}"#));
+        client.deliver(&batch_of(&["one"])).unwrap();
+        let (_, head, _) = peer.requests.join().unwrap().remove(0);
+        assert!(head.lines().any(|line| line == expected), "{head}");
+    }
+}
+
+#[test]
 fn a_delivery_is_one_body_that_may_be_compressed() {
     for (keys, encoding, kind, expected) in [
         (

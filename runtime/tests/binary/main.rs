@@ -12,6 +12,7 @@ mod bad_peers;
 mod bench;
 mod bombs;
 mod book;
+mod clients;
 mod commands;
 mod components;
 mod connections;

@@ -58,8 +58,8 @@ fn server(certificates: &Certificates) -> (Running, String) {
   output: { type: stdio, codec: json, postprocessors: [lines] }
 links: [input -> output, input/err -> output]";
     let mut run = Running::of(certificates.scene(flow), &["flow.yaml"], |command| command);
-    let line = run.until("listens on ");
-    let port = line.split_once("127.0.0.1:").unwrap().1.split(' ').next().unwrap().to_owned();
+    let (address, _) = run.listens();
+    let port = address.rsplit_once(':').unwrap().1.to_owned();
     (run, port)
 }
 

@@ -155,10 +155,7 @@ fn one_server_receives_every_signal_and_one_client_sends_each_to_its_path() {
 links: [first -> sender, second -> output]"
     );
     let mut run = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
-    let address = |line: &str| {
-        line.split_once("listens on ").unwrap().1.split(' ').next().unwrap().to_owned()
-    };
-    let addresses = [(); 2].map(|()| address(&run.until("listens on ")));
+    let addresses = [(); 2].map(|()| run.listens().0);
     let first = addresses.iter().find(|address| **address != next).unwrap();
     for signal in SIGNALS {
         let path = format!("/v1/{signal}");
@@ -183,12 +180,11 @@ fn the_example_of_a_collector_has_a_file_for_each_signal() {
     let scene = Scene::new(&example_flow("otlp-collector.yaml"));
     let mut run =
         Running::of(scene, &["flow.yaml"], |command| command.env("ADDRESS", "127.0.0.1:0"));
-    let line = run.until("listens on ");
-    let address = line.split_once("listens on ").unwrap().1.split(' ').next().unwrap();
+    let (address, _) = run.listens();
     for signal in SIGNALS {
         let (body, expected) = request(signal);
         // What was answered is in its file.
-        let [status, ..] = post_to(&format!("/v1/{signal}"), address, PROTOBUF, &body);
+        let [status, ..] = post_to(&format!("/v1/{signal}"), &address, PROTOBUF, &body);
         assert_eq!(status, "HTTP/1.1 200 OK");
         let written = run.scene.read(&format!("{signal}.jsonl"));
         assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), expected);

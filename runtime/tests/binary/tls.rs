@@ -5,9 +5,13 @@ use std::{
     net::{TcpListener, TcpStream},
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    date_time_ymd,
+};
 
 use crate::{network::example_flow, running::Running, support::workspace, tremor::Scene};
 
@@ -26,9 +30,12 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        // Two of the same name would be taken for each other.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("authority {} of tests", MADE.fetch_add(1, Ordering::Relaxed));
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "an authority of tests");
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let pem = params.self_signed(&key).unwrap().pem();
@@ -37,8 +44,15 @@ impl Authority {
 
     /// A certificate for this name, and its key.
     pub(crate) fn issue(&self, name: &str) -> (String, String) {
+        self.issue_until(name, 2999)
+    }
+
+    /// One that ends with the beginning of this year.
+    pub(crate) fn issue_until(&self, name: &str, year: i32) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.not_before, params.not_after) =
+            (date_time_ymd(2000, 1, 1), date_time_ymd(year, 1, 1));
         params.distinguished_name.push(DnType::CommonName, "a peer of tests");
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         (certificate.pem(), key.serialize_pem())
@@ -52,7 +66,7 @@ fn scene(flow: &str) -> Scene {
 }
 
 /// Whether the program is there: the test says so where it is not, and CI has it.
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
         eprintln!("skipped: there is no `{program}` here");

@@ -59,3 +59,27 @@ fn what_is_no_request_of_a_signal_is_refused_in_its_own_encoding() {
     let get = b"GET /v1/logs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     expect(&scene.rest(scene.client(get)), 405, &["allow: POST, PUT"]);
 }
+
+#[test]
+fn exporters_are_asked_to_come_again_where_the_flow_is_full_or_down_or_has_failed() {
+    let mut scene = Scene::new(r#", "preset": { "otlp": "any" }, "max_wait": "8s""#);
+    let message = r#"{"message":""#;
+    let mut clients = Vec::new();
+    for (is_down, status, again) in [(false, 429, "retry-after: 1"), (true, 503, "retry-after: 5")]
+    {
+        scene.server.source().unwrap().on_circuit_breaker(is_down).unwrap();
+        clients.push(scene.client(&post("/v1/traces", JSON, b"{}")));
+        let connections = if is_down { 2.0 } else { 1.0 };
+        scene.run_until(|| scene.metric("connections") == Some(connections));
+        // Nobody pulls.
+        scene.pass(11);
+        let answer = scene.answer(clients.last().unwrap());
+        expect(&answer, status, &[again, message]);
+    }
+    let mut scene = Scene::new(r#", "preset": { "otlp": "any" }, "respond": "delivered""#);
+    let client = scene.client(&post("/v1/traces", JSON, b"{}"));
+    let pull = scene.pull().pull();
+    scene.server.acks().unwrap().fail(pull, std::slice::from_ref(&(0..1))).unwrap();
+    // In place of 500, after which exporters give up.
+    expect(&scene.answer(&client), 503, &[message, "not delivered"]);
+}

@@ -1,0 +1,278 @@
+//! Clients of the network through the real program: peers that put them off or refuse, that move to another address,
+//! and that cannot be trusted.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    running::Running,
+    tls::{Authority, certificate, has},
+    tremor::Scene,
+};
+
+/// The next request on a connection: its body. None where the connection ends before it.
+fn request(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        if let Some(text) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = text.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).ok()?;
+            return String::from_utf8(body).ok();
+        }
+    }
+}
+
+/// A peer that answers each request with the next of these, and closes the connection after it.
+fn peer(answers: Vec<&'static str>) -> (String, thread::JoinHandle<Vec<(String, Instant)>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let requests = thread::spawn(move || {
+        let mut requests = Vec::new();
+        for answer in answers {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let body = request(&mut stream).unwrap();
+            requests.push((body, Instant::now()));
+            stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        }
+        requests
+    });
+    (address, requests)
+}
+
+#[test]
+fn a_peer_that_puts_a_client_off_is_obeyed_and_what_it_refuses_is_a_dead_letter_with_its_words() {
+    let good = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let (address, requests) = peer(vec![
+        "HTTP/1.1 429 Slow down\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 503 Later\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+        good,
+        "HTTP/1.1 422 No\r\nContent-Length: 7\r\nConnection: close\r\n\r\nno `id`",
+        good,
+    ]);
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: string, config: {{ path: in, mode: read }} }}
+  output:
+    type: http_client
+    codec: string
+    retry: {{ attempts: 5, backoff: 1ms, max_backoff: 10ms }}
+    config: {{ url: 'http://{address}/' }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, output/err -> dead]"
+    );
+    let scene = Scene::new(&flow).write("in", b"one\ntwo\nthree\n");
+    scene.run().expect(0, &["3 events in"]);
+    let requests = requests.join().unwrap();
+    let bodies: Vec<_> = requests.iter().map(|(body, _)| &**body).collect();
+    assert_eq!(bodies, ["one", "one", "one", "one", "two", "three"]);
+    // It does not come sooner, whatever the flow's own pause is.
+    assert!(requests[1].1 - requests[0].1 >= Duration::from_secs(1));
+    let dead = scene.read("dead");
+    assert_eq!(dead.lines().count(), 1, "{dead}");
+    assert!(dead.contains("422") && dead.contains("no `id`") && dead.contains("two"), "{dead}");
+}
+
+/// `tremor` with a file of its own in the place of `/etc/hosts`; none where the system does not allow that.
+fn with_hosts(scene: Scene) -> Option<Running> {
+    let tries = ["--mount", "mount", "--bind", "/etc/hosts", "/etc/hosts"];
+    let may = Command::new("unshare").args(tries).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        eprintln!(
+            "SKIPPED: `unshare --mount` and `mount` are not there, or not allowed: they need root"
+        );
+        return None;
+    }
+    Some(Running::of(scene, &["flow.yaml"], |command| {
+        let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+        let mut within = Command::new("unshare");
+        within.args(["--mount", "sh", "-c", script]).arg(command.get_program());
+        within.args(command.get_args()).current_dir(command.get_current_dir().unwrap());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => within.env(name, value),
+                None => within.env_remove(name),
+            };
+        }
+        within.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        *command = within;
+        command
+    }))
+}
+
+#[test]
+fn a_name_is_looked_up_again_for_each_connection() {
+    let first = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = first.local_addr().unwrap().port();
+    let Ok(second) = TcpListener::bind(("127.0.0.2", port)) else {
+        eprintln!("SKIPPED: 127.0.0.2 is no address of this machine, or its port {port} is taken");
+        return;
+    };
+    for http in [false, true] {
+        let output = if http {
+            format!("type: http_client\n    config: {{ url: 'http://moves.test:{port}/' }}")
+        } else {
+            format!("type: tcp_client\n    config: {{ address: 'moves.test:{port}' }}")
+        };
+        let flow = format!(
+            "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 10 }} }}
+  output:
+    codec: json
+    postprocessors: [lines]
+    retry: {{ attempts: 1000, backoff: 1ms, max_backoff: 10ms }}
+    {output}
+links: [input -> output]"
+        );
+        let scene = Scene::new(&flow).write("hosts", b"127.0.0.1 moves.test\n");
+        let hosts = scene.path().join("hosts");
+        let Some(running) = with_hosts(scene) else { return };
+        let (stream, _) = first.accept().unwrap();
+        // The first event is on its way there.
+        assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
+        fs::write(&hosts, "127.0.0.2 moves.test\n").unwrap();
+        drop(stream);
+        let (stream, _) = second.accept().unwrap();
+        assert_eq!((&stream).read(&mut [0]).unwrap(), 1);
+        drop(running);
+        // What else has come to either of them meanwhile is of the past.
+        for listener in [&first, &second] {
+            listener.set_nonblocking(true).unwrap();
+            while listener.accept().is_ok() {}
+            listener.set_nonblocking(false).unwrap();
+        }
+    }
+}
+
+/// A flow with these connectors and links.
+fn flow(connectors: impl Iterator<Item = String>, links: impl Iterator<Item = String>) -> String {
+    let connectors = connectors.collect::<Vec<_>>().concat();
+    format!("connectors:\n{connectors}links: [{}]", links.collect::<Vec<_>>().join(", "))
+}
+
+/// A flow with a client of TLS for each of these servers.
+fn clients(addresses: &[(&str, String)], keys: &str) -> String {
+    let input = "  input: { type: metronome, config: { interval_ms: 10, count: 1 } }\n".to_owned();
+    let client = |(name, address): &(&str, String)| {
+        format!(
+            "  {name}:
+    type: tcp_client
+    codec: json
+    postprocessors: [lines]
+    config: {{ address: '{address}', tls: {{ {keys} }} }}\n"
+        )
+    };
+    flow(
+        std::iter::once(input).chain(addresses.iter().map(client)),
+        addresses.iter().map(|(name, _)| format!("input -> {name}")),
+    )
+}
+
+/// A server of TLS for each of these certificates, in one process.
+fn servers(certificates: &[(&str, (String, String))]) -> (Running, Vec<(String, String)>) {
+    let output = "  output: { type: stdio, codec: json, postprocessors: [lines] }\n".to_owned();
+    let server = |(name, _): &(&str, (String, String))| {
+        format!(
+            "  {name}:
+    type: tcp_server
+    preprocessors: [lines]
+    codec: json
+    config: {{ listen: '127.0.0.1:0', tls: {{ cert_file: {name}.pem, key_file: {name}.key }} }}\n"
+        )
+    };
+    let scene = Scene::new(&flow(
+        std::iter::once(output).chain(certificates.iter().map(server)),
+        certificates.iter().map(|(name, _)| format!("{name} -> output")),
+    ));
+    let scene = certificates.iter().fold(scene, |scene, (name, (certificate, key))| {
+        let scene = scene.write(&format!("{name}.pem"), certificate.as_bytes());
+        scene.write(&format!("{name}.key"), key.as_bytes())
+    });
+    let mut run = Running::of(scene, &["flow.yaml"], |command| command);
+    let addresses = certificates.iter().map(|_| {
+        let (address, fields) = run.listens();
+        let name = fields.split('"').nth(1).unwrap();
+        (name.to_owned(), address.replace("127.0.0.1", "localhost"))
+    });
+    let addresses = addresses.collect();
+    (run, addresses)
+}
+
+#[test]
+fn the_log_says_why_a_server_of_tls_is_not_trusted() {
+    let authority = Authority::new();
+    let (servers, addresses) = servers(&[
+        ("expired", authority.issue_until("localhost", 2001)),
+        ("itself", certificate()),
+        ("elsewhere", authority.issue("another.test")),
+        ("stranger", Authority::new().issue("localhost")),
+    ]);
+    let addresses: Vec<_> = addresses.iter().map(|(name, it)| (&**name, it.clone())).collect();
+    let scene = Scene::new(&clients(&addresses, "ca_file: ca.pem"))
+        .write("ca.pem", authority.pem.as_bytes());
+    let mut run = Running::of(scene, &["flow.yaml"], |command| command);
+    let reasons =
+        ["expired 9", "is self-signed", "is not for `localhost`", "`ca_file` does not have it"];
+    run.until_all(reasons.map(str::to_owned).into());
+    drop(run);
+    servers.signal(&["TERM"]);
+    let ended = servers.end();
+    ended.expect(0, &[]);
+    assert_eq!(ended.stdout, "", "nothing was sent to any of them");
+}
+
+#[test]
+fn a_server_that_a_ca_of_the_system_has_signed_is_trusted_without_further_keys() {
+    let authority = Authority::new();
+    let (servers, addresses) = servers(&[("good", authority.issue("localhost"))]);
+    let scene = Scene::new(&clients(&[("output", addresses[0].1.clone())], ""))
+        .write("ca.pem", authority.pem.as_bytes());
+    Running::of(scene, &["flow.yaml"], |command| {
+        command.env("SSL_CERT_FILE", "ca.pem").env_remove("SSL_CERT_DIR")
+    })
+    .end()
+    .expect(0, &["1 events in, 1 out"]);
+    assert!(servers.event().contains("\"metronome\""));
+    servers.signal(&["TERM"]);
+    servers.end().expect(0, &[]);
+}
+
+#[test]
+fn the_log_says_that_a_server_speaks_an_old_version_of_tls() {
+    if !has("openssl") {
+        return;
+    }
+    let (certificate, key) = certificate();
+    let address = format!("localhost:{}", crate::peer::free_port());
+    let flow = clients(&[("output", address.clone())], "ca_file: cert.pem, min_version: '1.3'");
+    let scene = Scene::new(&flow)
+        .write("cert.pem", certificate.as_bytes())
+        .write("key.pem", key.as_bytes());
+    let mut old = Command::new("openssl")
+        .args(["s_server", "-quiet", "-tls1_2", "-4", "-accept", &address])
+        .args(["-cert", "cert.pem", "-key", "key.pem"])
+        .current_dir(scene.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut run = Running::of(scene, &["flow.yaml"], |command| command);
+    run.until("see `min_version` of both sides");
+    drop(run);
+    old.kill().unwrap();
+    old.wait().unwrap();
+}
