@@ -185,6 +185,12 @@ const PLANTED: &[Planted] = &[
         stands: "",
     },
     Planted {
+        variant: "ready_ends_and_wakes_no_thread",
+        file: "executor/ready.rs",
+        instead_of: "(!state.has_leader || !state.tasks.is_empty()) && self.wakes(&mut state)",
+        stands: "!state.has_leader && self.wakes(&mut state)",
+    },
+    Planted {
         variant: "ready_leaves_the_rest",
         file: "executor/ready.rs",
         instead_of: "!state.tasks.is_empty() && self.wakes(&mut state)",

@@ -75,7 +75,7 @@ macro_rules! two_tasks {
                                     let is_over = signal.wait();
                                     ready.has_led();
                                     if is_over {
-                                        ready.attend();
+                                        _ = ready.attend();
                                         break;
                                     }
                                 }
@@ -93,6 +93,66 @@ macro_rules! two_tasks {
             },
         }
     };
+}
+
+/// A thread ends while there is a task and one more comes; another stays.
+macro_rules! one_ends {
+    ($variant:ident) => {
+        crate::Model {
+            preemptions: 3,
+            run: || {
+                use crate::$variant::executor::ready::{Ready, Taken};
+                let (ready, signal) = (Arc::new(Ready::new()), Signal::new());
+                // The first of three tasks ends its thread. An event adds the second one before that, for this thread.
+                assert!(!ready.add(0, false));
+                let runs = || {
+                    let (ready, signal) = (ready.clone(), signal.clone());
+                    thread::spawn(move || {
+                        let mut ran = 0;
+                        loop {
+                            match ready.take() {
+                                Taken::Task { task: 0, .. } => {
+                                    assert!(!ready.add(1, true));
+                                    break;
+                                }
+                                Taken::Task { signals, .. } => {
+                                    if signals {
+                                        signal.send();
+                                    }
+                                    ran += 1;
+                                    if ran == 2 {
+                                        return;
+                                    }
+                                }
+                                Taken::Leads => {
+                                    signal.wait();
+                                    ready.has_led();
+                                }
+                            }
+                        }
+                        if ready.attend() {
+                            signal.send();
+                        }
+                    })
+                };
+                let threads = [runs(), runs()];
+                if ready.add(2, false) {
+                    signal.send();
+                }
+                threads.into_iter().for_each(|thread| thread.join().unwrap());
+            },
+        }
+    };
+}
+
+#[test]
+fn a_thread_that_ends_leaves_what_it_has_woken_to_another() {
+    holds(one_ends!(as_it_is));
+}
+
+#[test]
+fn it_is_found_that_a_thread_that_ends_keeps_what_it_has_woken() {
+    fails(one_ends!(ready_ends_and_wakes_no_thread), "deadlock");
 }
 
 #[test]

@@ -65,8 +65,9 @@ pub(crate) const QUEUE_BYTES: usize = 4 << 20;
 /// others may go on feeding the sink.
 pub(crate) const BATCHES_FOR_ANOTHER: usize = 8;
 /// A batch of at most so many events and bytes is encoded and delivered by its feeder, if the sink has nothing else
-/// to do: that takes less than to wake another thread for it.
-pub(crate) const FEW_EVENTS: usize = 16;
+/// to do: that takes less than to wake another thread for it. Fewer than the least of [`BATCH_EVENTS`], so that a source
+/// that has more to bring works beside its sink. `bench/runs/2026-11-23-network-threads` has lines that come alone.
+pub(crate) const FEW_EVENTS: usize = 8;
 /// See [`FEW_EVENTS`].
 pub(crate) const FEW_BYTES: usize = 16 << 10;
 /// A sink that takes longer than this, so many times in a row, is woken instead for a while, so that it

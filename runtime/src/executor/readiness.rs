@@ -4,9 +4,10 @@ use std::{
     collections::HashMap,
     io,
     os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     thread,
@@ -38,8 +39,9 @@ pub(super) struct Readiness {
     epoll: OwnedFd,
     /// Edge-triggered: a write wakes one thread, and nothing is ever read.
     signal: OwnedFd,
-    registered: Mutex<HashMap<u64, Arc<Registered>>>,
+    registered: Mutex<HashMap<u64, Arc<Mutex<State>>>>,
     last: AtomicU64,
+    has_failed: AtomicBool,
 }
 
 impl Readiness {
@@ -47,7 +49,13 @@ impl Readiness {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let signal = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(&epoll, &signal, EventData::new_u64(SIGNAL), Flags::IN | Flags::ET)?;
-        Ok(Self { epoll, signal, registered: Mutex::default(), last: AtomicU64::new(SIGNAL) })
+        Ok(Self {
+            epoll,
+            signal,
+            registered: Mutex::default(),
+            last: AtomicU64::new(SIGNAL),
+            has_failed: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn events() -> Events {
@@ -76,7 +84,9 @@ impl Readiness {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
                 // Somebody has closed a descriptor that is ours. Tasks run on, and do not wait for descriptors.
-                tracing::error!(%error, "the executor cannot wait for file descriptors");
+                if !self.has_failed.swap(true, Ordering::Relaxed) {
+                    tracing::error!(%error, "the executor cannot wait for file descriptors any more");
+                }
                 thread::sleep(Duration::from_millis(1));
             }
         }
@@ -86,7 +96,9 @@ impl Readiness {
                 SIGNAL => is_signalled = true,
                 number => {
                     let registered = lock(&self.registered).get(&number).cloned();
-                    registered.inspect(|registered| registered.is_ready());
+                    // A waker that panics must not take the thread with it.
+                    let tells = || registered.iter().for_each(|state| is_ready(state));
+                    _ = catch_unwind(AssertUnwindSafe(tells));
                 }
             }
         }
@@ -107,15 +119,10 @@ pub enum Interest {
 #[derive(Debug)]
 pub struct Watched {
     readiness: &'static Readiness,
-    number: u64,
-    registered: Arc<Registered>,
-}
-
-#[derive(Debug)]
-struct Registered {
     descriptor: OwnedFd,
     flags: Flags,
-    state: Mutex<State>,
+    number: u64,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug, Default)]
@@ -127,15 +134,18 @@ struct State {
     is_ready: bool,
 }
 
-impl Registered {
-    fn is_ready(&self) {
-        let waits = {
-            let mut state = lock(&self.state);
-            (state.is_armed, state.is_ready) = (false, true);
-            state.waits.take()
-        };
-        waits.into_iter().for_each(Waker::wake);
-    }
+/// The operating system tells of a descriptor.
+fn is_ready(state: &Mutex<State>) {
+    let waits = {
+        let mut state = lock(state);
+        // It tells of errors and of lost peers without being asked. Asked, it tells again.
+        if !state.is_armed {
+            return;
+        }
+        (state.is_armed, state.is_ready) = (false, true);
+        state.waits.take()
+    };
+    waits.into_iter().for_each(Waker::wake);
 }
 
 impl Watched {
@@ -149,11 +159,10 @@ impl Watched {
             Interest::Readable => Flags::IN | Flags::PRI | Flags::RDHUP,
             Interest::Writable => Flags::OUT,
         };
-        // Nothing is told before it is asked for.
         epoll::add(&readiness.epoll, &descriptor, EventData::new_u64(number), Flags::ONESHOT)?;
-        let registered = Arc::new(Registered { descriptor, flags, state: Mutex::default() });
-        lock(&readiness.registered).insert(number, registered.clone());
-        Ok(Self { readiness, number, registered })
+        let state = Arc::<Mutex<State>>::default();
+        lock(&readiness.registered).insert(number, state.clone());
+        Ok(Self { readiness, descriptor, flags, number, state })
     }
 
     /// Ready when a read, or a write, would not block. A descriptor with an error or without a peer is ready.
@@ -161,7 +170,7 @@ impl Watched {
     /// # Errors
     /// The operating system's.
     pub fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Registered { descriptor, flags, state } = &*self.registered;
+        let Self { readiness, descriptor, flags, number, state } = self;
         let mut state = lock(state);
         if state.is_ready {
             (state.is_ready, state.waits) = (false, None);
@@ -172,8 +181,8 @@ impl Watched {
             waits @ None => *waits = Some(context.waker().clone()),
         }
         if !state.is_armed {
-            let data = EventData::new_u64(self.number);
-            epoll::modify(&self.readiness.epoll, descriptor, data, *flags | Flags::ONESHOT)?;
+            let data = EventData::new_u64(*number);
+            epoll::modify(&readiness.epoll, descriptor, data, *flags | Flags::ONESHOT)?;
             state.is_armed = true;
         }
         Poll::Pending
@@ -182,7 +191,7 @@ impl Watched {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        _ = epoll::delete(&self.readiness.epoll, &self.registered.descriptor);
+        _ = epoll::delete(&self.readiness.epoll, &self.descriptor);
         lock(&self.readiness.registered).remove(&self.number);
     }
 }

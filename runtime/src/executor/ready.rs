@@ -9,8 +9,8 @@ use std::{
 ///
 /// Of the threads without a task one leads: it waits for events of the operating system, and for a signal. The
 /// others wait to be called. So an event wakes one thread, and that which had the last event has the next. A
-/// leader that has an event runs what the event has woken, and no other leads meanwhile: it takes longer to wake a
-/// thread than most tasks take. While one thread is on its way no other is woken; it sees to that itself.
+/// leader that has an event runs what the event has woken, and no other is woken to lead meanwhile: that takes longer
+/// than most tasks take. While one thread is on its way no other is woken; it sees to that itself.
 #[derive(Debug)]
 pub(super) struct Ready<T> {
     state: Mutex<State<T>>,
@@ -103,12 +103,13 @@ impl<T> Ready<T> {
         }
     }
 
-    /// Has a thread lead that waits, if none does: those that run tasks may be long.
-    pub(super) fn attend(&self) {
+    /// Wakes a thread that waits, if nobody leads, or if there are tasks: from time to time, since those that run tasks
+    /// may be long, and by a thread that ends, since it takes none of what it has woken. Says whether the signal is to be
+    /// sent for that.
+    #[must_use = "the leader may have to be woken"]
+    pub(super) fn attend(&self) -> bool {
         let mut state = self.lock();
-        if !state.has_leader {
-            self.wakes(&mut state);
-        }
+        (!state.has_leader || !state.tasks.is_empty()) && self.wakes(&mut state)
     }
 
     fn wakes(&self, state: &mut State<T>) -> bool {

@@ -75,7 +75,7 @@ impl Threads {
                     }
                     // What a task panics with is for who waits for the task.
                     _ = catch_unwind(AssertUnwindSafe(|| task.run()));
-                    if is_unattended && looked.elapsed() >= UNHEARD {
+                    if is_unattended && !ENDS.get() && looked.elapsed() >= UNHEARD {
                         if takes_next(|| self.readiness.look(&mut events)) {
                             self.ready.has_signal();
                         }
@@ -89,10 +89,17 @@ impl Threads {
                 }
             }
         }
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.attend();
+    }
+
+    fn attend(&self) {
+        if self.ready.attend() {
+            self.readiness.signal();
+        }
     }
 }
 
+/// Wakes tasks that this thread runs next.
 fn takes_next<T>(wakes_tasks: impl FnOnce() -> T) -> T {
     TAKES_NEXT.set(true);
     let result = wakes_tasks();
@@ -119,21 +126,30 @@ pub(super) fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watch
 
 /// See [`Ready::attend`].
 pub(super) fn attend() {
-    THREADS.ready.attend();
+    THREADS.attend();
 }
 
 /// Begins up to so many threads more. Says how many.
+///
+/// # Errors
+/// Where the system gives not even one.
 pub(super) fn more(wanted: usize) -> io::Result<usize> {
     let free = (MOST * super::threads()).saturating_sub(THREADS.count.load(Ordering::Relaxed));
     let more = wanted.min(free);
-    for _ in 0..more {
-        begin()?;
-        THREADS.count.fetch_add(1, Ordering::Relaxed);
+    for begun in 0..more {
+        match begin() {
+            Ok(()) => THREADS.count.fetch_add(1, Ordering::Relaxed),
+            Err(error) if begun == 0 => return Err(error),
+            Err(_) => return Ok(begun),
+        };
     }
     Ok(more)
 }
 
 /// Ends one thread: whichever takes this up, so none that is blocked.
 pub(super) fn fewer() -> async_task::Task<()> {
-    spawn(async { ENDS.set(true) })
+    spawn(async {
+        ENDS.set(true);
+        THREADS.count.fetch_sub(1, Ordering::Relaxed);
+    })
 }

@@ -1,13 +1,15 @@
 //! Whether a write is made by the thread of the task, or handed to a thread that may block: that costs two
 //! changes of threads, which is many times what the system takes to copy some lines.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// How much is written by the task's thread at a time, at most, in bytes: the system copies that in some µs.
 pub(super) const MOST: u64 = 16 << 10;
-/// A write that takes so long has waited for the disk, in ns. On a busy machine others have the processor for
-/// some ms.
-const SLOW_NS: u64 = 10_000_000;
+/// A write that takes so long has waited for the disk, in ns, or others had the processor: so many in a row have waited.
+const SLOW_NS: u64 = 1_000_000;
+const SLOW_IN_A_ROW: u32 = 3;
+/// A write that takes so long has waited, in ns.
+const VERY_SLOW_NS: u64 = 10_000_000;
 /// How long every write is handed over after that, in ns.
 const REST_NS: u64 = 1_000_000_000;
 
@@ -17,6 +19,7 @@ const REST_NS: u64 = 1_000_000_000;
 pub(super) struct Disk {
     /// It is not trusted before that, by the host's clock.
     slow_until_ns: AtomicU64,
+    slow_in_a_row: AtomicU32,
 }
 
 impl Disk {
@@ -27,7 +30,14 @@ impl Disk {
 
     /// A write by the task's thread took from here to there.
     pub(super) fn took(&self, from_ns: u64, to_ns: u64) {
-        if to_ns.saturating_sub(from_ns) >= SLOW_NS {
+        let took_ns = to_ns.saturating_sub(from_ns);
+        if took_ns < SLOW_NS {
+            self.slow_in_a_row.store(0, Ordering::Relaxed);
+            return;
+        }
+        let slow = self.slow_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
+        if took_ns >= VERY_SLOW_NS || slow >= SLOW_IN_A_ROW {
+            self.slow_in_a_row.store(0, Ordering::Relaxed);
             self.slow_until_ns.store(to_ns.saturating_add(REST_NS), Ordering::Relaxed);
         }
     }
@@ -35,7 +45,7 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use super::{Disk, MOST, REST_NS, SLOW_NS};
+    use super::{Disk, MOST, REST_NS, SLOW_NS, VERY_SLOW_NS};
 
     #[test]
     fn much_is_handed_over() {
@@ -47,11 +57,23 @@ mod tests {
     #[test]
     fn after_a_write_that_waited_every_write_is_handed_over_for_a_while() {
         let disk = Disk::default();
-        disk.took(5, 5 + SLOW_NS - 1);
-        assert!(disk.is_quick(1, 5 + SLOW_NS));
-        let end = 5 + SLOW_NS;
+        disk.took(5, 5 + VERY_SLOW_NS - 1);
+        let end = 5 + VERY_SLOW_NS;
+        assert!(disk.is_quick(1, end));
         disk.took(5, end);
         assert!(!disk.is_quick(1, end + REST_NS - 1));
         assert!(disk.is_quick(1, end + REST_NS));
+    }
+
+    #[test]
+    fn after_three_slow_writes_in_a_row_every_write_is_handed_over_for_a_while() {
+        let disk = Disk::default();
+        for took_ns in [SLOW_NS, SLOW_NS, SLOW_NS - 1, SLOW_NS, SLOW_NS] {
+            disk.took(0, took_ns);
+            assert!(disk.is_quick(1, took_ns));
+        }
+        disk.took(0, SLOW_NS);
+        assert!(!disk.is_quick(1, SLOW_NS + REST_NS - 1));
+        assert!(disk.is_quick(1, SLOW_NS + REST_NS));
     }
 }
