@@ -1,7 +1,7 @@
 //! The executor: the one place that knows async-std, and what async-std stands on. Replacing it is a
 //! change in this module. `docs/decisions/0002-async-std.md` says why it is what it is.
 //!
-//! Tasks run on [threads](threads) that wait for file descriptors themselves. Time passes elsewhere, so that
+//! Tasks run on threads that wait for file descriptors themselves. Time passes elsewhere, so that
 //! it does whatever plugins do with these threads: timers are async-std's, with a thread of their own.
 
 pub(crate) mod net;
