@@ -2,7 +2,7 @@
 //!
 //! A request in JSON says it by its key. A request in protobuf does not say it: each of the three has its parts in
 //! field 1, and over HTTP the path tells. So a message of any signal in protobuf begins with one more field. No
-//! request has its number, and whoever does not know it leaves it out.
+//! request has its number, and a reader that does not know it leaves it out.
 
 use tremor_pdk::{Error, Result, ValueRef};
 
