@@ -10,6 +10,7 @@ mod ready;
 mod threads;
 
 pub use readiness::{Interest, Watched};
+pub use tremor_pdk::yield_now;
 
 use std::{
     cell::RefCell,
@@ -225,19 +226,6 @@ pub fn after(duration: Duration) -> Instant {
 /// Where the operating system cannot wait for this kind of file.
 pub fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
     threads::watch(descriptor, interest)
-}
-
-/// Lets other tasks have their turn.
-pub async fn yield_now() {
-    let mut has_yielded = false;
-    std::future::poll_fn(|context| {
-        if std::mem::replace(&mut has_yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// The result of whichever future is ready first; the other is dropped.
