@@ -87,14 +87,19 @@ fn output() -> Result<Output> {
 
 /// Builds into `target/`, wherever else the caller builds: the flow names that folder.
 pub(crate) fn build() -> Result<()> {
-    run_command(cargo([
+    run_command(build_command())
+}
+
+/// See [`build`].
+pub(crate) fn build_command() -> Command {
+    cargo([
         "build",
         "--release",
         "--target-dir=target",
         "--package=tremor-runtime",
         "--package=connector-file",
         "--package=connector-stdio",
-    ]))
+    ])
 }
 
 fn tremor() -> Command {

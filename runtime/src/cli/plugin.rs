@@ -174,7 +174,10 @@ impl<'l> Inspected<'l> {
         line("abi", &metadata.abi);
         line("pdk", &metadata.pdk);
         line("panic", &metadata.panic);
-        line("hash", &self.library.hash());
+        match self.library.hash() {
+            Some(hash) => line("hash", &hash),
+            None => line("hash", &"unknown: the file has changed meanwhile"),
+        }
         match &self.objection {
             None => line("loads", &"yes, as far as can be told without loading it"),
             Some(error) => line("loads", &format_args!("no: {error}")),
@@ -213,7 +216,7 @@ impl<'l> Inspected<'l> {
         let all = json!({
             "library": self.library.path(), "name": metadata.name, "version": metadata.version,
             "description": metadata.description, "abi": metadata.abi, "pdk": metadata.pdk,
-            "panic": metadata.panic, "hash": self.library.hash().to_string(),
+            "panic": metadata.panic, "hash": self.library.hash().as_ref().map(ToString::to_string),
             "error": self.objection.as_ref().map(ToString::to_string),
             "components": self.components.iter().map(component).collect::<Vec<_>>(),
         });

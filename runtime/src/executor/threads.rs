@@ -22,7 +22,7 @@ use super::{
 };
 
 /// How many threads there may be, as a multiple of how many there are at first.
-const MOST: usize = 4;
+const TIMES_AS_MANY: usize = 4;
 /// How long file descriptors are left alone while all threads have tasks.
 const UNHEARD: Duration = Duration::from_micros(100);
 
@@ -134,7 +134,8 @@ pub(super) fn attend() {
 /// # Errors
 /// Where the system gives not even one.
 pub(super) fn more(wanted: usize) -> io::Result<usize> {
-    let free = (MOST * super::threads()).saturating_sub(THREADS.count.load(Ordering::Relaxed));
+    let free =
+        (TIMES_AS_MANY * super::threads()).saturating_sub(THREADS.count.load(Ordering::Relaxed));
     let more = wanted.min(free);
     for begun in 0..more {
         match begin() {

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader, Read as _, Seek},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::SystemTime,
 };
 
@@ -96,16 +96,29 @@ pub(super) struct Read {
     pub(super) identity: Identity,
 }
 
+impl Read {
+    /// The hash of the file's contents; none where those are others than were read.
+    ///
+    /// # Errors
+    /// Kind [`Unreadable`](ErrorKind::Unreadable).
+    pub(super) fn hash(&self) -> Result<Option<ContentHash>, Error> {
+        let hash = self.library.hash_of(|| self.file.try_clone());
+        hash.map_err(|error| unreadable(self.library.path(), &error))
+    }
+}
+
 /// A file that is a plugin library, as far as its bytes tell: a whole shared library for this
 /// machine with plugin metadata. Nothing of it was loaded or run.
 #[derive(Clone)]
 pub struct Library {
     path: PathBuf,
     canonical: PathBuf,
-    hash: ContentHash,
+    /// Found when it is first asked for: of most libraries of a folder nobody asks, and to read all of
+    /// them takes longer than all else of a start.
+    hash: Arc<OnceLock<ContentHash>>,
     metadata: Metadata,
     abi: AbiVersion,
-    /// The file that the hash is of; none where it cannot be told from a later one of its name.
+    /// The file that was read; none where it cannot be told from a later one of its name.
     identity: Option<Identity>,
     /// Whether it names other libraries by where they lie beside it.
     finds_others: bool,
@@ -135,6 +148,7 @@ impl Library {
             .map_err(|error| bad_metadata(unnamed, error))?;
         let path = unnamed.join(&metadata.name);
         let canonical = path.clone();
+        let hash = Arc::new(hash.into());
         let abi = AbiVersion::CURRENT;
         let linked = Some(Arc::new(plugin));
         let (identity, finds_others) = (None, false);
@@ -177,11 +191,14 @@ impl Library {
         };
         let abi = parse_version(&metadata.abi)
             .ok_or_else(|| bad_metadata(path, format!("`{}` is no ABI version", metadata.abi)))?;
-        let hash = ContentHash::of(&file).map_err(failed)?;
         // What was read is one file's only where that was not written to meanwhile.
         let (before, after) = (Identity::of(&about), file.metadata().map_err(failed)?);
         let is_settled = before.is_older_than(now) && before == Identity::of(&after);
         let identity = is_settled.then_some(before);
+        let hash = Arc::new(OnceLock::new());
+        if !is_settled {
+            let _ = hash.set(ContentHash::of(&file).map_err(failed)?);
+        }
         let (path, linked) = (path.to_owned(), None);
         let library = Self { path, canonical, hash, metadata, abi, identity, finds_others, linked };
         Ok(Read { library, file, identity: before })
@@ -226,9 +243,31 @@ impl Library {
         &self.canonical
     }
 
-    /// The hash of the file's contents.
-    pub fn hash(&self) -> ContentHash {
-        self.hash
+    /// The hash of the contents of the file that was read. None where another file has taken its place
+    /// before anything asked for the hash, or where that cannot be read any more.
+    pub fn hash(&self) -> Option<ContentHash> {
+        self.hash_of(|| Ok(open(&self.canonical)?.0)).ok().flatten()
+    }
+
+    /// Whether two files have the same contents. They are read only where they say the same of themselves.
+    pub(super) fn is_copy_of(&self, other: &Self) -> bool {
+        self.metadata == other.metadata
+            && self.hash().is_some_and(|hash| other.hash() == Some(hash))
+    }
+
+    /// As [`Library::hash`], read from `file` if it is not known yet.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn hash_of(&self, file: impl FnOnce() -> io::Result<File>) -> io::Result<Option<ContentHash>> {
+        if let Some(hash) = self.hash.get() {
+            return Ok(Some(*hash));
+        }
+        let file = file()?;
+        let hash = ContentHash::of(&file)?;
+        // Looked at after the last byte: what was written before that shows.
+        let is_it = self.identity == Some(Identity::of(&file.metadata()?));
+        Ok(is_it.then(|| *self.hash.get_or_init(|| hash)))
     }
 
     /// What the library says about itself.
@@ -297,11 +336,14 @@ fn parse_version(text: &str) -> Option<AbiVersion> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::{fs, path::Path, sync::Arc};
 
     use tremor_pdk::abi::metadata::{MAGIC, VERSION};
 
-    use super::{BLOCK, ErrorKind, Library, in_blocks, in_one_piece, metadata};
+    use super::{
+        AbiVersion, BLOCK, ErrorKind, Identity, Library, XxHash3_128, in_blocks, in_one_piece,
+        metadata,
+    };
 
     fn kind(path: &Path) -> ErrorKind {
         Library::inspect(path).unwrap_err().kind()
@@ -314,6 +356,41 @@ mod tests {
             let hashes = [in_blocks, in_one_piece].map(|hash| hash(&bytes[..]).unwrap());
             assert_eq!(hashes[0], hashes[1], "{length}");
         }
+    }
+
+    /// A library that was found in the file as it is now, long after that was written.
+    fn found(path: &Path) -> Library {
+        let json =
+            br#"{"name":"x","version":"1","abi":"2.0","pdk":"1","panic":"unwind","artefacts":[]}"#;
+        Library {
+            path: path.to_owned(),
+            canonical: path.canonicalize().unwrap(),
+            hash: Arc::default(),
+            metadata: serde_json::from_slice(json).unwrap(),
+            abi: AbiVersion::CURRENT,
+            identity: Some(Identity::of(&fs::metadata(path).unwrap())),
+            finds_others: false,
+            linked: None,
+        }
+    }
+
+    #[test]
+    fn a_hash_is_of_the_file_that_was_read_or_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.so");
+        fs::write(&path, "as it was").unwrap();
+        let [asked, copy, not_asked] = [(); 3].map(|()| found(&path));
+        let hash = asked.hash();
+        assert_eq!(hash.unwrap().0, XxHash3_128::oneshot(b"as it was"));
+        assert!(asked.is_copy_of(&copy));
+
+        fs::write(&path, "as it is now").unwrap();
+        assert_eq!((asked.hash(), asked.clone().hash()), (hash, hash));
+        assert_eq!(not_asked.hash(), None);
+        assert!(!not_asked.is_copy_of(&not_asked.clone()), "nobody knows");
+
+        fs::remove_file(&path).unwrap();
+        assert_eq!((asked.hash(), not_asked.hash()), (hash, None));
     }
 
     #[test]
@@ -329,7 +406,7 @@ mod tests {
             (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0", ErrorKind::Damaged),
             (b"!<arch>\n/               0           ", ErrorKind::NotALibrary),
         ] {
-            std::fs::write(&file, contents).unwrap();
+            fs::write(&file, contents).unwrap();
             assert_eq!(kind(&file), expected, "{contents:?}");
         }
     }

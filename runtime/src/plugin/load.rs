@@ -99,10 +99,11 @@ pub(super) fn load_found(found: &Library, policy: Policy) -> Result<Plugin, Erro
 fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
     let library = &read.library;
     library.check(policy)?;
+    let hash = read.hash()?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let same = |plugin: &&Plugin| {
         let known = &plugin.library;
-        known.canonical() == library.canonical() && known.hash() == library.hash()
+        hash.is_some() && known.canonical() == library.canonical() && known.hash() == hash
     };
     if let Some(plugin) = loaded.plugins.iter().find(same) {
         return Ok(plugin.clone());

@@ -84,7 +84,7 @@ impl Registry {
 
     fn add(&mut self, library: Library) {
         let same = |known: &Library| {
-            known.canonical() == library.canonical() || known.hash() == library.hash()
+            known.canonical() == library.canonical() || known.is_copy_of(&library)
         };
         if !self.libraries.iter().any(same) {
             self.libraries.push(library);

@@ -75,7 +75,7 @@ fn what_was_found_is_loaded_as_its_file_is_now() {
     replace(&library("fixture-hostile"));
     let factory = ConnectorFactory::load(&found, "hostile", Policy::default()).unwrap();
     let loaded = factory.plugin().unwrap().library().hash();
-    assert_eq!(loaded, Library::inspect(&path).unwrap().hash());
+    assert_eq!(loaded.unwrap(), Library::inspect(&path).unwrap().hash().unwrap());
 
     fs::remove_file(&path).unwrap();
     let error = ConnectorFactory::load(&found, "relay", Policy::default()).unwrap_err();

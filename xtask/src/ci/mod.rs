@@ -4,6 +4,7 @@
 //! print lies in `target/ci`, and the end of it is shown where one fails; a step that is asked for by its
 //! name prints as it goes.
 
+mod ahead;
 pub(crate) mod heavy;
 mod limit;
 mod logged;
@@ -122,8 +123,12 @@ fn run_logged(all: bool) -> Result<()> {
     eprintln!("What the steps print is in {}/STEP.log.", logged::FOLDER);
     let mut tests = [0; 3];
     let mut reports = Vec::with_capacity(STEPS.len());
+    let mut ahead = None;
     for step in &STEPS {
         eprintln!("==> {}", step.name);
+        if step.name == "test" {
+            ahead = Some(ahead::Build::begin());
+        }
         let start = Instant::now();
         let log = logged::run(step.name, all);
         for (sum, number) in tests.iter_mut().zip(log.as_ref().map_or([0; 3], logged::Log::tests)) {
@@ -137,6 +142,7 @@ fn run_logged(all: bool) -> Result<()> {
         eprintln!("{}", report.line);
         reports.push(report);
     }
+    drop(ahead);
     let failed: Vec<_> = reports.iter().filter(|report| report.failed).collect();
     if !failed.is_empty() {
         eprintln!("\n==> failed");

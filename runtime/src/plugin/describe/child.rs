@@ -114,5 +114,5 @@ fn schemas(plugin: &Plugin) -> Answer {
         .iter()
         .map(|artefact| (id(artefact.kind().as_str(), artefact.name().as_str()), schema(artefact)))
         .collect();
-    Answer::Schemas { hash: plugin.library().hash().to_string(), schemas }
+    Answer::Schemas { hash: plugin.library().hash().as_ref().map(ToString::to_string), schemas }
 }

@@ -61,7 +61,7 @@ fn id(kind: &str, name: &str) -> String {
 #[serde(rename_all = "snake_case")]
 enum Answer {
     /// The schemas of the library with these contents.
-    Schemas { hash: String, schemas: Schemas },
+    Schemas { hash: Option<String>, schemas: Schemas },
     /// The configuration is good. An operator of it has these ports besides `out` and `err`.
     Valid { ports: Vec<String> },
     /// The configuration is not good, in the plugin's words.
@@ -140,15 +140,16 @@ impl Describer {
             return Ok((linked.config_schema)());
         }
         let artefact = &*id(kind, name);
-        if let Some(schemas) = self.cache.as_ref().and_then(|cache| cache.get(library.hash())) {
+        let cache = self.cache.as_ref().and_then(|cache| Some((cache, library.hash()?)));
+        if let Some(schemas) = cache.and_then(|(cache, hash)| cache.get(hash)) {
             return Ok(schemas.get(artefact).cloned().flatten());
         }
         match self.ask(library, &[], Vec::new())? {
             Answer::Schemas { hash, mut schemas } => {
-                if let Some(cache) = &self.cache
-                    && hash == library.hash().to_string()
+                if let Some((cache, known)) = cache
+                    && hash == Some(known.to_string())
                 {
-                    cache.put(library.hash(), &schemas);
+                    cache.put(known, &schemas);
                 }
                 Ok(schemas.remove(artefact).flatten())
             }
