@@ -12,10 +12,7 @@ use std::{
     ops::{AddAssign, SubAssign},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::Pin,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
 };
 
@@ -32,17 +29,8 @@ use crate::engine::{
 pub(crate) struct Mailbox<T> {
     bounds: Bounds,
     state: Mutex<State<T>>,
-    /// What the state says, for tasks that wait on the processor. Written under the lock.
-    shown: AtomicU8,
     gauge: Gauge,
 }
-
-/// There is something to take, or nothing will come any more.
-const NEWS: u8 = 1;
-/// There is no room.
-const FULL: u8 = 2;
-/// A sender runs the task.
-const LENT: u8 = 4;
 
 struct State<T> {
     items: VecDeque<(T, Load)>,
@@ -112,8 +100,7 @@ impl<T> Mailbox<T> {
             task: Task::Absent,
             waiting: Wakers::default(),
         };
-        let (state, shown, gauge) = (Mutex::new(state), AtomicU8::new(0), Gauge::default());
-        Self { bounds, state, shown, gauge }
+        Self { bounds, state: Mutex::new(state), gauge: Gauge::default() }
     }
 
     /// Puts an item in, once there is room for it, or at once where it is not to wait. Where the task
@@ -230,19 +217,15 @@ impl<T> Mailbox<T> {
         std::mem::take(&mut self.lock().items)
     }
 
-    /// Whether there is something to take, or nothing will come any more; as seen without the lock.
-    pub(super) fn has_news(&self) -> bool {
-        self.shown.load(Ordering::Acquire) & NEWS != 0
-    }
-
-    /// Whether there is no room; as seen without the lock.
+    /// Whether there is no room.
     pub(super) fn is_full(&self) -> bool {
-        self.shown.load(Ordering::Acquire) & FULL != 0
+        !self.lock().has_room(self.bounds, Load::default())
     }
 
-    /// Whether a sender runs the task; as seen without the lock.
+    /// Whether a sender runs the task.
+    #[cfg(test)]
     pub(super) fn is_lent(&self) -> bool {
-        self.shown.load(Ordering::Acquire) & LENT != 0
+        matches!(self.lock().task, Task::Lent { .. })
     }
 
     /// What is in it, told from anywhere.
@@ -251,17 +234,6 @@ impl<T> Mailbox<T> {
     }
 
     fn show(&self, state: &State<T>) {
-        let mut shown = 0;
-        if !state.items.is_empty() || state.senders == 0 {
-            shown |= NEWS;
-        }
-        if !state.has_room(self.bounds, Load::default()) {
-            shown |= FULL;
-        }
-        if matches!(state.task, Task::Lent { .. }) {
-            shown |= LENT;
-        }
-        self.shown.store(shown, Ordering::Release);
         let Load { events, bytes } = state.load;
         self.gauge.set(Queue { events, bytes });
     }

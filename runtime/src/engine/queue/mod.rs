@@ -86,6 +86,6 @@ impl Queued {
 /// A queue between tasks of one run.
 pub(crate) fn bounded(bounds: Bounds, processors: &Processors) -> (Sender, Receiver) {
     let mailbox = Arc::new(Mailbox::new(bounds));
-    let sender = Sender::new(mailbox.clone(), processors.clone());
+    let sender = Sender::new(mailbox.clone());
     (sender, Receiver::new(mailbox, processors.clone()))
 }

@@ -3,23 +3,19 @@
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
 };
 
 use crate::engine::{
     life::{standing::Gauge, wakers},
     processors::{Processors, Working},
     queue::{Queued, mailbox::Mailbox},
-    spin::Spin,
 };
 
 /// The end that batches come out of.
 pub(crate) struct Receiver {
     mailbox: Arc<Mailbox<Queued>>,
     processors: Processors,
-    spin: Spin,
-    /// Whether there is so much to do with a batch that it takes a processor, and is worth waiting
-    /// for on one.
+    /// Whether there is so much to do with a batch that it takes a processor.
     working: Option<Working>,
     /// Senders that are to be woken. Empty between calls.
     woken: Vec<Option<Waker>>,
@@ -27,24 +23,18 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(mailbox: Arc<Mailbox<Queued>>, processors: Processors) -> Self {
-        Self { mailbox, processors, spin: Spin::default(), working: None, woken: Vec::new() }
+        Self { mailbox, processors, working: None, woken: Vec::new() }
     }
 
     /// The next batch; `None` once the queue is closed and empty.
     pub(crate) fn poll_receive(&mut self, context: &Context<'_>) -> Poll<Option<Queued>> {
-        let Self { mailbox, processors, spin, working, woken } = self;
-        if working.is_some() && !mailbox.has_news() && !mailbox.is_lent() {
-            spin.wait(processors, || mailbox.has_news());
-        }
+        let Self { mailbox, processors, working, woken } = self;
         let taken = mailbox.poll_take(context, woken);
         wakers::wake(woken);
         match &taken {
             Poll::Ready(Some(queued)) if queued.is_encoded() => *working = None,
             Poll::Ready(Some(_)) => _ = working.get_or_insert_with(|| processors.working()),
             _ => {}
-        }
-        if taken.is_ready() {
-            spin.passed(Instant::now());
         }
         taken
     }

@@ -10,22 +10,18 @@ use std::{
 
 use crate::engine::{
     life::{connection::Connection, wakers::Place},
-    processors::Processors,
     queue::{
         Queued,
         mailbox::{Load, Mailbox, Parked, Put},
     },
-    spin::Spin,
     tuning::{FEW_BYTES, FEW_EVENTS, LONG_RUN, LONG_RUNS, WOKEN_FOR},
 };
 
 /// The end that batches go into. The queue closes with its last sender.
 pub(crate) struct Sender {
     mailbox: Arc<Mailbox<Queued>>,
-    processors: Processors,
     /// Among the senders that wait for room.
     place: Place,
-    spin: Spin,
     spent: Spent,
     /// Times in a row that the receiver took long when this end ran it.
     long_runs: u32,
@@ -59,12 +55,10 @@ impl AddAssign for Spent {
 }
 
 impl Sender {
-    pub(super) fn new(mailbox: Arc<Mailbox<Queued>>, processors: Processors) -> Self {
+    pub(super) fn new(mailbox: Arc<Mailbox<Queued>>) -> Self {
         Self {
             mailbox,
-            processors,
             place: Place::default(),
-            spin: Spin::default(),
             spent: Spent::default(),
             long_runs: 0,
             woken_until: None,
@@ -84,9 +78,6 @@ impl Sender {
         let mut batch = Some((batch, load));
         let start = Instant::now();
         let is_full = self.mailbox.is_full();
-        if is_full {
-            self.spin.wait(&self.processors, || !self.mailbox.is_full());
-        }
         let mut broken = connection.map(Connection::broken);
         let refused = poll_fn(|context| {
             let polled = self.poll_send(context, &mut batch, true);
@@ -98,7 +89,6 @@ impl Sender {
         })
         .await;
         let end = Instant::now();
-        self.spin.passed(end);
         let spent = end.saturating_duration_since(start).saturating_sub(self.spent.running);
         if is_full {
             self.spent.waiting += spent;
@@ -160,7 +150,7 @@ fn run(receiver: Parked<'_, Queued>) -> Duration {
 impl Clone for Sender {
     fn clone(&self) -> Self {
         self.mailbox.enter();
-        Self::new(self.mailbox.clone(), self.processors.clone())
+        Self::new(self.mailbox.clone())
     }
 }
 
