@@ -9,9 +9,9 @@ mod identities;
 mod kafka;
 mod nats;
 mod node;
+mod ports;
 
 use std::io::{self, BufRead, Write};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
 use self::node::Node;
+use self::ports::Ports;
 use crate::project::root;
 use crate::running::empty_folder;
 
@@ -66,6 +67,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     /// Addresses, files, names and passwords.
     reached: Map<String, Value>,
+    /// Held for as long as it may start a node.
+    ports: Vec<Ports>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -77,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 impl Common {
     /// The folder of this run, and so many ports.
-    fn place(&self, name: &str, ports: usize) -> Result<(PathBuf, Vec<u16>)> {
+    fn place(&self, name: &str, ports: usize) -> Result<(PathBuf, Ports)> {
         let folder = if let Some(folder) = &self.dir {
             std::fs::create_dir_all(folder)
                 .with_context(|| format!("cannot make {}", folder.display()))?;
@@ -87,23 +90,8 @@ impl Common {
             empty_folder(&folder)?;
             folder
         };
-        Ok((folder, self::ports(self.port, ports)?))
+        Ok((folder, Ports::new(self.port, ports)?))
     }
-}
-
-/// So many ports, from this one on, or free ones.
-fn ports(first: u16, count: usize) -> Result<Vec<u16>> {
-    if first > 0 {
-        let ports: Vec<_> = (first..=u16::MAX).take(count).collect();
-        anyhow::ensure!(ports.len() == count, "there are not {count} ports from {first} on");
-        return Ok(ports);
-    }
-    // All at a time: a port that is given back might be the next one.
-    let taken: io::Result<Vec<_>> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
-    let ports: io::Result<_> =
-        taken?.iter().map(|it| it.local_addr().map(|it| it.port())).collect();
-    ports.context("no port is free")
 }
 
 /// Starts Kafka with one node and these properties, in a folder. It ends when it is dropped.
@@ -116,12 +104,14 @@ pub(crate) fn kafka(folder: &Path, properties: &[&str]) -> Result<Cluster> {
 
 /// Starts a server of NATS that says at `monitor` how it is, in a folder. It ends when it is dropped.
 pub(crate) fn nats(folder: &Path) -> Result<Cluster> {
-    let monitor = format!("127.0.0.1:{}", ports(0, 1)?[0]);
+    let port = Ports::new(0, 1)?;
+    let monitor = format!("127.0.0.1:{}", port[0]);
     let common =
         Common { nodes: 1, secure: false, port: 0, dir: Some(folder.to_owned()), json: false };
     let properties = vec![format!("http: \"{monitor}\"")];
     let mut cluster = nats::cluster(&nats::Arguments { common, verify: false, properties })?;
     cluster.reached.insert("monitor".into(), monitor.into());
+    cluster.ports.push(port);
     Ok(cluster)
 }
 
@@ -138,10 +128,10 @@ pub(crate) fn need(program: &str, option: &str, brought_by: &str) -> Result<()> 
 
 impl Cluster {
     /// Starts all nodes, and waits for them.
-    fn start(mut nodes: Vec<Node>, reached: Map<String, Value>) -> Result<Self> {
+    fn start(mut nodes: Vec<Node>, reached: Map<String, Value>, ports: Ports) -> Result<Self> {
         nodes.iter_mut().try_for_each(Node::start)?;
         nodes.iter_mut().try_for_each(Node::wait)?;
-        Ok(Self { nodes, reached })
+        Ok(Self { nodes, reached, ports: vec![ports] })
     }
 
     /// Where its nodes are reached: `plain`, `tls`.
@@ -227,18 +217,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_follow_the_first_or_differ() {
-        assert_eq!(ports(7_000, 3).expect("there are three"), [7_000, 7_001, 7_002]);
-        assert!(ports(65_535, 2).is_err());
-        let mut free = ports(0, 9).expect("nine are free");
-        free.sort_unstable();
-        free.dedup();
-        assert_eq!(free.len(), 9);
-    }
-
-    #[test]
     fn an_order_about_no_node_is_refused() {
-        let mut cluster = Cluster { nodes: Vec::new(), reached: Map::new() };
+        let mut cluster = Cluster { nodes: Vec::new(), reached: Map::new(), ports: Vec::new() };
         for (order, said) in [("kill", "an order and a node"), ("kill 1", "no such node")] {
             let error = cluster.order(order).expect_err("there is no node").to_string();
             assert!(error.contains(said), "{error}");

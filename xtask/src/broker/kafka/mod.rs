@@ -56,8 +56,8 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
     let nodes = usize::from(arguments.common.nodes);
     // Each node has a port for each listener, and then one for its controller.
     let each = listeners.len() + 1;
-    let (folder, ports) = arguments.common.place("kafka", nodes * each)?;
-    let ports: Vec<_> = ports.chunks(each).collect();
+    let (folder, held) = arguments.common.place("kafka", nodes * each)?;
+    let ports: Vec<_> = held.chunks(each).collect();
     let at = |port: u16| format!("127.0.0.1:{port}");
 
     let mut reached: Map<String, Value> = Map::new();
@@ -109,7 +109,7 @@ fn start(arguments: &Arguments, jars: &Path) -> Result<Cluster> {
     for mut child in formats {
         ensure!(child.wait()?.success(), "the storage tool of Kafka failed");
     }
-    Cluster::start(started, reached)
+    Cluster::start(started, reached, held)
 }
 
 /// The properties of TLS and SASL.

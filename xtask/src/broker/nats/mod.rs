@@ -99,7 +99,7 @@ fn start(arguments: &Arguments, program: &Path) -> Result<Cluster> {
         let log = folder.join(format!("node-{id}.log"));
         nodes.push(Node::new(id, command, log, ready, addresses));
     }
-    Cluster::start(nodes, reached)
+    Cluster::start(nodes, reached, ports)
 }
 
 /// TLS, and who may do what.
