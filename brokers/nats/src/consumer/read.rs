@@ -247,12 +247,14 @@ pub(super) async fn core(
         }
     };
     loop {
-        // Unconstrained: a task that has done much in its turn would find nothing, and count what waits as dropped.
+        // Unconstrained, both: a task that has done much in its turn would find nothing, and count what waits as dropped.
+        // What was left of its turn by then would be hidden from the next look as well, until the task has had a pause, which
+        // it has for the room of a message.
         let came = if let Some(came) = unconstrained(messages.next()).now_or_never() {
             came
         } else {
             miss(taken, 0);
-            messages.next().await
+            unconstrained(messages.next()).await
         };
         let Some(came) = came else { break };
         taken += came.len() as u64;

@@ -355,7 +355,9 @@ fn messages_of_core_nats_that_do_not_wait_are_counted_and_all_others_come() {
     });
     let came = numbers(&running.out());
     assert!(came.is_sorted_by(|one, next| one < next), "in order, and each once");
-    assert!(came.len() < messages.len(), "some did not wait");
+    #[allow(clippy::cast_precision_loss)]
+    let missing = (messages.len() - came.len()) as f64;
+    assert!((dropped() - missing).abs() < 0.5 && missing > 0.0, "{} of {missing}", dropped());
     let (status, log) = running.stop();
     assert!(status.success(), "{log}");
 }
