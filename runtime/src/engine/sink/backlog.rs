@@ -47,7 +47,8 @@ impl Backlog {
     pub(crate) fn new(batching: Option<Batching>) -> Self {
         Self {
             batching,
-            pool: Pool::new(if batching.is_some() { POOLED } else { 0 }),
+            // What deliveries are put together in is as large as they are, and comes back with their answers.
+            pool: Pool::with_bytes(if batching.is_some() { POOLED } else { 0 }, SINK_WAITING_BYTES),
             lanes: vec![Lane::default()],
             in_order: false,
             slots: 1,
