@@ -347,6 +347,38 @@ mod tests {
         }
     }
 
+    struct Panics(mpsc::Sender<()>);
+
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).unwrap();
+            panic!("on purpose");
+        }
+    }
+
+    #[test]
+    fn a_waker_that_panics_takes_no_thread_with_it() {
+        let (called, calls) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Panics(called)));
+        let pair = || {
+            let (one, other) = UnixStream::pair().unwrap();
+            (watch(one.into(), Interest::Readable).unwrap(), other)
+        };
+        // Several times as often as there may be threads.
+        for _ in 0..16 * super::threads() {
+            let (mut watched, mut other) = pair();
+            assert!(watched.poll_ready(&mut Context::from_waker(&waker)).is_pending());
+            other.write_all(b"1").unwrap();
+            calls.recv().unwrap();
+        }
+        let (mut watched, mut other) = pair();
+        let reads = spawn(async move {
+            std::future::poll_fn(|context| watched.poll_ready(context)).await.unwrap();
+        });
+        other.write_all(b"1").unwrap();
+        block_on(reads);
+    }
+
     #[test]
     fn stand_ins_come_as_far_as_they_may_and_go_again() {
         let _alone = ALL_THREADS.lock();

@@ -1,7 +1,8 @@
 use std::{
-    fs,
+    env, fs,
     io::{self, Write},
     path::Path,
+    process::Command,
     time::Duration,
 };
 
@@ -52,6 +53,39 @@ fn a_full_device_is_an_error_that_names_it() {
     let error = sink.deliver(&batch_of(&["one"])).unwrap_err().into_error();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(error.to_string().starts_with("cannot write `/dev/full`: "), "{error}");
+}
+
+/// Set in a process of its own, which may write no file of more than 512 bytes.
+const LIMITED: &str = "FILE_TEST_IS_LIMITED";
+
+/// The test's host has a clock that stands still, so that each small write is made in place.
+#[test]
+fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
+    if env::var_os(LIMITED).is_none() {
+        let name =
+            "write::tests::a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch";
+        let mut shell = Command::new("sh");
+        // A write beyond the limit writes what fits, and the next one fails.
+        shell.args(["-c", r#"trap '' XFSZ; ulimit -f 1; exec "$0" --exact --nocapture "$1""#]);
+        shell.arg(env::current_exe().unwrap()).arg(name).env(LIMITED, "1");
+        let output = shell.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    let fits = "x".repeat(499) + "\n";
+    let mut sink = open(&path, "append").unwrap();
+    sink.deliver(&batch_of(&[&fits])).unwrap();
+    for _ in 0..2 {
+        let error = sink.deliver(&batch_of(&["seven.\n", "eight..\n"])).unwrap_err().into_error();
+        assert!(error.to_string().starts_with("cannot write `"), "{error}");
+        assert!(!error.to_string().contains("a part of a batch"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), fits);
+    }
+    sink.deliver(&batch_of(&["twelve byte\n"])).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), fits + "twelve byte\n");
 }
 
 #[test]

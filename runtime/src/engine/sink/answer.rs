@@ -46,8 +46,16 @@ impl SinkSide {
         mut pending: Pending,
         exceptions: Exceptions,
     ) -> Option<(Pending, Error)> {
+        if exceptions.exceptions().is_empty() {
+            let (events, letters) = (pending.events(), pending.letters());
+            self.delivered(events - letters, false);
+            self.delivered(letters, true);
+            pending.settle();
+            return None;
+        }
         let mut verdicts = Verdicts::of(exceptions, pending.events());
         let (place, attempts) = (pending.place(), pending.attempts.take());
+        let weight = pending.weight;
         let mut rest = Vec::new();
         let mut begin = 0;
         for item in pending.into_items() {
@@ -56,7 +64,7 @@ impl SinkSide {
             begin = end;
         }
         let error = verdicts.error?;
-        let mut rest = Pending::of(place, rest)?;
+        let mut rest = Pending::of(place, weight, rest)?;
         rest.attempts = attempts;
         Some((rest, error))
     }

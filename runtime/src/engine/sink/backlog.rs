@@ -7,7 +7,7 @@ use tremor_pdk::abi::batch::Pool;
 use crate::engine::{
     account::token::InFlight,
     sink::{
-        lane::{Batching, Lane, Leaving},
+        lane::{Batching, Lane, Leaving, Store},
         pending::{Part, Pending},
         streams::{Load, Streams},
     },
@@ -47,7 +47,8 @@ impl Backlog {
     pub(crate) fn new(batching: Option<Batching>) -> Self {
         Self {
             batching,
-            pool: Pool::new(if batching.is_some() { POOLED } else { 0 }),
+            // What deliveries are put together in is as large as they are, and comes back with their answers.
+            pool: Pool::with_bytes(if batching.is_some() { POOLED } else { 0 }, SINK_WAITING_BYTES),
             lanes: vec![Lane::default()],
             in_order: false,
             slots: 1,
@@ -99,7 +100,7 @@ impl Backlog {
     pub(crate) fn keeps_much(&self) -> bool {
         let Kept { counted, came } = self.kept;
         // Counting takes time, and much has come since it was last done.
-        came > SINK_WAITING_BYTES / 4 && counted + came > SINK_WAITING_BYTES
+        came > SINK_WAITING_BYTES / 4 && counted + came > self.most_kept()
     }
 
     /// Where one lane is held up, little of many batches waits, and keeps all of them. Those that keep more than
@@ -131,7 +132,10 @@ impl Backlog {
     /// What comes back from a delivery is encoded with the next one, and joined to nothing.
     fn wait(&mut self, (place, lane): (u64, usize), part: Part) {
         match self.batching.filter(|_| part.outgoing.is_some()) {
-            Some(batching) => self.lanes[lane].join((place, lane), part, batching, &self.pool),
+            Some(batching) => {
+                let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
+                self.lanes[lane].join((place, lane), part, batching, store);
+            }
             None => self.lanes[lane].push(Pending::new(place, lane, part)),
         }
     }
@@ -149,36 +153,56 @@ impl Backlog {
     /// The first delivery that may be made now, beside those that are `under_way`.
     pub(crate) fn take_next<'p>(
         &mut self,
-        under_way: impl Iterator<Item = &'p Pending>,
+        under_way: impl Iterator<Item = &'p Pending> + Clone,
     ) -> Option<Pending> {
         if self.is_empty() {
             return None;
         }
-        self.look(under_way);
-        let (leaving, now) = (self.leaving(), Instant::now());
+        self.look(under_way.clone());
+        let (leaving, now) = (self.leaving(under_way), Instant::now());
         let ready = self.free_lanes().filter(|lane| self.lanes[*lane].is_ready(leaving, now));
         let lane = ready.min_by_key(|lane| self.lanes[*lane].first())?;
-        self.lanes[lane].take(leaving, now, self.batching, &self.pool)
+        let store = Store { pool: &self.pool, divided: self.lanes.len() > 1 };
+        self.lanes[lane].take(leaving, now, self.batching, store)
     }
 
-    /// When the next delivery may be made, after none could be when one was last looked for.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        let leaving = self.leaving();
+    /// When the next delivery may be made beside those that are `under_way`, after none could be when one was
+    /// last looked for.
+    pub(crate) fn next_due<'p>(
+        &self,
+        under_way: impl Iterator<Item = &'p Pending>,
+    ) -> Option<Instant> {
+        let leaving = self.leaving(under_way);
         self.free_lanes().filter_map(|lane| self.lanes[lane].next_due(leaving)).min()
     }
 
-    /// Whether more may be taken from the queue, by a sink that has a free slot or has not.
-    pub(crate) fn has_room(&self, has_free: bool) -> bool {
+    /// Whether more may be taken from the queue, by a sink that has a free slot or has not, beside what is
+    /// `under_way`.
+    pub(crate) fn has_room<'p>(
+        &self,
+        has_free: bool,
+        under_way: impl Iterator<Item = &'p Pending>,
+    ) -> bool {
         match self.batching {
             // So much that streams find their slots.
             None => has_free && self.lanes.iter().map(Lane::len).sum::<usize>() < self.slots,
             Some(batching) => {
-                let weight: usize = self.lanes.iter().map(Lane::weight).sum();
+                let waiting: usize = self.lanes.iter().map(Lane::weight).sum();
+                let under_way: usize = under_way.map(|pending| pending.weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots);
-                self.events() < events && weight < SINK_WAITING_BYTES
+                self.events() < events
+                    && waiting < SINK_WAITING_BYTES
+                    && waiting + under_way < self.most_kept()
             }
         }
+    }
+
+    /// How much memory there should be at most, in bytes, deliveries under way included. Of these the source's
+    /// events are kept, and what the sink gets of them.
+    fn most_kept(&self) -> usize {
+        let delivery = self.batching.map_or(0, |batching| batching.max_bytes.get());
+        SINK_WAITING_BYTES.saturating_add(delivery.saturating_mul(2 * self.slots))
     }
 
     /// Nothing comes any more. Whether that was not known.
@@ -200,8 +224,8 @@ impl Backlog {
         self.places
     }
 
-    fn leaving(&self) -> Leaving {
-        let at_once = self.is_complete || !self.has_room(true);
+    fn leaving<'p>(&self, under_way: impl Iterator<Item = &'p Pending>) -> Leaving {
+        let at_once = self.is_complete || !self.has_room(true, under_way);
         Leaving { in_order: self.in_order, at_once }
     }
 

@@ -21,6 +21,14 @@ pub(crate) struct Batching {
     pub(crate) linger: Duration,
 }
 
+/// Where deliveries are put together.
+#[derive(Clone, Copy)]
+pub(super) struct Store<'b> {
+    pub(super) pool: &'b Pool,
+    /// Whether lanes have shares of batches.
+    pub(super) divided: bool,
+}
+
 /// Deliveries that wait, in order. Others may be joined to the last one.
 #[derive(Default)]
 pub(super) struct Lane(VecDeque<Pending>);
@@ -88,10 +96,13 @@ impl Lane {
         (place, lane): (u64, usize),
         mut part: Part,
         batching: Batching,
-        pool: &Pool,
+        store: Store<'_>,
     ) {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         loop {
+            if self.0.back().is_some_and(|last| !last.has_room(&part)) {
+                self.close();
+            }
             let open = self.0.back_mut().and_then(|last| Some((last.open?, last)));
             let (bytes, events) = open.as_ref().map_or((0, 0), |(it, last)| (*it, last.events()));
             let least = usize::from(open.is_none());
@@ -109,7 +120,8 @@ impl Lane {
             } else {
                 let mut pending = Pending::new(place, lane, part);
                 if !is_full {
-                    pending.open(size, Instant::now() + batching.linger, pool);
+                    let until = Instant::now() + batching.linger;
+                    pending.open(size, until, store.pool, store.divided);
                 }
                 self.0.push_back(pending);
             }
@@ -130,7 +142,7 @@ impl Lane {
         at: usize,
         pending: Pending,
         batching: Batching,
-        pool: &Pool,
+        store: Store<'_>,
     ) -> Option<Pending> {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         let place = pending.place();
@@ -139,7 +151,7 @@ impl Lane {
         if count < part.events() {
             let rest = part.split_off(count);
             if at == self.0.len() {
-                self.join(place, rest, batching, pool);
+                self.join(place, rest, batching, store);
             } else {
                 self.0.insert(at, uncut(place, rest));
             }
@@ -170,13 +182,13 @@ impl Lane {
         leaving: Leaving,
         now: Instant,
         batching: Option<Batching>,
-        pool: &Pool,
+        store: Store<'_>,
     ) -> Option<Pending> {
         let at = self.ready(leaving, now)?;
         let mut pending = self.0.remove(at)?;
         pending.close();
         match batching.filter(|_| pending.is_uncut) {
-            Some(batching) => self.cut(at, pending, batching, pool),
+            Some(batching) => self.cut(at, pending, batching, store),
             None => Some(pending),
         }
     }

@@ -2,6 +2,7 @@
 
 mod answer;
 pub(crate) mod backlog;
+mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
 pub(crate) mod retry;
@@ -235,7 +236,7 @@ impl Session<'_> {
         // One that takes one delivery at a time is told when that is over.
         let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
         // What is due and finds no slot is begun with the next answer.
-        let next_due = slots.has_free().then(|| side.backlog.next_due()).flatten();
+        let next_due = slots.has_free().then(|| side.backlog.next_due(slots.pending())).flatten();
         let retry = side.retries.next().or(next_due);
         let times = [
             (retry.filter(|_| !is_paused), Due::Retry),
@@ -249,7 +250,7 @@ impl Session<'_> {
             return Step::Due(due);
         }
         // What is to be delivered again comes before whatever else there is.
-        let has_room = side.backlog.has_room(slots.has_free());
+        let has_room = side.backlog.has_room(slots.has_free(), slots.pending());
         let may_receive = has_room && !is_paused && side.retries.next().is_none();
         poll_fn(|context| {
             if !slots.is_empty()

@@ -7,7 +7,7 @@ use tremor_pdk::{
     abi::batch::{HostBatch, Pool},
 };
 
-use crate::engine::{account::token::InFlight, life::backoff::Attempts};
+use crate::engine::{account::token::InFlight, life::backoff::Attempts, sink::items::Items};
 
 /// A delivery that is to be made.
 pub(crate) struct Pending {
@@ -15,9 +15,7 @@ pub(crate) struct Pending {
     pub(super) place: u64,
     /// What it waits in.
     pub(super) lane: usize,
-    /// There is at least one, and mostly there is no other.
-    first: InFlight,
-    more: Vec<InFlight>,
+    items: Items,
     /// Of all of them.
     events: usize,
     /// What the sink gets of them, event by event; none where it is yet to be encoded.
@@ -49,22 +47,9 @@ pub(crate) struct Part {
 impl Pending {
     pub(super) fn new(place: u64, lane: usize, part: Part) -> Self {
         let Part { item: first, outgoing, weight, attempts } = part;
-        let (events, more) = (first.batch.len(), Vec::new());
+        let (events, items) = (first.batch.len(), Items::new(first, Vec::new()));
         let (open, is_uncut, due, begun) = (None, false, None, None);
-        Self {
-            place,
-            lane,
-            first,
-            more,
-            events,
-            outgoing,
-            weight,
-            open,
-            is_uncut,
-            attempts,
-            due,
-            begun,
-        }
+        Self { place, lane, items, events, outgoing, weight, open, is_uncut, attempts, due, begun }
     }
 
     /// How many events there are to account for.
@@ -79,7 +64,7 @@ impl Pending {
 
     /// Its batches, to be encoded. Events that cannot be encoded have left them then.
     pub(crate) fn items_mut(&mut self) -> impl Iterator<Item = &mut InFlight> {
-        std::iter::once(&mut self.first).chain(&mut self.more)
+        self.items.each_mut()
     }
 
     /// Its batches may have fewer events than before.
@@ -88,7 +73,7 @@ impl Pending {
     }
 
     pub(crate) fn into_items(self) -> impl Iterator<Item = InFlight> {
-        std::iter::once(self.first).chain(self.more)
+        self.items.into_each()
     }
 
     /// Its batches, each with what the sink gets of it.
@@ -109,26 +94,46 @@ impl Pending {
         (self.place, self.lane)
     }
 
-    /// The delivery that had this place, with what is left of its batches; none where nothing is.
-    pub(crate) fn of((place, lane): (u64, usize), left: Vec<InFlight>) -> Option<Self> {
+    /// The delivery that had this place, with what is left of its batches, which keep as much memory; none where
+    /// nothing is.
+    pub(crate) fn of(
+        (place, lane): (u64, usize),
+        weight: usize,
+        left: Vec<InFlight>,
+    ) -> Option<Self> {
         let mut left = left.into_iter();
         let mut rest = Self::new(place, lane, Part::new(left.next()?, None));
-        rest.more = left.collect();
+        left.for_each(|item| rest.items.add(item));
+        rest.weight = weight;
         rest.recount();
         Some(rest)
     }
 
+    /// How many of its events are dead letters.
+    pub(crate) fn letters(&self) -> usize {
+        self.items.letters()
+    }
+
     /// All of it is done with.
     pub(crate) fn settle(self) {
-        self.into_items().for_each(|item| item.token.settle());
+        self.items.settle();
     }
 
     /// Others may be joined to it from now on until then. What the sink gets has so many bytes so far, and
-    /// gets a place with room for more.
-    pub(super) fn open(&mut self, bytes: usize, until: Instant, pool: &Pool) {
+    /// gets a place with room for more. Where batches are `divided` among lanes, they get such a place as well: what a
+    /// lane has of them would keep all of them.
+    pub(super) fn open(&mut self, bytes: usize, until: Instant, pool: &Pool, divided: bool) {
+        if divided {
+            self.items.lie_together(pool);
+        }
         let own = self.outgoing.replace(Batch::from_pool(pool));
         self.copy(own);
         (self.open, self.due) = (Some(bytes), Some(until));
+    }
+
+    /// Whether a batch may be joined to it.
+    pub(super) fn has_room(&self, part: &Part) -> bool {
+        self.items.has_room(&part.item.batch)
     }
 
     /// Puts a batch after the others, of so many bytes.
@@ -138,7 +143,7 @@ impl Pending {
         self.events += item.batch.len();
         self.weight += weight;
         self.open = self.open.map(|before| before + bytes);
-        self.more.push(item);
+        self.items.add(item);
     }
 
     fn copy(&mut self, from: Option<Batch>) {
@@ -152,11 +157,10 @@ impl Pending {
     pub(super) fn let_go(&mut self) -> usize {
         // What is too little to be a share of much is not looked at event by event.
         if self.held() > 2 * self.weight {
-            let (first, more) = (&mut self.first, &mut self.more);
-            let batches = std::iter::once(first).chain(more).map(|item| &mut item.batch);
+            self.items.let_go();
             // What others are joined to has room for them.
             let outgoing = self.outgoing.as_mut().filter(|_| self.open.is_none());
-            batches.chain(outgoing).for_each(HostBatch::let_go);
+            outgoing.into_iter().for_each(HostBatch::let_go);
         }
         let held = self.held();
         self.weight = self.weight.max(held);
@@ -165,15 +169,19 @@ impl Pending {
 
     /// How much memory it keeps, in bytes, other than what others keep as well.
     pub(super) fn held(&self) -> usize {
-        let items = std::iter::once(&self.first).chain(&self.more);
         let held = if self.open.is_some() { Batch::weight } else { Batch::held };
-        let outgoing = self.outgoing.as_ref().map_or(0, held);
-        items.map(|item| item.batch.held()).sum::<usize>() + outgoing
+        self.items.held() + self.outgoing.as_ref().map_or(0, held)
     }
 
     /// It waits for no others.
     pub(super) fn close(&mut self) {
-        (self.open, self.due) = (None, None);
+        if self.open.take().is_none() {
+            return;
+        }
+        self.due = None;
+        if let Some(items) = self.items.weight_together() {
+            self.weight = items + self.outgoing.as_ref().map_or(0, HostBatch::weight);
+        }
     }
 }
 

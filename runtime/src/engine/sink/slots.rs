@@ -74,7 +74,7 @@ impl Slots {
     }
 
     /// The batches under way.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Pending> + Clone {
         self.all.iter().flatten().map(|delivery| &delivery.pending)
     }
 

@@ -218,6 +218,24 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_is_divided_into_its_events_with_all_that_belongs_to_them_and_no_more() {
+        let mut batch = mixed(0);
+        batch.append(mixed(10));
+        let picked = batch.pick(&[3, 0, 8]);
+        let expected = seen(&batch);
+        assert_eq!(seen(&picked), [&expected[3][..], &expected[0], &expected[8]]);
+        assert_eq!(picked.values.len(), 4, "two that were edited, and two origins");
+        let parts = batch.divide(&[3, 0, 1, 6, 4]);
+        let lengths: Vec<_> = parts.iter().map(Batch::len).collect();
+        assert_eq!(lengths, [3, 0, 1, 6, 0]);
+        assert_eq!(parts.iter().flat_map(seen).collect::<Vec<_>>(), expected);
+        let values: Vec<_> = parts.iter().map(|part| part.values.len()).collect();
+        assert_eq!(values, [2, 0, 2, 4, 0]);
+        picked.validate().unwrap();
+        parts.iter().for_each(|part| part.validate().unwrap());
+    }
+
+    #[test]
     fn a_batch_that_shares_its_buffers_leaves_the_others_alone() {
         let mut batch = mixed(0);
         let other = batch.clone();

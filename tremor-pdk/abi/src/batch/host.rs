@@ -123,6 +123,10 @@ host_side! {
     /// Where there is no such event.
     fn pick[&self]self(positions: &[usize]) -> Batch;
 
+    /// Divides the batch into batches of so many events each, in order, which share its buffers. What was
+    /// edited is moved, not copied.
+    fn divide[self]self(counts: &[usize]) -> Vec<Batch>;
+
     /// How much memory the batch's contents take, in bytes, edited values included: what batches
     /// and queues are bounded by. It takes time linear in the edited values, of which there mostly
     /// are none.

@@ -295,6 +295,18 @@ impl Batch {
         kept.adopt_values(&mut event, from, &mut self.values);
         self.events.push(event);
     }
+
+    /// As [`Batch::take_event`], but that the payload is copied where it is a value of its own.
+    pub(super) fn copy_event(&mut self, from: &Self, mut event: Event, kept: &mut Kept) {
+        if event.kind == PayloadKind::VALUE
+            && let Some(value) = from.values.get(event.payload.start as usize)
+        {
+            let index = self.keep(value.clone()) - 1;
+            event.payload = Span { start: index, len: 0 };
+        }
+        kept.adopt_values(&mut event, from, &mut self.values);
+        self.events.push(event);
+    }
 }
 
 #[cfg(test)]

@@ -164,11 +164,32 @@ impl Batch {
         }
     }
 
-    /// The events at these positions, as a batch that shares this one's buffers.
+    /// The events at these positions, as a batch that shares this one's buffers, with copies of those values
+    /// that belong to them.
     pub(crate) fn pick(&self, positions: &[usize]) -> Self {
-        let mut picked = self.part(0..0);
-        picked.events.extend(positions.iter().map(|position| self.events[*position]));
+        let mut picked = self.sharing_buffers();
+        picked.events.reserve(positions.len());
+        let mut kept = Kept::default();
+        for position in positions {
+            picked.copy_event(self, self.events[*position], &mut kept);
+        }
         picked
+    }
+
+    /// Divides the batch into batches of so many events each, in order, which share its buffers. What is
+    /// edited is moved.
+    pub(crate) fn divide(mut self, counts: &[usize]) -> Vec<Self> {
+        let events = std::mem::take(&mut self.events);
+        let mut rest = events.iter();
+        let mut part = |count| {
+            let (mut part, mut kept) = (self.sharing_buffers(), Kept::default());
+            part.events.reserve(count);
+            for event in rest.by_ref().take(count) {
+                part.take_event(&mut self, *event, &mut kept);
+            }
+            part
+        };
+        counts.iter().map(|count| part(*count)).collect()
     }
 
     pub(crate) fn value_mut(&mut self, position: usize) -> Option<&mut Value<'static>> {

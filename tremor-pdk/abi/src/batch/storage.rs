@@ -24,7 +24,7 @@ use crate::{ByteBuffer, NodeBuffer, document::Node, value::Value};
 /// in memory for good. Bytes.
 const RECYCLED_AT_MOST: usize = 2 * Batch::WEIGHT_AT_MOST;
 
-/// What waits in one pool takes no more than this, so that many batches that were large for once do
+/// What waits in one pool takes no more than this unless the pool says so, so that many batches that were large for once do
 /// not stay, either: a flow with one source and one sink has five pools. Bytes.
 const WAITING_AT_MOST: usize = RECYCLED_AT_MOST;
 
@@ -133,6 +133,8 @@ impl Drop for Shared {
 struct Shelf {
     waiting: Mutex<Stock>,
     capacity: usize,
+    /// How much of them there may be at most.
+    bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -191,7 +193,7 @@ unsafe extern "C" fn release(storage: NonNull<Storage>) {
     storage.nodes.clear();
     storage.references.store(1, Ordering::Relaxed);
     let mut stock = shelf.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-    if stock.storages.len() < shelf.capacity && stock.bytes + size <= WAITING_AT_MOST {
+    if stock.storages.len() < shelf.capacity && stock.bytes + size <= shelf.bytes {
         stock.bytes += size;
         stock.storages.push(waiting);
     }
@@ -208,8 +210,13 @@ pub struct Pool(Arc<Shelf>);
 impl Pool {
     /// A pool that keeps at most `capacity` unused storages.
     pub fn new(capacity: usize) -> Self {
+        Self::with_bytes(capacity, WAITING_AT_MOST)
+    }
+
+    /// A pool that keeps at most `capacity` unused storages, of so many bytes together.
+    pub fn with_bytes(capacity: usize, bytes: usize) -> Self {
         let stock = Stock { storages: Vec::with_capacity(capacity), bytes: 0 };
-        Self(Arc::new(Shelf { waiting: Mutex::new(stock), capacity }))
+        Self(Arc::new(Shelf { waiting: Mutex::new(stock), capacity, bytes }))
     }
 
     /// How many storages wait to be used again.

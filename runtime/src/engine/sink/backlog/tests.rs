@@ -7,7 +7,10 @@ use std::{
 };
 
 use proptest::prelude::*;
-use tremor_pdk::{Batch, abi::batch::HostBatch};
+use tremor_pdk::{
+    Batch,
+    abi::batch::{HostBatch, Pool},
+};
 
 use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
 use crate::engine::{
@@ -85,7 +88,7 @@ fn what_is_tried_again_later_holds_up_its_own_streams_only() {
     backlog.put_back(first);
     let mut under_way = Vec::new();
     assert_eq!(taken(&mut backlog, &mut under_way), [1]);
-    assert_eq!(backlog.next_due(), Some(later));
+    assert_eq!(backlog.next_due(under_way.iter()), Some(later));
     backlog.begin(2, true);
     assert_eq!(taken(&mut backlog, &mut under_way), [0]);
 }
@@ -127,7 +130,7 @@ fn small_batches_are_put_together_and_large_ones_taken_apart() {
     assert!(next().is_none());
     backlog.push(part(&[1], |_| "4".to_owned()), [].into_iter());
     assert!(backlog.take_next([].into_iter()).is_none(), "it waits for others");
-    assert!(backlog.next_due() > Some(Instant::now() + Duration::from_mins(59)));
+    assert!(backlog.next_due([].into_iter()) > Some(Instant::now() + Duration::from_mins(59)));
     assert!(backlog.complete(), "there is nothing to wait for");
     assert_eq!(backlog.take_next([].into_iter()).map(messages).unwrap(), ["4"]);
     assert!(backlog.is_empty() && backlog.events() == 0);
@@ -186,7 +189,7 @@ fn a_delivery_has_no_more_bytes_than_it_may_unless_one_event_has() {
 fn of_events_that_hold_much_memory_few_wait() {
     let mut backlog = backlog(&[], 1, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
     let mut count = 0;
-    while backlog.has_room(true) {
+    while backlog.has_room(true, [].into_iter()) {
         let mut large = part(&[0; 2], |_| "x".repeat(1 << 20));
         large.item.batch.retain(|_| false);
         large.item.batch = part(&[0], |_| "y".repeat(1 << 20)).item.batch;
@@ -196,12 +199,94 @@ fn of_events_that_hold_much_memory_few_wait() {
     }
     assert_eq!(count, 16);
     assert_eq!(backlog.take_next([].into_iter()).unwrap().events(), 16);
-    assert!(backlog.has_room(true));
+    assert!(backlog.has_room(true, [].into_iter()));
+}
+
+#[test]
+fn what_a_lane_has_of_a_batch_keeps_nothing_of_the_rest_of_it() {
+    let limits = batching(100, 1 << 20, Duration::from_hours(1));
+    let (pool, mut backlog) = (Pool::new(100), Backlog::new(Some(limits)));
+    backlog.begin(4, true);
+    for number in 0..20 {
+        let storage = |text: &str| {
+            let mut batch = Batch::from_pool(&pool);
+            for stream in 0..8 {
+                batch.stream(stream).push_message(format!("{text} {number} {stream}").as_bytes());
+            }
+            batch.set_pull(number);
+            batch
+        };
+        let item = InFlight::new(storage("event"), Token::untracked());
+        backlog.push(Part::new(item, Some(storage("outgoing"))), [].into_iter());
+    }
+    assert_eq!(pool.waiting(), 2, "what is divided is used again at once");
+    assert!(backlog.complete());
+    let mut under_way = Vec::new();
+    assert_eq!(taken(&mut backlog, &mut under_way).len(), 4, "one in each lane");
+    for mut pending in under_way {
+        let outgoing = text(&pending.take_outgoing().unwrap());
+        let (mut position, mut numbers) = (0, 0..);
+        for item in pending.into_items() {
+            assert_eq!((item.batch.len(), item.batch.pull()), (2, numbers.next().unwrap()));
+            for event in text(&item.batch) {
+                assert_eq!(outgoing[position], event.replace("event", "outgoing"));
+                position += 1;
+            }
+        }
+        assert_eq!((position, numbers.start), (40, 20));
+    }
+}
+
+#[test]
+fn what_waits_and_what_is_under_way_take_no_more_memory_than_they_may() {
+    for is_divided in [true, false] {
+        let mut backlog = backlog(&[], 8, Some(batching(1_000, 1 << 20, Duration::from_hours(1))));
+        let (mut under_way, mut streams) = (Vec::<Pending>::new(), (0..64).cycle());
+        let (mut most, mut one) = (0, 0);
+        let weight = |waiting: &Backlog, under_way: &[Pending]| {
+            let waiting: usize = waiting.lanes.iter().map(Lane::weight).sum();
+            waiting + under_way.iter().map(|pending| pending.weight).sum::<usize>()
+        };
+        while backlog.has_room(true, under_way.iter()) {
+            let streams: Vec<u64> = if is_divided {
+                streams.by_ref().take(64).collect()
+            } else {
+                vec![streams.next().unwrap(); 64]
+            };
+            // The sink gets little of what came.
+            let mut part = part(&streams, |_| "x".repeat(6_000));
+            part.outgoing = self::part(&streams, |_| "y".repeat(500)).outgoing;
+            part.weigh();
+            one = part.weight;
+            backlog.push(part, under_way.iter());
+            while under_way.len() < 8
+                && let Some(pending) = backlog.take_next(under_way.iter())
+            {
+                under_way.push(pending);
+            }
+            most = most.max(weight(&backlog, &under_way));
+        }
+        assert_eq!(under_way.len(), 8);
+        let held: usize = backlog.lanes.iter_mut().map(Lane::let_go).sum::<usize>()
+            + under_way.iter().map(Pending::held).sum::<usize>();
+        let allowed = SINK_WAITING_BYTES + 8 * 2 * (1 << 20);
+        assert!((allowed..allowed + one).contains(&most), "{most}, {allowed} and {one} allowed");
+        assert!(held < allowed + one, "{held} held, {allowed} and {one} allowed");
+        under_way.clear();
+        assert!(backlog.has_room(true, under_way.iter()));
+    }
 }
 
 #[test]
 fn a_row_that_is_held_up_does_not_keep_what_others_have_delivered() {
-    let mut backlog = Backlog::new(Some(batching(1_000, 1 << 20, Duration::ZERO)));
+    // A share that is a delivery by itself is not copied.
+    for max_events in [1_000, 1] {
+        of_a_row_that_is_held_up(max_events);
+    }
+}
+
+fn of_a_row_that_is_held_up(max_events: usize) {
+    let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
     backlog.begin(2, true);
     let mut held_up = None;
     for _ in 0..100 {
