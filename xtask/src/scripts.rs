@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::project::{cargo, root, run};
 
 /// Those that others source are checked with them.
-const SCRIPTS: [&str; 11] = [
+const SCRIPTS: [&str; 12] = [
     ".ci/run",
     "scripts/bench.sh",
     "scripts/boundary.sh",
@@ -22,6 +22,7 @@ const SCRIPTS: [&str; 11] = [
     "scripts/pack-run.sh",
     "scripts/tests/bench.sh",
     "scripts/tests/fake.sh",
+    "scripts/tunable.sh",
 ];
 
 /// The tests of `scripts/bench.sh`.
