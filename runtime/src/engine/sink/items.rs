@@ -34,8 +34,8 @@ struct Share {
 }
 
 impl Items {
-    pub(super) fn new(first: InFlight, more: Vec<InFlight>) -> Self {
-        Self { first: Some(first), more, together: None }
+    pub(super) fn new(first: InFlight) -> Self {
+        Self { first: Some(first), more: Vec::new(), together: None }
     }
 
     /// Has its only batch, and others that follow, lie together in a place from this pool. What is too large for

@@ -112,13 +112,13 @@ impl Lane {
                 self.close();
                 continue;
             }
-            let rest = (count < part.events()).then(|| part.split_off(count));
+            let (first, rest) = part.cut(count);
             let is_full =
                 rest.is_some() || events + count >= max_events || bytes + size >= max_bytes;
             if let Some((_, last)) = open {
-                last.join(part, size);
+                last.join(first, size);
             } else {
-                let mut pending = Pending::new(place, lane, part);
+                let mut pending = Pending::new(place, lane, first);
                 if !is_full {
                     let until = Instant::now() + batching.linger;
                     pending.open(size, until, store.pool, store.divided);
@@ -146,17 +146,17 @@ impl Lane {
     ) -> Option<Pending> {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         let place = pending.place();
-        let mut part = pending.into_parts().next()?;
+        let part = pending.into_parts().next()?;
         let (count, _) = part.fitting(1, max_events, max_bytes);
-        if count < part.events() {
-            let rest = part.split_off(count);
+        let (first, rest) = part.cut(count);
+        if let Some(rest) = rest {
             if at == self.0.len() {
                 self.join(place, rest, batching, store);
             } else {
                 self.0.insert(at, uncut(place, rest));
             }
         }
-        Some(Pending::new(place.0, place.1, part))
+        Some(Pending::new(place.0, place.1, first))
     }
 
     /// Nothing more is joined to the last one.

@@ -24,8 +24,7 @@ pub(crate) struct Pending {
     pub(super) weight: usize,
     /// While others are joined to it: how large what the sink gets is so far, in bytes.
     pub(super) open: Option<usize>,
-    /// It is larger than a delivery, and is cut when the first of it leaves: all cuts at once would each
-    /// have a copy of what the operators have made of the batch.
+    /// It is larger than a delivery, and is cut when the first of it leaves: what waits is fewer entries then.
     pub(super) is_uncut: bool,
     /// Deliveries of it that have failed, in a row.
     pub(crate) attempts: Option<Box<Attempts>>,
@@ -47,7 +46,7 @@ pub(crate) struct Part {
 impl Pending {
     pub(super) fn new(place: u64, lane: usize, part: Part) -> Self {
         let Part { item: first, outgoing, weight, attempts } = part;
-        let (events, items) = (first.batch.len(), Items::new(first, Vec::new()));
+        let (events, items) = (first.batch.len(), Items::new(first));
         let (open, is_uncut, due, begun) = (None, false, None, None);
         Self { place, lane, items, events, outgoing, weight, open, is_uncut, attempts, due, begun }
     }
@@ -80,12 +79,13 @@ impl Pending {
     pub(super) fn into_parts(mut self) -> impl Iterator<Item = Part> {
         let (outgoing, weight, all) = (self.outgoing.take(), self.weight, self.events.max(1));
         let attempts = self.attempts.take();
-        let mut begin = 0;
-        self.into_items().map(move |item| {
-            let events = item.batch.len();
-            let own = outgoing.as_ref().map(|outgoing| outgoing.part(begin..begin + events));
-            begin += events;
-            Part { item, outgoing: own, weight: weight * events / all, attempts: attempts.clone() }
+        let items: Vec<InFlight> = self.into_items().collect();
+        let counts: Vec<usize> = items.iter().map(|item| item.batch.len()).collect();
+        let mut outgoing = outgoing.map(|outgoing| outgoing.divide(&counts).into_iter());
+        items.into_iter().map(move |item| {
+            let weight = weight * item.batch.len() / all;
+            let outgoing = outgoing.as_mut().and_then(Iterator::next);
+            Part { item, outgoing, weight, attempts: attempts.clone() }
         })
     }
 
@@ -214,13 +214,28 @@ impl Part {
         fitting
     }
 
-    /// Cuts it after so many events. Its pull ends when both are done with.
-    pub(super) fn split_off(&mut self, events: usize) -> Self {
-        let all = self.events();
-        let rest = self.of(all - events, |batch| batch.part(events..all));
-        let first = self.of(events, |batch| batch.part(0..events));
-        std::mem::replace(self, first).item.token.settle();
-        rest
+    /// So many of its first events, and the rest if there is one. Its pull ends when both are done with.
+    pub(super) fn cut(self, events: usize) -> (Self, Option<Self>) {
+        let counts = [events, self.events().saturating_sub(events)];
+        if counts[1] == 0 {
+            return (self, None);
+        }
+        let rest_weight = self.weight * counts[1] / self.events();
+        let both = |batch: Batch| {
+            let mut both = batch.divide(&counts).into_iter();
+            (both.next().unwrap_or_default(), both.next().unwrap_or_default())
+        };
+        let Self { item: InFlight { batch, token, is_letter }, outgoing, weight, attempts } = self;
+        let (batch, rest) = both(batch);
+        let (outgoing, rest_outgoing) = outgoing.map(both).unzip();
+        let rest = Self {
+            item: InFlight { batch: rest, token: token.clone(), is_letter },
+            outgoing: rest_outgoing,
+            weight: rest_weight,
+            attempts: attempts.clone(),
+        };
+        let item = InFlight { batch, token, is_letter };
+        (Self { item, outgoing, weight: weight - rest_weight, attempts }, Some(rest))
     }
 
     /// Those of its events that are at these positions.

@@ -24,7 +24,7 @@ impl Batch {
         self.values.extend(std::mem::take(&mut from.values));
         let mut events = std::mem::take(&mut self.events);
         let (bytes, nodes) = self.buffers_mut();
-        let mut copy = Copy { from: &from, bytes, nodes };
+        let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0) };
         events.extend(from.events.iter().map(|event| copy.event(event, values)));
         self.events = events;
     }
@@ -90,6 +90,8 @@ struct Copy<'b> {
     from: &'b Batch,
     bytes: &'b mut ByteBuffer,
     nodes: &'b mut NodeBuffer,
+    /// The root of metadata that was copied last, and where to: all pieces of a message have the same.
+    metadata: (u32, u32),
 }
 
 impl Copy<'_> {
@@ -106,7 +108,11 @@ impl Copy<'_> {
             _ => {}
         }
         if let Some(root) = event.metadata_root() {
-            new.metadata = (self.document(root, None) + 1) | METADATA_IN_NODES;
+            if self.metadata.0 != event.metadata {
+                let copy = (self.document(root, None) + 1) | METADATA_IN_NODES;
+                self.metadata = (event.metadata, copy);
+            }
+            new.metadata = self.metadata.1;
         } else if event.metadata != 0 {
             new.metadata += values;
         }
@@ -164,7 +170,7 @@ impl Copy<'_> {
 #[cfg(test)]
 mod tests {
     use super::{Batch, Event, Node};
-    use crate::{document::Document, literal};
+    use crate::{batch::Pool, document::Document, literal};
 
     fn seen(batch: &Batch) -> Vec<String> {
         let text = |event: &Event| {
@@ -233,6 +239,41 @@ mod tests {
         assert_eq!(values, [2, 0, 2, 4, 0]);
         picked.validate().unwrap();
         parts.iter().for_each(|part| part.validate().unwrap());
+    }
+
+    #[test]
+    fn metadata_that_pieces_of_a_message_share_is_copied_once() {
+        let mut from = Batch::new();
+        from.push_message(b"one,two,six");
+        from.write_metadata(0, |writer| writer.str(&"x".repeat(1_000))).unwrap();
+        from.cut(|cutter| [0..3, 4..7, 8..11].into_iter().for_each(|piece| cutter.emit(piece)));
+        from.push_message(b"other");
+        let mut batch = Batch::new();
+        let expected = seen(&from);
+        batch.append(from.clone());
+        assert_eq!(seen(&batch), expected);
+        assert_eq!((batch.bytes().len(), batch.nodes().len()), (3 * 3 + 1_000 + 5, 1));
+        let (encoded, _) = {
+            from.decode_with(|_, nodes, _| {
+                nodes.push(Node::array(0, 1));
+                Ok(u32::try_from(nodes.len() - 1).unwrap())
+            });
+            from.encode_with(&Pool::new(1), |_, bytes| {
+                bytes.push(b'-');
+                Ok(())
+            })
+        };
+        assert_eq!((encoded.bytes().len(), encoded.nodes().len()), (4 + 1_000, 1));
+        encoded.validate().unwrap();
+        let roots: Vec<_> = encoded.events().iter().map(Event::metadata_root).collect();
+        assert_eq!(roots, [Some(0), Some(0), Some(0), None]);
+        // As values of their own.
+        let mut from = Batch::new();
+        from.push_message(b"one,two");
+        from.set_metadata(0, literal!({ "from": "here" }));
+        from.cut(|cutter| [0..3, 4..7].into_iter().for_each(|piece| cutter.emit(piece)));
+        let picked = from.pick(&[1, 0]);
+        assert_eq!((picked.values.len(), seen(&picked)[0].clone()), (1, seen(&from)[1].clone()));
     }
 
     #[test]

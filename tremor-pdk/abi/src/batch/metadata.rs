@@ -43,10 +43,11 @@ impl Event {
     }
 }
 
-/// Which of another batch's values were copied last, and where to: neighbours usually have the same
-/// origin. Positions plus one.
+/// What of another batch was copied last, and where to: neighbours usually have the same origin, and all pieces
+/// of a message have its metadata. As events have it.
 #[derive(Default)]
 pub(super) struct Kept {
+    metadata: (u32, u32),
     origin: (u32, u32),
 }
 
@@ -64,11 +65,20 @@ impl Kept {
         // The bytes that it was decoded from stay where they are.
         event.original = Span::default();
         if let Some(root) = event.metadata_root() {
-            let copy = from.document(root).copy_to(bytes, nodes);
-            // Metadata that does not fit into 64 GiB of nodes is none.
-            event.metadata = copy.map_or(0, |root| (root + 1) | METADATA_IN_NODES);
+            self.adopt_metadata(event, || {
+                let copy = from.document(root).copy_to(bytes, nodes);
+                // Metadata that does not fit into 64 GiB of nodes is none.
+                copy.map_or(0, |root| (root + 1) | METADATA_IN_NODES)
+            });
         }
         self.adopt_values(event, from, values);
+    }
+
+    fn adopt_metadata(&mut self, event: &mut Event, copy: impl FnOnce() -> u32) {
+        if self.metadata.0 != event.metadata {
+            self.metadata = (event.metadata, copy());
+        }
+        event.metadata = self.metadata.1;
     }
 
     /// As [`Kept::adopt`], for a batch with the same buffers.
@@ -79,7 +89,7 @@ impl Kept {
             Some(narrow(values.len()))
         };
         if let Some(value) = event.metadata_value() {
-            event.metadata = copy(value).unwrap_or_default();
+            self.adopt_metadata(event, || copy(value).unwrap_or_default());
         }
         if let Some(value) = event.origin.checked_sub(1) {
             if self.origin.0 != event.origin {

@@ -167,6 +167,41 @@ fn what_is_larger_than_a_delivery_is_cut_as_its_deliveries_leave() {
 }
 
 #[test]
+fn what_operators_have_edited_is_in_the_delivery_of_its_event_alone() {
+    const VALUE: usize = 1 << 10;
+    let edited = |events: u64| {
+        let mut batch = Batch::new();
+        for stream in 0..events {
+            batch.stream(stream).push(&stream).unwrap();
+        }
+        for position in 0..batch.len() {
+            *batch.value_mut(position).unwrap() = "x".repeat(VALUE).into();
+        }
+        Part::new(InFlight::new(batch.clone(), Token::untracked()), Some(batch))
+    };
+    for max_events in [1, 7, 64] {
+        let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
+        backlog.begin(4, false);
+        for events in [60, 3, 70] {
+            backlog.push(edited(events), [].into_iter());
+        }
+        // Another connection has other lanes, among which what waits is divided once more.
+        backlog.begin(3, false);
+        let mut under_way = Vec::new();
+        while let Some(mut pending) = backlog.take_next(under_way.iter()) {
+            let most = pending.events() * (2 * VALUE) + (16 << 10);
+            let outgoing = pending.take_outgoing().unwrap();
+            assert!(outgoing.weight() <= most, "{} of {most}", outgoing.weight());
+            for item in pending.items_mut() {
+                assert!(item.batch.weight() <= most, "{} of {most}", item.batch.weight());
+            }
+            under_way.push(pending);
+        }
+        assert_eq!(under_way.iter().map(Pending::events).sum::<usize>(), 133);
+    }
+}
+
+#[test]
 fn an_event_waits_for_others_for_as_long_as_it_may() {
     let limits = Some(batching(3, 100, Duration::ZERO));
     let mut at_once = backlog(&[&[1], &[1]], 1, limits);
