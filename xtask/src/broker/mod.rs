@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use self::node::Node;
 use self::ports::Ports;
 use crate::project::root;
-use crate::running::empty_folder;
+use crate::running::{empty_folder, processor_time};
 
 /// How often is looked whether a node has ended, for a person who watches.
 const LOOK: Duration = Duration::from_millis(500);
@@ -137,6 +137,11 @@ impl Cluster {
     /// Where its nodes are reached: `plain`, `tls`.
     pub(crate) fn address(&self, name: &str) -> Option<&str> {
         self.reached.get(name)?.as_str()
+    }
+
+    /// How long its nodes have had a processor.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        self.nodes.iter().filter_map(Node::process).map(processor_time).sum()
     }
 
     fn described(&self) -> Value {

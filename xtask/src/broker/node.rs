@@ -47,10 +47,15 @@ impl Node {
         &self.log
     }
 
+    /// The process, while there is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
     pub(super) fn described(&self) -> Value {
         let mut all = self.addresses.clone();
         all.insert("id".into(), self.id.into());
-        all.insert("pid".into(), self.child.as_ref().map(Child::id).into());
+        all.insert("pid".into(), self.process().into());
         all.insert("log".into(), super::shown(&self.log).into());
         all.into()
     }

@@ -3,12 +3,13 @@
 //!
 //! All have the same broker, records and settings: acknowledgements of all replicas, numbered records. The time
 //! is that from the start of the processes to the last record in the topic. The processor time is that of the
-//! processes, without the broker's.
+//! processes, and, apart, that of the broker meanwhile.
 
 mod turns;
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         for way in Way::ALL {
             let to = format!("{}-{round}", way.name());
             let sample = way
-                .turn(&built, address, &to, arguments.records, arguments.partitions, &folder)
+                .turn(&built, &broker, &to, arguments.records, arguments.partitions, &folder)
                 .with_context(|| format!("{}: see {}", way.name(), folder.display()))?;
             eprintln!("{}", sentence(&sample, arguments.records, bytes));
             samples.push(sample);
@@ -87,26 +88,27 @@ fn megabytes_a_second(sample: &Sample, bytes: u64) -> f64 {
 }
 
 #[allow(clippy::cast_precision_loss)] // some millions
-fn microseconds_a_record(sample: &Sample, records: u64) -> f64 {
-    sample.processor.as_secs_f64() * 1e6 / records as f64
+fn microseconds_a_record(processor: Duration, records: u64) -> f64 {
+    processor.as_secs_f64() * 1e6 / records as f64
 }
 
 fn sentence(sample: &Sample, records: u64, bytes: u64) -> String {
     format!(
-        "round {}, {}: {:.1} MB/s, {:.2} µs of processor a record; load {}",
+        "round {}, {}: {:.1} MB/s, {:.2} µs of processor a record, {:.2} of the broker's; load {}",
         sample.round_of(),
         sample.way.name(),
         megabytes_a_second(sample, bytes),
-        microseconds_a_record(sample, records),
+        microseconds_a_record(sample.processor, records),
+        microseconds_a_record(sample.broker, records),
         load()
     )
 }
 
 fn table(samples: &[Sample]) -> String {
-    let header = "way,to,wall_seconds,processor_seconds\n".to_owned();
+    let header = "way,to,wall_seconds,processor_seconds,broker_seconds\n".to_owned();
     let row = |it: &Sample| {
-        let (wall, processor) = (it.wall.as_secs_f64(), it.processor.as_secs_f64());
-        format!("{},{},{wall:.3},{processor:.2}\n", it.way.name(), it.to)
+        let [wall, processor, broker] = [it.wall, it.processor, it.broker].map(|it| it.as_secs_f64());
+        format!("{},{},{wall:.3},{processor:.2},{broker:.2}\n", it.way.name(), it.to)
     };
     std::iter::once(header).chain(samples.iter().map(row)).collect()
 }
@@ -118,7 +120,8 @@ fn summary(samples: &[Sample], arguments: &Arguments, bytes: u64) -> String {
         all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
     };
     let speed = |it: &Sample| megabytes_a_second(it, bytes);
-    let cost = |it: &Sample| microseconds_a_record(it, arguments.records);
+    let cost = |it: &Sample| microseconds_a_record(it.processor, arguments.records);
+    let of_broker = |it: &Sample| microseconds_a_record(it.broker, arguments.records);
     let mut text = format!(
         "{} records, {} bytes, {} partitions; medians of {} rounds\n",
         arguments.records, bytes, arguments.partitions, arguments.rounds
@@ -126,8 +129,10 @@ fn summary(samples: &[Sample], arguments: &Arguments, bytes: u64) -> String {
     let kcat = median(Way::Kcat, &speed);
     text.extend(Way::ALL.map(|way| {
         let (speed, cost) = (median(way, &speed), median(way, &cost));
+        let of_broker = median(way, &of_broker);
         format!(
-            "{:<8} {speed:>8.1} MB/s  {:>5.0} % of kcat  {cost:>6.2} µs of processor a record\n",
+            "{:<8} {speed:>8.1} MB/s  {:>5.0} % of kcat  {cost:>6.2} µs of processor a record  \
+             {of_broker:>6.2} of the broker's\n",
             way.name(),
             speed / kcat * 100.0
         )
@@ -137,8 +142,6 @@ fn summary(samples: &[Sample], arguments: &Arguments, bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -148,6 +151,7 @@ mod tests {
             to: "t-0".to_owned(),
             wall: Duration::from_secs(seconds),
             processor: Duration::from_secs(1),
+            broker: Duration::from_secs(2),
         };
         let samples = [(Way::Kcat, 2), (Way::Kcat, 9), (Way::Kcat, 1), (Way::Tremor, 4)]
             .map(|(way, s)| sample(way, s));
@@ -162,11 +166,11 @@ mod tests {
         let lines: Vec<_> = summary.lines().collect();
         assert_eq!(
             lines[1],
-            "kcat        300.0 MB/s    100 % of kcat    1.00 µs of processor a record"
+            "kcat        300.0 MB/s    100 % of kcat    1.00 µs of processor a record    2.00 of the broker's"
         );
         assert_eq!(
             lines[2],
-            "tremor      150.0 MB/s     50 % of kcat    1.00 µs of processor a record"
+            "tremor      150.0 MB/s     50 % of kcat    1.00 µs of processor a record    2.00 of the broker's"
         );
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::broker::Cluster;
 use crate::built::Built;
 use crate::project::{root, run};
 use crate::running::processor_time;
@@ -42,6 +43,8 @@ pub(super) struct Sample {
     pub(super) to: String,
     pub(super) wall: Duration,
     pub(super) processor: Duration,
+    /// Processor time of the broker meanwhile.
+    pub(super) broker: Duration,
 }
 
 impl Sample {
@@ -75,15 +78,16 @@ impl Way {
     pub(super) fn turn(
         self,
         built: &Built,
-        broker: &str,
+        cluster: &Cluster,
         to: &str,
         records: u64,
         partitions: u16,
         folder: &Path,
     ) -> Result<Sample> {
+        let broker = cluster.address("plain").context("the broker has an address")?;
         // It makes the topic, so that no turn waits for that.
         self::records(broker, to, partitions)?;
-        let start = Instant::now();
+        let (before, start) = (cluster.processor_time()?, Instant::now());
         let mut processes = match self {
             Self::Kcat => pipe(broker, to, folder)?,
             Self::Tremor => vec![flow(built, broker, to, folder)?],
@@ -105,7 +109,8 @@ impl Way {
                 ensure!(start.elapsed() < PATIENCE, "not all records are there");
             }
         };
-        Ok(Sample { way: self, to: to.to_owned(), wall, processor })
+        let broker = cluster.processor_time()?.saturating_sub(before);
+        Ok(Sample { way: self, to: to.to_owned(), wall, processor, broker })
     }
 }
 

@@ -47,8 +47,7 @@ impl Backlog {
     pub(crate) fn new(batching: Option<Batching>) -> Self {
         Self {
             batching,
-            // What deliveries are put together in is as large as they are, and comes back with their answers.
-            pool: Pool::with_bytes(if batching.is_some() { POOLED } else { 0 }, SINK_WAITING_BYTES),
+            pool: places(batching, 1, 1),
             lanes: vec![Lane::default()],
             in_order: false,
             slots: 1,
@@ -68,8 +67,11 @@ impl Backlog {
     /// There is a sink that may have so many deliveries under way, in the order of their streams or in any.
     /// Everything may be tried at once.
     pub(crate) fn begin(&mut self, slots: usize, in_order: bool) {
-        (self.slots, self.in_order) = (slots, in_order);
         let lanes = if in_order { slots } else { 1 };
+        if (slots, lanes) != (self.slots, self.lanes.len()) {
+            self.pool = places(self.batching, slots, lanes);
+        }
+        (self.slots, self.in_order) = (slots, in_order);
         if lanes != self.lanes.len() {
             let old = std::mem::take(&mut self.lanes);
             self.lanes.resize_with(lanes, Lane::default);
@@ -245,6 +247,15 @@ impl Backlog {
             load.is_busy = true;
         }
     }
+}
+
+/// What deliveries are put together in is as large as they are, and comes back with their answers. As much is kept as so
+/// many of them have under way: what the sink gets, and, where lanes have shares of batches, the events as well.
+fn places(batching: Option<Batching>, slots: usize, lanes: usize) -> Pool {
+    let Some(batching) = batching else { return Pool::new(0) };
+    let each = if lanes > 1 { 2 } else { 1 };
+    let bytes = batching.max_bytes.get().saturating_mul(each * slots);
+    Pool::with_bytes(POOLED, bytes.clamp(1 << 20, SINK_WAITING_BYTES))
 }
 
 #[cfg(test)]
