@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::packages::Package;
 
@@ -15,7 +15,12 @@ const RULE: &str =
     "--------------------------------------------------------------------------------";
 
 /// One text for all foreign packages. Where several have the same licence file, it is there once.
+///
+/// # Errors
+/// A tenth of the packages or more come without the text of their licence.
 pub(super) fn text(packages: &[Package]) -> Result<String> {
+    let without = without_text(packages)?;
+    ensure!(without.len() * 10 < packages.len(), "no text of a licence is in {without:?}");
     let mut text = String::from(
         "Licences of the packages that the program and the plugins contain.\n\nPackages, and the licences \
          under which their authors give them:\n\n",
@@ -41,19 +46,27 @@ pub(super) fn text(packages: &[Package]) -> Result<String> {
     Ok(text)
 }
 
-/// The files of a package with licences: at its top, and at the top of what it brings of other languages.
-pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    for entry in entries(folder)? {
-        if entry.is_dir() {
-            folders.push(entry);
+/// The foreign packages that come without the text of their licence.
+fn without_text(packages: &[Package]) -> Result<Vec<&str>> {
+    let mut without = Vec::new();
+    for package in packages.iter().filter(|it| !it.is_ours) {
+        if files(&package.folder)?.is_empty() {
+            without.push(&*package.name);
         }
     }
-    for folder in folders {
-        found.extend(
-            entries(&folder)?.into_iter().filter(|path| path.is_file() && is_licence(path)),
-        );
+    Ok(without)
+}
+
+/// The files of a package with licences: at its top, and at the top of what it brings of other languages, which may lie in
+/// a folder for that.
+pub(super) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let (mut found, mut level) = (Vec::new(), vec![folder.to_owned()]);
+    for _ in 0..3 {
+        let all = level.iter().map(|folder| entries(folder)).collect::<Result<Vec<_>>>()?;
+        let (folders, files): (Vec<_>, Vec<_>) =
+            all.concat().into_iter().partition(|it| it.is_dir());
+        found.extend(files.into_iter().filter(|file| is_licence(file)));
+        level = folders;
     }
     Ok(found)
 }
@@ -73,23 +86,26 @@ fn is_licence(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{files, text};
-    use crate::dist::{WORKSPACES, packages, shipped};
+    use std::path::PathBuf;
+    use std::{env, fs, process};
 
-    fn linked() -> Vec<packages::Package> {
-        packages::linked(&shipped().unwrap(), &WORKSPACES, "x86_64-unknown-linux-gnu").unwrap()
+    use super::{files, text, without_text};
+    use crate::dist::packages::{Package, linked};
+
+    /// What the workspace of the program links: a test does not fetch what the others do.
+    fn linked_here() -> Vec<Package> {
+        let roots = ["tremor-runtime", "connector-file", "connector-http-server"];
+        linked(&roots.map(str::to_owned), &["."], "x86_64-unknown-linux-gnu").unwrap()
     }
 
     #[test]
     fn every_package_is_named_and_those_in_c_have_their_own_licence() {
-        let packages = linked();
+        let packages = linked_here();
         let text = text(&packages).unwrap();
         for package in packages.iter().filter(|it| !it.is_ours) {
             assert!(text.contains(&format!("  {} {}: ", package.name, package.version)));
         }
-        for (name, licence) in
-            [("zstd-sys", "zstd/LICENSE"), ("liblzma-sys", "COPYING"), ("vrl", "LICENSE")]
-        {
+        for (name, licence) in [("zstd-sys", "zstd/LICENSE"), ("liblzma-sys", "COPYING")] {
             let package = packages.iter().find(|it| it.name == name).unwrap();
             let files = files(&package.folder).unwrap();
             assert!(files.iter().any(|file| file.ends_with(licence)), "{name}: {files:?}");
@@ -97,11 +113,35 @@ mod tests {
     }
 
     #[test]
-    fn most_packages_come_with_the_text_of_their_licence() {
-        let packages = linked();
-        let foreign = packages.iter().filter(|it| !it.is_ours);
-        let without = foreign.clone().filter(|it| files(&it.folder).unwrap().is_empty());
-        let without: Vec<&str> = without.map(|it| &*it.name).collect();
-        assert!(without.len() * 10 < foreign.count(), "{without:?}");
+    fn packages_without_the_text_of_their_licence_are_refused_where_they_are_many() {
+        let packages = linked_here();
+        assert!(without_text(&packages).unwrap().len() * 10 < packages.len());
+        let root = folder("none");
+        let bare = |number| Package {
+            name: format!("bare-{number}"),
+            folder: root.clone(),
+            ..Package::default()
+        };
+        let refused = text(&(0..9).map(bare).collect::<Vec<_>>()).unwrap_err().to_string();
+        fs::remove_dir_all(&root).unwrap();
+        assert!(refused.contains("bare-3"), "{refused}");
+    }
+
+    #[test]
+    fn the_licence_of_what_a_package_brings_of_another_language_is_found_two_folders_down() {
+        let root = folder("deep");
+        fs::create_dir_all(root.join("src/zlib/tests")).unwrap();
+        fs::write(root.join("src/zlib/LICENSE"), "zlib").unwrap();
+        fs::write(root.join("src/zlib/tests/LICENSE"), "that of something else").unwrap();
+        let found = files(&root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found, [root.join("src/zlib/LICENSE")]);
+    }
+
+    /// An empty folder of this test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = env::temp_dir().join(format!("xtask-licences-{name}-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        folder
     }
 }

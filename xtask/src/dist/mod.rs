@@ -9,8 +9,10 @@ mod readme;
 mod sbom;
 mod trial;
 
+use std::collections::BTreeMap;
 use std::env::consts::{ARCH, DLL_PREFIX, DLL_SUFFIX};
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
 
@@ -25,10 +27,9 @@ use crate::running::{empty_folder, write};
 /// The package with the program.
 const PROGRAM: &str = "tremor-runtime";
 /// The folders with plugins: all of them are in the archive.
-const FOLDERS: [&str; 3] = ["codecs-plugins", "connectors-plugins", "operators-plugins"];
-/// The plugin `vrl` is a workspace of its own.
-const VRL: &str = "operators-plugins/vrl";
-const WORKSPACES: [&str; 2] = [".", VRL];
+const FOLDERS: [&str; 4] = ["brokers", "codecs-plugins", "connectors-plugins", "operators-plugins"];
+/// The workspaces that they are in: that of the program, whose folder has those of the others, is the last.
+const WORKSPACES: [&str; 3] = ["brokers", "operators-plugins/vrl", "."];
 /// What the toolchain says of the licences of the standard library.
 const STANDARD: &str = "COPYRIGHT-library.html";
 /// Where completions are looked for, and what they are called there.
@@ -55,8 +56,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     heavy::all_passed()?;
     let output = absolute(&arguments.output)?;
     empty_folder(&output)?;
-    let shipped = shipped()?;
-    build(&shipped)?;
+    let plugins = plugins()?;
+    build(&plugins)?;
+    let shipped = names(&plugins);
     let version = env!("CARGO_PKG_VERSION");
     let target = format!("{ARCH}-unknown-linux-gnu");
     let name = format!("tremor-{version}-{target}");
@@ -93,9 +95,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The packages that are in the archive, the program first.
-fn shipped() -> Result<Vec<String>> {
-    let mut shipped = vec![PROGRAM.to_owned()];
+/// The plugins that are in the archive: the names of their packages, by the workspaces that these are in.
+fn plugins() -> Result<BTreeMap<&'static str, Vec<String>>> {
+    let mut plugins: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for folder in FOLDERS {
         let mut folders: Vec<PathBuf> = fs::read_dir(root().join(folder))
             .with_context(|| format!("no {folder}"))?
@@ -106,30 +108,38 @@ fn shipped() -> Result<Vec<String>> {
         folders.sort();
         for manifest in folders {
             let text = fs::read_to_string(&manifest)?;
+            if !text.contains("\"cdylib\"") {
+                continue; // tests of plugins
+            }
             let name = text.lines().find_map(|line| line.strip_prefix("name = \""));
             let name = name.and_then(|rest| rest.strip_suffix('"'));
             let name = name.with_context(|| format!("no name in {}", manifest.display()))?;
-            shipped.push(name.to_owned());
+            let is_in = |workspace: &&str| manifest.starts_with(root().join(workspace));
+            let workspace = WORKSPACES.into_iter().find(is_in).context("it is in no workspace")?;
+            plugins.entry(workspace).or_default().push(name.to_owned());
         }
     }
-    Ok(shipped)
+    Ok(plugins)
+}
+
+/// The packages that are in the archive, the program first.
+fn names(plugins: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
+    iter::once(PROGRAM.to_owned()).chain(plugins.values().flatten().cloned()).collect()
 }
 
 /// Builds all that is in the archive.
-fn build(shipped: &[String]) -> Result<()> {
-    let package = |name: &String| format!("--package={name}");
-    let (of_vrl, others): (Vec<&String>, Vec<&String>) =
-        shipped.iter().partition(|name| name.ends_with("-vrl"));
-    run_command(cargo(["build", "--release", "--locked", "--bins", "--package", PROGRAM]))?;
-    let mut command = cargo(["build", "--release", "--locked", "--lib"]);
-    command.args(others.into_iter().filter(|name| *name != PROGRAM).map(package));
-    run_command(command)?;
-    let mut command = cargo(["build", "--release", "--locked"]);
-    command.arg(format!("--manifest-path={VRL}/Cargo.toml")).arg("--target-dir");
+fn build(plugins: &BTreeMap<&str, Vec<String>>) -> Result<()> {
     let target = built::folder(true);
-    command.arg(target.parent().context("a profile has a folder")?);
-    command.args(of_vrl.into_iter().map(package));
-    run_command(command)
+    let target = target.parent().context("a profile has a folder")?;
+    run_command(cargo(["build", "--release", "--locked", "--bins", "--package", PROGRAM]))?;
+    for (workspace, names) in plugins {
+        let mut command = cargo(["build", "--release", "--locked", "--lib"]);
+        command.arg(format!("--manifest-path={workspace}/Cargo.toml"));
+        command.arg("--target-dir").arg(target);
+        command.args(names.iter().map(|name| format!("--package={name}")));
+        run_command(command)?;
+    }
+    Ok(())
 }
 
 /// Copies the program and the plugins; what they need.

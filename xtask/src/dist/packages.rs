@@ -94,7 +94,7 @@ pub(super) fn linked(roots: &[String], workspaces: &[&str], target: &str) -> Res
     let mut all: BTreeMap<(String, String), Package> = BTreeMap::new();
     for workspace in workspaces {
         let folder = root().join(workspace);
-        let mut command = cargo(["metadata", "--format-version=1", "--locked", "--offline"]);
+        let mut command = cargo(["metadata", "--format-version=1", "--locked"]);
         command.args(["--filter-platform", target, "--manifest-path"]);
         let output = command.arg(folder.join("Cargo.toml")).output().context("no cargo")?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -154,11 +154,16 @@ fn of(
         };
         !packages.get(id).is_some_and(is_macro)
     };
+    // By convention, a package such as `openssl-src` has sources in C, which the build script of another one compiles:
+    // they are linked, and what the package needs for that is not.
+    let is_source =
+        |id: &str| packages.get(id).is_some_and(|package| package.name.ends_with("-src"));
     let links = |id: &str| -> Vec<&str> {
-        let dependencies = nodes.get(id).map_or(&[][..], |node| &node.deps);
-        let usual = |it: &&Dependency| it.dep_kinds.iter().any(|kind| kind.kind.is_none());
-        let all = dependencies.iter().filter(usual).map(|it| &*it.pkg);
-        all.filter(|id| is_linked(id)).collect()
+        let node = nodes.get(id).filter(|_| !is_source(id));
+        let dependencies = node.map_or(&[][..], |node| &node.deps);
+        let is_usual = |it: &Dependency| it.dep_kinds.iter().any(|kind| kind.kind.is_none());
+        let all = dependencies.iter().filter(|it| is_usual(it) || is_source(&it.pkg));
+        all.map(|it| &*it.pkg).filter(|id| is_linked(id)).collect()
     };
     let mut open: Vec<&str> = metadata
         .packages
@@ -207,7 +212,11 @@ fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{STANDARD, checksums, linked};
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::{STANDARD, checksums, linked, of};
 
     #[test]
     fn what_is_linked_is_of_the_program_and_not_of_its_build_or_its_tests() {
@@ -223,6 +232,35 @@ mod tests {
             assert!(!package.licence.is_empty(), "{name} has no licence");
             assert_eq!(package.checksum.is_some(), foreign && name != STANDARD, "{name}");
         }
+    }
+
+    #[test]
+    fn sources_that_a_build_script_compiles_are_linked_and_the_compiler_is_not() {
+        let described = |name: &str, source: Option<&str>| {
+            json!({
+                "id": name, "name": name, "version": "1.0.0", "license": "MIT", "repository": null, "source": source,
+                "manifest_path": "Cargo.toml", "targets": [{ "kind": ["lib"] }]
+            })
+        };
+        let on = |name: &str, kind: Option<&str>| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
+        let metadata = json!({
+            "packages": [
+                described("ours", None),
+                described("tls-sys", Some("registry")),
+                described("tls-src", Some("registry")),
+                described("cc", Some("registry")),
+            ],
+            "resolve": { "nodes": [
+                { "id": "ours", "deps": [on("tls-sys", None)] },
+                { "id": "tls-sys", "deps": [on("tls-src", Some("build")), on("cc", Some("build"))] },
+                { "id": "tls-src", "deps": [on("cc", None)] },
+                { "id": "cc", "deps": [] },
+            ] },
+        });
+        let metadata = serde_json::from_value(metadata).unwrap();
+        let linked = of(&metadata, &["ours".to_owned()], &BTreeMap::new());
+        let names: Vec<&str> = linked.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["ours", "tls-src", "tls-sys"]);
     }
 
     #[test]

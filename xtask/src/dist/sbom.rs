@@ -65,12 +65,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::of;
-    use crate::dist::{WORKSPACES, packages::linked, shipped};
+    use crate::dist::packages::linked;
 
     #[test]
     fn every_crate_of_the_lock_file_that_is_linked_is_named_once_and_what_it_links_is_there() {
-        let shipped = shipped().unwrap();
-        let packages = linked(&shipped, &WORKSPACES, "x86_64-unknown-linux-gnu").unwrap();
+        // Of the workspace of the program: a test does not fetch what the others link.
+        let shipped = ["tremor-runtime", "connector-file", "codec-otlp"].map(str::to_owned);
+        let packages = linked(&shipped, &["."], "x86_64-unknown-linux-gnu").unwrap();
         let sbom = of(&packages, "0.1.0", &shipped);
         assert_eq!(
             (&sbom["bomFormat"], &sbom["specVersion"]),
