@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use crate::demo;
 use crate::project::{cargo, root, run as run_command};
 
-/// The newest run of all six flows on a quiet machine, and its subject with loaded plugins.
-const RUN: &str = "bench/runs/2026-11-21-six-flows-one-pass";
+/// The newest run of all six flows, and its subject with loaded plugins.
+const RUN: &str = "bench/runs/2026-11-24-flows";
 const SUBJECT: &str = "plugin";
 const CHART: &str = "docs/images/flows.svg";
 

@@ -1,8 +1,10 @@
 //! The numbers that decide how tasks share processors, in one place.
 //!
-//! None of them is a promise. Each was found by trying, on machines of two processors. Where a run in
-//! `bench/runs` shows what it does, it is named: repeat that run with both values, interleaved, before
-//! you change one (`docs/benchmarks/harness.md` says how). No run compares other values of them yet.
+//! None of them is a promise. Each was found by trying, on machines of two processors. `bench/runs/2026-11-24-tuning`
+//! compares a quarter and four times of most of them at full load: [`BATCH_NS`] and [`BATCH_EVENTS`] make a difference there,
+//! and no other one does beyond the noise of that machine, which is ten to thirty per cent. Where another run in `bench/runs`
+//! shows what a number does, it is named. Before you change one, compare both values in one run
+//! (`docs/benchmarks/harness.md` says how).
 
 use std::{num::NonZeroUsize, ops::RangeInclusive, time::Duration};
 
@@ -45,7 +47,7 @@ pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How long a batch should keep the task of its source, in ns, at least and at most. The first is
 /// latency, the second is throughput: `bench/runs/2026-11-21-half-load-one-pass` and
-/// `bench/runs/2026-11-21-six-flows-one-pass`.
+/// `bench/runs/2026-11-24-tuning`, where four times as much at least takes the p99 of JSON from 24 µs to 111.
 pub(crate) const BATCH_NS: RangeInclusive<u64> = 15_000..=250_000;
 /// How many times longer than its handing over,
 pub(crate) const BATCH_TO_HANDING: u64 = 8;
@@ -86,5 +88,5 @@ pub(crate) const SPIN: Duration = Duration::from_micros(100);
 /// Looks before the system is asked whether another thread wants this processor: a microsecond or
 /// two.
 pub(crate) const LOOKS: u32 = 16;
-/// A wait on the processor is worth it while batches follow one another in less than this, in ns.
+/// A source whose next pull is due within this time, in ns, waits for it on the processor: a timer would be late.
 pub(crate) const CLOSE_NS: u64 = 50_000;
