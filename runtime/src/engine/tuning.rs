@@ -46,9 +46,8 @@ pub(crate) const SINK_WAITING_BYTES: usize = 16 << 20;
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How long a batch should keep the task of its source, in ns, at least and at most. The first is
-/// latency, the second is throughput: `bench/runs/2026-11-21-half-load-one-pass` and
-/// `bench/runs/2026-11-24-tuning`, where four times as much at least takes the p99 of JSON from 24 µs to 111.
-pub(crate) const BATCH_NS: RangeInclusive<u64> = 15_000..=250_000;
+/// latency under full load, the second is throughput: `bench/runs/2026-11-24-least-batch` compares 15, 20, 24, 30 and 60 µs.
+pub(crate) const BATCH_NS: RangeInclusive<u64> = 24_000..=250_000;
 /// How many times longer than its handing over,
 pub(crate) const BATCH_TO_HANDING: u64 = 8;
 /// and than the sink takes where it is run for each batch.

@@ -131,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pull_is_asked_for_what_takes_about_15_microseconds() {
-        for (ns_per_event, expected) in [(100, 150), (500, 30), (750, 20), (1, 1_024)] {
+    fn a_pull_is_asked_for_what_takes_about_24_microseconds() {
+        for (ns_per_event, expected) in [(100, 240), (500, 48), (750, 32), (1, 1_024)] {
             assert_eq!(after(1, ns_per_event, NOTHING), expected, "{ns_per_event} ns");
             assert_eq!(after(100, ns_per_event, NOTHING), expected, "{ns_per_event} ns");
         }
@@ -168,9 +168,9 @@ mod tests {
     fn one_slow_batch_does_not_change_much() {
         let mut pace = Pace::default();
         pace.learn(100, Duration::from_micros(50), NOTHING);
-        assert_eq!(pace.limit().events, 30);
+        assert_eq!(pace.limit().events, 48);
         pace.learn(30, Duration::from_micros(30), NOTHING);
-        assert_eq!(pace.limit().events, 26);
+        assert_eq!(pace.limit().events, 42);
     }
 
     #[test]
