@@ -40,7 +40,7 @@ pub(crate) const SINK_BATCH_LINGER: Duration = Duration::from_millis(50);
 /// What waits to be put together for a sink weighs so much at most, in bytes: then batches go out as they
 /// are. Events that are left of large batches keep these in memory. Together with what is under way it weighs twice the
 /// bytes of all deliveries more at most: the source's events are kept until the answer, and what the sink gets of them.
-pub(crate) const SINK_WAITING_BYTES: usize = 16 << 20;
+pub(crate) const SINK_WAITING_BYTES: usize = 12 << 20;
 
 /// How long an operator waits at least that wants to be told the time again as soon as it was.
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
