@@ -107,7 +107,8 @@ fn sentence(sample: &Sample, records: u64, bytes: u64) -> String {
 fn table(samples: &[Sample]) -> String {
     let header = "way,to,wall_seconds,processor_seconds,broker_seconds\n".to_owned();
     let row = |it: &Sample| {
-        let [wall, processor, broker] = [it.wall, it.processor, it.broker].map(|it| it.as_secs_f64());
+        let [wall, processor, broker] =
+            [it.wall, it.processor, it.broker].map(|it| it.as_secs_f64());
         format!("{},{},{wall:.3},{processor:.2},{broker:.2}\n", it.way.name(), it.to)
     };
     std::iter::once(header).chain(samples.iter().map(row)).collect()
