@@ -1,10 +1,10 @@
 //! The numbers that decide how tasks share processors, in one place.
 //!
 //! None of them is a promise. Each was found by trying, on machines of two processors. `bench/runs/2026-11-24-tuning`
-//! compares a quarter and four times of most of them at full load: [`BATCH_NS`] and [`BATCH_EVENTS`] make a difference there,
-//! and no other one does beyond the noise of that machine, which is ten to thirty per cent. Where another run in `bench/runs`
-//! shows what a number does, it is named. Before you change one, compare both values in one run
-//! (`docs/benchmarks/harness.md` says how).
+//! compares a quarter and four times of most of them at full load: what decides how long a batch is makes a difference there
+//! ([`BATCH_NS`], [`BATCH_EVENTS`], [`BATCH_TO_HANDING`], [`BATCH_TO_SINK`]), and no other one does for certain beyond the noise of
+//! that machine, which is ten to thirty per cent. Where another run in `bench/runs` shows what a number does, it is named.
+//! Before you change one, compare both values in one run (`docs/benchmarks/harness.md` says how).
 
 use std::{num::NonZeroUsize, ops::RangeInclusive, time::Duration};
 
@@ -46,7 +46,8 @@ pub(crate) const SINK_WAITING_BYTES: usize = 12 << 20;
 pub(crate) const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How long a batch should keep the task of its source, in ns, at least and at most. The first is
-/// latency under full load, the second is throughput: `bench/runs/2026-11-24-least-batch` compares 15, 20, 24, 30 and 60 µs.
+/// latency under full load, the second is throughput: `bench/runs/2026-11-24-least-batch` compares 15, 30 and 60 µs, and
+/// `bench/runs/2026-11-24-least-batch-24` 15, 20 and 24.
 pub(crate) const BATCH_NS: RangeInclusive<u64> = 24_000..=250_000;
 /// How many times longer than its handing over,
 pub(crate) const BATCH_TO_HANDING: u64 = 8;

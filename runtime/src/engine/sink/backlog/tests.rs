@@ -181,11 +181,11 @@ fn what_operators_have_edited_is_in_the_delivery_of_its_event_alone() {
     };
     for max_events in [1, 7, 64] {
         let mut backlog = Backlog::new(Some(batching(max_events, 1 << 20, Duration::ZERO)));
-        backlog.begin(4, false);
+        backlog.begin(4, true);
         for events in [60, 3, 70] {
             backlog.push(edited(events), [].into_iter());
         }
-        // Another connection has other lanes, among which what waits is divided once more.
+        // Another connection has one lane, to which what waits in four comes piece by piece.
         backlog.begin(3, false);
         let mut under_way = Vec::new();
         while let Some(mut pending) = backlog.take_next(under_way.iter()) {
