@@ -9,7 +9,7 @@ use crate::demo;
 use crate::project::{cargo, root, run as run_command};
 
 /// The newest run of all six flows, and its subject with loaded plugins.
-const RUN: &str = "bench/runs/2026-11-24-flows";
+const RUN: &str = "bench/runs/2026-11-24-six-flows-24";
 const SUBJECT: &str = "plugin";
 const CHART: &str = "docs/images/flows.svg";
 
