@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
-use crate::project::root;
+use crate::project::{forget_package, root};
 
 /// Whether there is one.
 pub(crate) fn is_installed() -> bool {
@@ -26,6 +26,7 @@ pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command
     for variable in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
         command.env_remove(variable);
     }
+    forget_package(&mut command);
     command.args(["run", "nightly", "cargo"]).args(arguments).current_dir(root());
     command
 }

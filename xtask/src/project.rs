@@ -21,7 +21,19 @@ where
 {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
+    forget_package(&mut command);
     command
+}
+
+/// Takes what cargo says of this package out of the environment of another cargo: where it differs from one
+/// build to the next, build scripts that look at it run again, and what depends on them is built again.
+pub(crate) fn forget_package(cargo: &mut Command) {
+    for (variable, _) in env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_") {
+            cargo.env_remove(&variable);
+        }
+    }
 }
 
 /// Runs a command to its end; its output goes where ours goes.
@@ -50,6 +62,15 @@ mod tests {
     fn the_root_holds_the_workspace_manifest() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap_or_default();
         assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn another_cargo_is_not_told_of_this_package() {
+        let removed =
+            |(name, value): (&OsStr, Option<&OsStr>)| value.is_none().then(|| name.to_owned());
+        let removed: Vec<_> = cargo(["build"]).get_envs().filter_map(removed).collect();
+        // Cargo says so of every test that it runs.
+        assert!(removed.iter().any(|name| name == "CARGO_MANIFEST_DIR"), "{removed:?}");
     }
 
     #[test]

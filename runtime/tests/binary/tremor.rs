@@ -11,21 +11,18 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::{libraries, library, target_folder};
+use crate::support::{library, target_folder};
 
 /// No run may take longer than this; one that does is killed and fails its test.
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// The plugins that flows of these tests use, built once, in one folder.
 fn plugins() -> &'static Path {
-    static PLUGINS: OnceLock<PathBuf> = OnceLock::new();
-    PLUGINS.get_or_init(|| {
-        let built = libraries(&LIBRARIES).into_iter().chain(FIXTURES.map(library));
-        gathered("binary-test-plugins", built)
-    })
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| gathered("binary-test-plugins", PLUGINS.map(library)))
 }
 
-const LIBRARIES: [&str; 22] = [
+const PLUGINS: [&str; 26] = [
     "connector-file",
     "connector-stdio",
     "connector-metronome",
@@ -48,9 +45,11 @@ const LIBRARIES: [&str; 22] = [
     "operator-logging",
     "plugin-peers",
     "plugin-logfmt",
+    "fixture-hostile",
+    "fixture-mischief",
+    "fixture-script",
+    "fixture-tokio",
 ];
-const FIXTURES: [&str; 4] =
-    ["fixture-hostile", "fixture-mischief", "fixture-script", "fixture-tokio"];
 
 /// The plugin `vrl`: by itself, since it takes minutes to build.
 fn vrl() -> &'static Path {

@@ -12,7 +12,7 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Mutex, PoisonError},
+    sync::{LazyLock, Mutex, PoisonError},
 };
 
 /// The folder of the workspace.
@@ -31,16 +31,26 @@ pub fn target_folder() -> &'static Path {
 
 /// The path of the plugin library of this package of the workspace, built if it has to be: in the
 /// profile and target folder of this test.
+///
+/// All plugins of the workspace are built together, with what tests take: cargo joins the features that the
+/// packages of a build ask of their dependencies, so this finds what `cargo test --workspace` has built.
 pub fn library(package: &str) -> PathBuf {
-    let arguments = [vec!["build", "--package", package], target(package)].concat();
-    cached(package, || build(&home(package), &arguments, package))
+    static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
+        let all = ["build", "--workspace", "--lib", "--examples"];
+        built_libraries(in_target(&all).current_dir(workspace()))
+    });
+    // Other flags build everything anew: only what is asked for.
+    if package == VRL || env::var_os(FLAGS).is_some() {
+        let folder = if package == VRL { "operators-plugins/vrl" } else { "" };
+        let arguments = [vec!["build", "--package", package], target(package)].concat();
+        return cached(package, || build(&workspace().join(folder), &arguments, package));
+    }
+    of(&ALL, package)
 }
 
-/// The folder of the workspace that has a package.
-fn home(package: &str) -> PathBuf {
-    let own = if package == "operator-vrl" { "operators-plugins/vrl" } else { "" };
-    workspace().join(own)
-}
+const VRL: &str = "operator-vrl";
+/// Has flags for the compiler of plugins, so that they can be built otherwise than the test that loads them.
+const FLAGS: &str = "TREMOR_TEST_PLUGIN_RUSTFLAGS";
 
 /// As [`library`], with further flags for the compiler of that one crate. No test may ask for the
 /// same package without them.
@@ -53,14 +63,6 @@ pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
 /// their plugins.
 fn target(package: &str) -> Vec<&str> {
     if package.starts_with("fixture-") { vec!["--example", package] } else { vec!["--lib"] }
-}
-
-/// The paths of the plugin libraries of these packages, none of which is a fixture, built together: cargo
-/// joins the features that they ask of their dependencies, and builds each dependency once.
-pub fn libraries(packages: &[&str]) -> Vec<PathBuf> {
-    let selected = packages.iter().flat_map(|package| ["--package", package]);
-    let arguments: Vec<_> = ["build", "--lib"].into_iter().chain(selected).collect();
-    built_libraries(in_target(&arguments).current_dir(workspace()), packages)
 }
 
 /// Builds each thing once a process, one after the other.
@@ -83,9 +85,16 @@ pub fn build(folder: &Path, arguments: &[&str], package: &str) -> PathBuf {
 /// A call of cargo in the profile and target folder of this test.
 fn in_target(arguments: &[&str]) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // So that plugins can be built otherwise than the test that loads them.
-    if let Some(flags) = env::var_os("TREMOR_TEST_PLUGIN_RUSTFLAGS") {
+    if let Some(flags) = env::var_os(FLAGS) {
         cargo.env("RUSTFLAGS", flags);
+    }
+    // What cargo says of the package of this test: where it differs from one build to the next, build scripts
+    // that look at it run again, and what depends on them is built again.
+    for (variable, _) in env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_") {
+            cargo.env_remove(&variable);
+        }
     }
     cargo
         .arg(arguments[0])
@@ -105,14 +114,18 @@ pub const JSON: &str = "--message-format=json-render-diagnostics";
 /// # Panics
 /// As [`build`].
 pub fn built_library(cargo: &mut Command, package: &str) -> PathBuf {
-    built_libraries(cargo, &[package]).remove(0)
+    of(&built_libraries(cargo), package)
 }
 
-/// The same of several packages.
-fn built_libraries(cargo: &mut Command, packages: &[&str]) -> Vec<PathBuf> {
+fn of(libraries: &HashMap<String, PathBuf>, package: &str) -> PathBuf {
+    let library = libraries.get(&package.replace('-', "_"));
+    library.unwrap_or_else(|| panic!("`{package}` has no library")).clone()
+}
+
+/// The same of all packages that are built, by their names.
+fn built_libraries(cargo: &mut Command) -> HashMap<String, PathBuf> {
     let output = cargo.stderr(Stdio::inherit()).output().expect("cargo can be run");
-    let built = output.status.success();
-    assert!(built, "cannot build {packages:?}; see the compiler's messages above");
+    assert!(output.status.success(), "{cargo:?} failed; see the compiler's messages above");
     let messages = String::from_utf8(output.stdout).expect("cargo speaks UTF-8");
     let library = |message: serde_json::Value| {
         // The name of a library has no dashes, that of an example has.
@@ -122,13 +135,11 @@ fn built_libraries(cargo: &mut Command, packages: &[&str]) -> Vec<PathBuf> {
         let is_library = |file: &PathBuf| file.extension() == Some(DLL_EXTENSION.as_ref());
         Some((name, files.find(is_library)?))
     };
-    let messages = messages.lines().filter_map(|line| serde_json::from_str(line).ok());
-    let libraries: HashMap<String, PathBuf> = messages.filter_map(library).collect();
-    let of = |package: &&str| match libraries.get(&package.replace('-', "_")) {
-        Some(library) => library.clone(),
-        None => panic!("`{package}` has no library"),
-    };
-    packages.iter().map(of).collect()
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter_map(library)
+        .collect()
 }
 
 /// The profile that this test was built in: its folder's name, but for the one that differs.

@@ -9,42 +9,7 @@ const CONFIG: &str = r#"
     #[schemars(crate = "::tremor_pdk::schemars")]
 "#;
 
-/// Makes a struct or an enum a configuration, or a part of one: it is deserialised from the `config`
-/// of a flow file, has a JSON Schema, and refuses keys that it does not know.
-///
-/// Doc comments are the descriptions in the schema. Everything else is said with the attributes of
-/// serde and schemars, as in `#[serde(default)]`; `#[serde(flatten)]` is the one that does not go with
-/// it, for then any key may be known.
-///
-/// ```
-/// use std::num::NonZeroU32;
-///
-/// /// Where to connect to.
-/// #[tremor_pdk::config]
-/// pub struct Config {
-///     /// The name of the peer.
-///     host: String,
-///     /// How many connections to keep.
-///     #[serde(default = "one")]
-///     connections: NonZeroU32,
-///     #[serde(default)]
-///     mode: Mode,
-/// }
-///
-/// /// How to talk.
-/// #[tremor_pdk::config]
-/// #[derive(Default)]
-/// #[serde(rename_all = "snake_case")]
-/// enum Mode {
-///     #[default]
-///     Plain,
-///     Encrypted,
-/// }
-///
-/// fn one() -> NonZeroU32 {
-///     NonZeroU32::MIN
-/// }
-/// ```
+/// `tremor_pdk::config`, which documents it: an example there can use the rest of that crate.
 #[proc_macro_attribute]
 pub fn config(_arguments: TokenStream, item: TokenStream) -> TokenStream {
     // The text is a constant, and is made of attributes.
