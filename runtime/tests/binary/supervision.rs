@@ -1,6 +1,8 @@
 //! Connectors that fail, panic and hang: they are restarted, then their flow has failed, and other flows
 //! go on.
 
+use std::thread;
+
 use crate::{running::Running, tremor::Scene};
 
 const QUICKLY: &str = "reconnect: { backoff: 1ms, max_backoff: 1ms }";
@@ -129,11 +131,7 @@ fn a_connector_whose_call_held_its_thread_for_too_long_is_restarted_and_loses_no
 
 #[test]
 fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing() {
-    for (scene, call) in [
-        (source("hang_limit: 300ms", "fault: pull_block"), "pull"),
-        (source("hang_limit: 300ms", "fault: constructor_block"), "new"),
-        (sink("count: 500", "hang_limit: 300ms", "fault: deliver_block"), "deliver"),
-    ] {
+    let fails = |scene: Scene, call: &str| {
         let scene = with_other(scene);
         let arguments = ["run", "flow.yaml", "other.yaml", "--drain-timeout", "1"];
         let says = format!(
@@ -142,7 +140,17 @@ fn a_connector_whose_call_never_returns_fails_its_flow_and_another_loses_nothing
         let run = scene.tremor(&arguments);
         run.expect(1, &[&says, "flow `other`: 1000 events in, 1000 out"]);
         expect_all(&scene);
-    }
+    };
+    // Each takes seconds, in which it waits.
+    thread::scope(|scope| {
+        for (scene, call) in [
+            (source("hang_limit: 300ms", "fault: pull_block"), "pull"),
+            (source("hang_limit: 300ms", "fault: constructor_block"), "new"),
+            (sink("count: 500", "hang_limit: 300ms", "fault: deliver_block"), "deliver"),
+        ] {
+            scope.spawn(move || fails(scene, call));
+        }
+    });
 }
 
 #[test]

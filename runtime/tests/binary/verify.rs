@@ -130,7 +130,7 @@ fn found(json: &Json) -> Found {
 /// Every component has its fault and no other, and what to do about it is said.
 fn expect(package: &str, expected: &[(&str, &str, &str, &str)]) {
     let scene = Scene::new("");
-    let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "10"]);
+    let run = verify(&scene, &[library(package).to_str().unwrap(), "--limit", "5"]);
     run.expect(1, &["checks failed"]);
     let mut found = found(&json(&run));
     let mut wrong = Vec::new();

@@ -24,7 +24,7 @@ const CALL_LIMIT: Duration = Duration::from_secs(1);
 /// How long something outside of the test host may take: a peer, a thread of the plugin's own.
 ///
 /// A source whose peer says nothing is pulled in most checks. So where nothing came once, further waits are
-/// a tenth as long.
+/// a fiftieth of that.
 #[derive(Clone, Debug)]
 pub struct Patience(Rc<Cell<Duration>>);
 
@@ -39,7 +39,7 @@ impl Patience {
     fn ends_after(&self, time: Duration) -> bool {
         let ends = time > self.0.get();
         if ends {
-            self.0.set(Duration::from_millis(100));
+            self.0.set(Duration::from_millis(20));
         }
         ends
     }
