@@ -10,6 +10,7 @@ use std::{
     collections::HashMap,
     env::{self, consts::DLL_EXTENSION},
     ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{LazyLock, Mutex, PoisonError},
@@ -33,36 +34,45 @@ pub fn target_folder() -> &'static Path {
 /// profile and target folder of this test.
 ///
 /// All plugins of the workspace are built together, with what tests take: cargo joins the features that the
-/// packages of a build ask of their dependencies, so this finds what `cargo test --workspace` has built.
+/// packages of a build ask of their dependencies, so this finds what `cargo test --workspace` has built. With
+/// [`FLAGS`] of their own nothing is built yet, and only fixtures are.
 pub fn library(package: &str) -> PathBuf {
-    static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
-        let all = ["build", "--workspace", "--lib", "--examples"];
-        built_libraries(in_target(&all).current_dir(workspace()))
-    });
-    // Other flags build everything anew: only what is asked for.
-    if package == VRL || env::var_os(FLAGS).is_some() {
-        let folder = if package == VRL { "operators-plugins/vrl" } else { "" };
-        let arguments = [vec!["build", "--package", package], target(package)].concat();
-        return cached(package, || build(&workspace().join(folder), &arguments, package));
+    if package == "operator-vrl" {
+        let arguments = ["build", "--package", package, "--lib"];
+        let folder = workspace().join("operators-plugins/vrl");
+        return cached(package, || build(&folder, &arguments, package));
     }
     of(&ALL, package)
 }
 
-const VRL: &str = "operator-vrl";
+static ALL: LazyLock<HashMap<String, PathBuf>> = LazyLock::new(|| {
+    let fixtures = if env::var_os(FLAGS).is_some() { fixtures() } else { Vec::new() };
+    let selected = match &fixtures[..] {
+        [] => vec!["--workspace", "--lib"],
+        fixtures => fixtures.iter().flat_map(|fixture| ["--package", fixture]).collect(),
+    };
+    let arguments = [&["build", "--examples"], &selected[..]].concat();
+    built_libraries(in_target(&arguments).current_dir(workspace()))
+});
+
 /// Has flags for the compiler of plugins, so that they can be built otherwise than the test that loads them.
 const FLAGS: &str = "TREMOR_TEST_PLUGIN_RUSTFLAGS";
 
-/// As [`library`], with further flags for the compiler of that one crate. No test may ask for the
-/// same package without them.
-pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
-    let arguments = [vec!["rustc", "--package", package], target(package), vec!["--"]].concat();
-    cached(package, || build(workspace(), &[&arguments, flags].concat(), package))
+/// The packages of all fixtures. They are examples, so that none of them ever lies where people keep their
+/// plugins.
+fn fixtures() -> Vec<String> {
+    let folder = workspace().join("tests/fixtures/plugins");
+    let entries = fs::read_dir(folder).expect("the folder of the fixtures");
+    let name = |entry: fs::DirEntry| format!("fixture-{}", entry.file_name().display());
+    entries.map(|entry| name(entry.expect("a fixture"))).collect()
 }
 
-/// What is built of a package. Fixtures are examples, so that none of them ever lies where people keep
-/// their plugins.
-fn target(package: &str) -> Vec<&str> {
-    if package.starts_with("fixture-") { vec!["--example", package] } else { vec!["--lib"] }
+/// The library of a fixture, with further flags for the compiler of that one crate.
+pub fn library_with_flags(package: &str, flags: &[&str]) -> PathBuf {
+    // It takes the place of the one without them.
+    LazyLock::force(&ALL);
+    let selected = ["rustc", "--package", package, "--example", package, "--"];
+    cached(package, || build(workspace(), &[&selected, flags].concat(), package))
 }
 
 /// Builds each thing once a process, one after the other.
