@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    engine::{Component, FlowStatus, Kind, Queue, Status},
+    engine::{Component, FlowStatus, Queue, Status},
     redact,
 };
 
@@ -78,15 +78,6 @@ struct EventsJson {
     in_flight: i64,
 }
 
-/// The name of a role.
-pub(super) fn role(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Source => "source",
-        Kind::Pipeline => "pipeline",
-        Kind::Sink => "sink",
-    }
-}
-
 impl From<&FlowStatus> for FlowJson {
     fn from(flow: &FlowStatus) -> Self {
         Self {
@@ -140,7 +131,7 @@ impl From<&Component> for ComponentJson {
             failed: counts.failed,
             in_flight: counts.in_flight(),
         };
-        let (role, queue) = (role(*kind), queue.map(Into::into));
+        let (role, queue) = (kind.as_str(), queue.map(Into::into));
         Self { name: name.clone(), role, events, bytes: counts.bytes, queue }
     }
 }

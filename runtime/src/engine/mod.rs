@@ -62,7 +62,7 @@ use self::{
 pub use self::{
     account::{
         deliveries::{BOUNDS, Latencies},
-        stats::{Component, ComponentCounts, Counts, Kind},
+        stats::{Component, ComponentCounts, Counts},
     },
     life::{
         control::Failure,
@@ -76,6 +76,7 @@ pub(crate) use self::{
     processors::Processors,
     simulation::{Form, Simulation, Taken},
 };
+pub use crate::flow::Role as Kind;
 use crate::{executor, flow, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.

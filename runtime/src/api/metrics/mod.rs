@@ -7,7 +7,6 @@ pub(super) mod tests;
 mod text;
 
 use self::text::{Kind, Text};
-use super::flows::role;
 use crate::{
     engine::{self, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State},
     stop::OwnMetrics,
@@ -110,7 +109,7 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
 }
 
 fn labels<'l>(flow: &'l str, component: &'l Component) -> [(&'static str, &'l str); 3] {
-    [("flow", flow), ("component", &component.name), ("role", role(component.kind))]
+    [("flow", flow), ("component", &component.name), ("role", component.kind.as_str())]
 }
 
 fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {

@@ -39,7 +39,8 @@ use tremor_pdk::{
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use crate::engine::{
-    account::stats::{Books, Component, Counts, Kind, Stats},
+    Kind,
+    account::stats::{Books, Component, Counts, Stats},
     life::{
         backoff::Policy,
         connection::{Connection, End},
