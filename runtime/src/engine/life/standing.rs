@@ -283,17 +283,8 @@ impl Standing {
         self.in_flight.store(events, Ordering::Relaxed);
     }
 
-    /// Why it does not end, where that is its own affair.
-    pub(crate) fn held_up(&self) -> Option<HeldUp> {
-        self.told(false)
-    }
-
-    /// What it is about, unless it has ended.
-    pub(crate) fn doing(&self) -> Option<HeldUp> {
-        self.told(true)
-    }
-
-    fn told(&self, always: bool) -> Option<HeldUp> {
+    /// What it is about, unless it has ended: where it has events that are not delivered, or `always`.
+    pub(crate) fn held_up(&self, always: bool) -> Option<HeldUp> {
         let events = self.in_flight.load(Ordering::Relaxed) + self.queued();
         let now = self.lock();
         if now.state.is_over() || (events == 0 && !always) {
@@ -350,7 +341,7 @@ mod tests {
     use super::{Standing, State};
 
     fn doing(standing: &Standing) -> Option<String> {
-        standing.held_up().map(|it| it.doing)
+        standing.held_up(false).map(|it| it.doing)
     }
 
     #[test]
