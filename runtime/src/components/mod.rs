@@ -9,7 +9,7 @@ mod parts;
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use serde_json::Value as Config;
@@ -22,6 +22,7 @@ pub(crate) use self::parts::FlowParts;
 use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
+    lock::lock,
     plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
 };
 
@@ -93,7 +94,7 @@ impl Components {
         let folder = flow.folder();
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
         let asked = Self::asked(library, flow, kind, name, config);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
         said.entry(asked).or_insert_with(ask).clone()
     }

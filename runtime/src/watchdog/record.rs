@@ -7,12 +7,13 @@
 use std::{
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use super::{limit::Limit, word::Word};
+use crate::lock::lock;
 
 /// A thread is in the call.
 const INSIDE: u64 = 1;
@@ -202,7 +203,7 @@ impl Record {
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// The call that is open now.
