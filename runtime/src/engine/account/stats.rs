@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use async_channel::Receiver;
+use serde::Serialize;
 
 use crate::engine::{
     account::{
@@ -17,14 +18,14 @@ use crate::engine::{
 use crate::flow::{ERR, OUT, Role};
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$about:meta])* $name:ident,)*) => {
         /// What became of a component's events so far.
         ///
         /// `taken + created = delivered + dead_lettered + discarded + merged + failed`, and what is
         /// [in flight](ComponentCounts::in_flight).
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct ComponentCounts {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$about])* pub $name: u64,)*
         }
 
         /// The counters behind [`ComponentCounts`].
@@ -71,6 +72,7 @@ counts! {
     /// Went on: to the components that a port is linked to, or to the connector of a sink.
     delivered,
     /// Of those that a sink delivered: dead letters.
+    #[serde(skip)]
     letters,
     /// Left by a linked `err` port.
     dead_lettered,
@@ -82,6 +84,7 @@ counts! {
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
     /// No events, but bytes: brought by the connector of a source, or encoded for that of a sink.
+    #[serde(skip)]
     bytes,
 }
 

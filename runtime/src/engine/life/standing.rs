@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use serde::Serialize;
 use tremor_pdk::Error;
 
 use crate::{
@@ -146,7 +147,7 @@ struct Trouble {
 }
 
 /// What waits in a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Queue {
     /// So many events,
     pub events: usize,
