@@ -74,7 +74,7 @@ pub(crate) use self::{
     life::connection::Connection,
     parts::{ConnectorType, OperatorInstance, Parts},
     processors::Processors,
-    simulation::{Form, Simulation, Taken},
+    simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;
 use crate::{executor, flow, watchdog::Calls};
