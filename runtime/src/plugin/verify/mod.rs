@@ -269,15 +269,12 @@ fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, Error> {
     let program = program::own();
     let failed = |message: String| Error::without_file(ErrorKind::Describe, message);
     let input = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
-    let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK))
-        .map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
-    let (stdout, stderr, end) = match ran {
-        Finished::Exited { status, stdout, stderr } => {
-            (stdout, stderr, format!("the plugin ended the process ({status})"))
-        }
-        Finished::TimedOut { stdout, stderr } => {
-            (stdout, stderr, format!("there was no answer within {limit:?}"))
-        }
+    let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK));
+    let Finished { status, stdout, stderr } =
+        ran.map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
+    let end = match status {
+        Some(status) => format!("the plugin ended the process ({status})"),
+        None => format!("there was no answer within {limit:?}"),
     };
     let (mut checks, mut begun) = (Vec::new(), None);
     for said in said(&stdout) {
