@@ -139,7 +139,7 @@ struct LoadedConnector {
 }
 
 /// Waits for a call, and turns a panic that its callee did not catch into an error.
-async fn call<T>(
+pub(super) async fn call<T>(
     what: &'static str,
     call: impl Future<Output = CallResult<T>> + Unpin,
 ) -> Result<T> {
