@@ -7,7 +7,7 @@ use tremor_pdk::Error;
 
 use super::{
     Decode,
-    room::{Room, corrupt},
+    room::{Room, corrupt, cut_off},
 };
 
 /// What a stream goes on with.
@@ -113,7 +113,7 @@ impl<U: Units> Blocks<U> {
     fn go_on(&mut self, out: &mut Room) -> Result<(), Error> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         while self.is_open && !out.is_full() {
-            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, &error))?;
+            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, error))?;
             self.is_open = !bytes.is_empty();
             let count = out.take(bytes);
             reader.consume(count);
@@ -183,6 +183,6 @@ impl<U: Units> Decode for Blocks<U> {
             }
             return Ok(());
         }
-        Err(Error::bad_data(format_args!("the {} data was cut off: its end is missing", U::NAME)))
+        Err(cut_off(U::NAME))
     }
 }
