@@ -226,25 +226,21 @@ impl Stopper {
 
     /// A signal came at this moment: the first drains, a later one ends everything.
     pub fn signal(&self, now: Instant) -> Signalled {
-        let signalled = {
-            let mut state = lock(&self.0);
-            match state.first_signal {
-                None => {
-                    state.first_signal = Some(now);
-                    Signalled::Drain
-                }
-                Some(first) if now.saturating_duration_since(first) <= ONE_REQUEST => {
-                    Signalled::Again
-                }
-                Some(_) => Signalled::Halt,
+        let mut state = lock(&self.0);
+        let first = state.first_signal;
+        state.first_signal.get_or_insert(now);
+        drop(state);
+        match first {
+            None => {
+                self.ask(Ask::Drain);
+                Signalled::Drain
             }
-        };
-        match signalled {
-            Signalled::Drain => self.ask(Ask::Drain),
-            Signalled::Again => {}
-            Signalled::Halt => self.ask(Ask::Halt),
+            Some(first) if now.saturating_duration_since(first) <= ONE_REQUEST => Signalled::Again,
+            Some(_) => {
+                self.ask(Ask::Halt);
+                Signalled::Halt
+            }
         }
-        signalled
     }
 
     fn ask(&self, ask: Ask) {

@@ -240,18 +240,13 @@ impl<F: Format> Decompress<F> {
     fn end(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
         if let Some(Stream { part, state }) = states.remove(&cutter.event().stream) {
             self.budget.give_back(&part);
-            let read = part.read;
-            let error = match state {
-                State::Open(decode) if cutter.event().is_stream_aborted() => {
-                    if decode.may_end() {
-                        Ok(())
-                    } else {
-                        Err(Error::connection_lost(format_args!(
-                            "the stream was cut off within its {} data, after {read} bytes",
-                            F::NAME
-                        )))
-                    }
-                }
+            let (read, is_aborted) = (part.read, cutter.event().is_stream_aborted());
+            let ended = match state {
+                State::Open(decode) if is_aborted && decode.may_end() => Ok(()),
+                State::Open(_) if is_aborted => Err(Error::connection_lost(format_args!(
+                    "the stream was cut off within its {} data, after {read} bytes",
+                    F::NAME
+                ))),
                 State::Open(mut decode) => {
                     self.room.clear(self.max_bytes);
                     let result = decode.end(&mut self.room);
@@ -267,7 +262,7 @@ impl<F: Format> Decompress<F> {
                     "{bytes} bytes after the failure of the stream were not decompressed"
                 ))),
             };
-            if let Err(error) = error {
+            if let Err(error) = ended {
                 cutter.reject(b"", error);
             }
         }
