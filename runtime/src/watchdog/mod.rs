@@ -92,19 +92,19 @@ impl Calls {
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
     /// has it.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
-        self.add(|word| Record::new(component, part, word))
+        self.add(component, part, None)
     }
 
     /// The same for a component whose calls are told when they have held their thread for longer than
     /// `limit`, and have returned.
     pub(crate) fn watch_limited(&self, component: &str, limit: Limit) -> Watched {
-        self.add(|word| Record::new(component, None, word).limited(limit))
+        self.add(component, None, Some(limit))
     }
 
-    fn add(&self, make: impl FnOnce(Word) -> Record) -> Watched {
+    fn add(&self, component: &str, part: Option<&str>, limit: Option<Limit>) -> Watched {
         let records = &mut *lock(&self.records);
         let word = records.words.take();
-        let record = Arc::new(make(word.clone()));
+        let record = Arc::new(Record::new(component, part, limit, word.clone()));
         records.known.push(Known { record: record.clone(), word, rests: false });
         Watched::new(record)
     }
