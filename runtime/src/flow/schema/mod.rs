@@ -266,7 +266,9 @@ fn retry() -> Value {
 
 /// A map of these keys, and no others.
 fn map(keys: Value) -> Value {
-    json!({ "type": "object", "additionalProperties": false, "properties": keys })
+    let mut map = json!({ "type": "object", "additionalProperties": false });
+    map["properties"] = keys;
+    map
 }
 
 fn section(about: &str, keys: Value) -> Value {

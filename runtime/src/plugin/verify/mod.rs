@@ -180,8 +180,11 @@ fn passed(name: &str) -> Checked {
     Checked { check: name.to_owned(), outcome: Outcome::Passed }
 }
 
-/// A library with the schemas of its components; otherwise the stage that failed.
-fn load(path: &Path, policy: Policy) -> Result<(Library, Vec<Option<Json>>), (usize, Error)> {
+/// A library with the schemas of its components.
+type Loaded = (Library, Vec<Option<Json>>);
+
+/// Goes through the stages; an error comes with the place of the one that failed.
+fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
     let loaded = Library::inspect(path).and_then(|library| {
         library.check(policy)?;
         Ok(library)
