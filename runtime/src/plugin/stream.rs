@@ -18,7 +18,7 @@ use tremor_pdk::{
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
-use super::{connector::call, contain::panicked};
+use super::contain::{call, panicked};
 
 /// A source of a loaded connector.
 pub(super) struct LoadedSource {

@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tremor_pdk::abi::module::ArtefactRef;
 
-use super::{Answer, CHECK, FIT, MARK, Schemas, id};
+use super::{Answer, CHECK, FIT, MARK, Schemas, Wrong, id};
 use crate::{
     flow,
     plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
@@ -75,7 +75,7 @@ fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
         })?;
     let ask = |(kind, name, config, folder): &(String, String, Value, String)| {
         let checked = check(plugin.library(), (kind, name), config, folder, policy)?;
-        Ok(checked.map_err(|error| error.to_string()))
+        Ok(checked.map_err(|error| Wrong(error.to_string())))
     };
     Ok(Answer::Checked(questions.iter().map(ask).collect::<Result<_, _>>()?))
 }

@@ -62,14 +62,17 @@ fn id(kind: &str, name: &str) -> String {
 enum Answer {
     /// The schemas of the library with these contents.
     Schemas { hash: Option<String>, schemas: Schemas },
-    /// Of each configuration the ports that an operator of it has besides `out` and `err`; where it is not
-    /// good, why, in the plugin's words.
-    Checked(Vec<Result<Vec<String>, String>>),
+    /// Of each configuration the ports that an operator of it has besides `out` and `err`, if it is good.
+    Checked(Vec<Result<Vec<String>, Wrong>>),
     /// Whether all configurations fit their schemas.
     Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
     Refused(String),
 }
+
+/// Why a configuration is not good, in the plugin's words.
+#[derive(Debug, Serialize, Deserialize)]
+struct Wrong(String);
 
 /// Whether a configuration is good: the kind and the name of a component, the configuration, and the folder
 /// that relative paths start from.
@@ -175,7 +178,7 @@ impl Describer {
                 Error::new(ErrorKind::Configuration, library.path(), error.to_string())
             });
         }
-        let wrong = |why| Error::new(ErrorKind::Configuration, library.path(), why);
+        let wrong = |Wrong(why)| Error::new(ErrorKind::Configuration, library.path(), why);
         let input = serde_json::to_vec(&[(kind, name, config, folder)]).unwrap_or_default();
         match self.ask(library, &[CHECK.into()], input)? {
             Answer::Checked(mut checked) if checked.len() == 1 => checked.remove(0).map_err(wrong),
