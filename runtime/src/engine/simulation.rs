@@ -237,11 +237,8 @@ impl Simulation {
 
     /// What has left the flow by each outlet.
     pub(crate) fn taken(&mut self) -> impl Iterator<Item = (&str, Vec<Taken>)> {
-        let take = |outlet: &mut Outlet| std::mem::take(&mut outlet.taken);
-        self.outlets.iter_mut().map(move |outlet| {
-            let taken = take(outlet);
-            (outlet.name.as_str(), taken)
-        })
+        let outlets = self.outlets.iter_mut();
+        outlets.map(|outlet| (outlet.name.as_str(), std::mem::take(&mut outlet.taken)))
     }
 
     /// Empties the queues. What fails in a sink may go on to another.
