@@ -21,7 +21,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     about_connectors(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
-    text.into()
+    text.0
 }
 
 fn about_flows(text: &mut Text, flows: &[FlowStatus]) {

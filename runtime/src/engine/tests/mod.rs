@@ -185,7 +185,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
         backlog: Backlog::new(None),
-        parallel: Parallel::default(),
+        parallel: Parallel { wanted: 1, ordered: true },
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,
