@@ -52,7 +52,7 @@ macro_rules! one_gives_up {
                 let last = thread::spawn(move || block_on(last.enter(2)).push(2));
                 let mut first = block_on(section.enter(0));
                 first.push(0);
-                first.go_on();
+                first.set_goes_on(true);
                 drop(first);
                 block_on(section.enter(0)).push(0);
                 gives_up.join().unwrap();

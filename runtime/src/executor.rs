@@ -10,14 +10,14 @@ mod ready;
 mod threads;
 
 pub use readiness::{Interest, Watched};
+pub(crate) use threads::attend;
+pub use threads::watch;
 pub use tremor_pdk::yield_now;
 
 use std::{
     cell::RefCell,
     convert::Infallible,
     future::Future,
-    io,
-    os::fd::OwnedFd,
     pin::Pin,
     sync::Once,
     task::{Context, Poll},
@@ -102,12 +102,6 @@ impl Drop for StandIns {
             leaves.detach();
         }
     }
-}
-
-/// Has a thread wait for file descriptors if none does and one has nothing to do: a thread may keep long what an
-/// event has brought it.
-pub(crate) fn attend() {
-    threads::attend();
 }
 
 /// How many tasks may run at the same time.
@@ -218,14 +212,6 @@ impl Alarm {
 pub fn after(duration: Duration) -> Instant {
     const LONGEST: Duration = Duration::from_hours(24);
     Instant::now() + duration.min(LONGEST)
-}
-
-/// A file descriptor that is waited for.
-///
-/// # Errors
-/// Where the operating system cannot wait for this kind of file.
-pub fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
-    threads::watch(descriptor, interest)
 }
 
 /// The result of whichever future is ready first; the other is dropped.

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod executor;
 pub mod flow;
 pub mod flow_test;
+mod lock;
 pub mod operator;
 pub mod plugin;
 pub mod processor;

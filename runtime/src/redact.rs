@@ -96,11 +96,7 @@ fn redact_values(value: &mut Value) -> bool {
 }
 
 fn redact_all<'v>(values: impl Iterator<Item = &'v mut Value>) -> bool {
-    let mut found = false;
-    for value in values {
-        found |= redact_values(value);
-    }
-    found
+    values.fold(false, |found, value| redact_values(value) | found)
 }
 
 /// The values, in the forms in which messages may have them.

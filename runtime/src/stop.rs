@@ -2,12 +2,13 @@
 //! and says how they stand.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     time::{Duration, Instant},
 };
 
 use crate::{
     engine::{self, FlowState, State},
+    lock::lock,
     plugin::{HostContext, Metric, Metrics},
 };
 
@@ -108,33 +109,31 @@ impl Stopper {
     /// [resumed](Stopper::resume), or its flow drains. What it has under way ends before that. Whether there
     /// is such a connector.
     pub fn pause(&self, flow: &str, connector: &str) -> bool {
-        self.lock().flows.iter().any(|it| it.flow() == flow && it.pause(connector))
+        self.flow(flow).is_some_and(|it| it.pause(connector))
     }
 
     /// Events flow again through a connector that was paused. Whether there is such a connector.
     pub fn resume(&self, flow: &str, connector: &str) -> bool {
-        self.lock().flows.iter().any(|it| it.flow() == flow && it.resume(connector))
+        self.flow(flow).is_some_and(|it| it.resume(connector))
     }
 
     /// Restarts a connector of a running flow: another instance takes the place of the one at hand, at once,
     /// and this counts as no failure. What its sink has not answered for is delivered again. Whether there
     /// is such a connector.
     pub fn restart(&self, flow: &str, connector: &str) -> bool {
-        self.lock().flows.iter().any(|it| it.flow() == flow && it.restart(connector))
+        self.flow(flow).is_some_and(|it| it.restart(connector))
     }
 
     /// Drains one flow while others run: its sources bring nothing more, and what is under way has until
     /// the `deadline` to arrive. That of a flow that drains already stays what it was. Whether there is
     /// such a flow.
     pub fn drain_flow(&self, flow: &str, deadline: Duration) -> bool {
-        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned();
-        flow.map(|it| it.drain_within(deadline)).is_some()
+        self.flow(flow).map(|it| it.drain_within(deadline)).is_some()
     }
 
     /// Ends one flow where it is, while others run. Whether there is such a flow.
     pub fn stop_flow(&self, flow: &str) -> bool {
-        let flow = self.lock().flows.iter().find(|it| it.flow() == flow).cloned();
-        flow.map(|it| it.stop()).is_some()
+        self.flow(flow).map(|it| it.stop()).is_some()
     }
 
     /// How things stand with the connectors of a running flow; none where there is no such flow.
@@ -144,20 +143,20 @@ impl Stopper {
 
     /// The flows of the run as they stand, in the order in which they began.
     pub fn flows(&self) -> Vec<engine::FlowStatus> {
-        let flows = self.lock().flows.clone();
+        let flows = lock(&self.0).flows.clone();
         flows.iter().map(engine::Handle::status).collect()
     }
 
     /// Somebody may ask how long deliveries take: they are counted from now on.
     pub(crate) fn watch_deliveries(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.is_watched = true;
         state.flows.iter().for_each(engine::Handle::watch_deliveries);
     }
 
     /// A flow of the run.
     pub(crate) fn flow(&self, name: &str) -> Option<engine::Handle> {
-        self.lock().flows.iter().find(|flow| flow.flow() == name).cloned()
+        lock(&self.0).flows.iter().find(|flow| flow.flow() == name).cloned()
     }
 
     /// Why a run of so many flows is not ready for events: empty once all run, and all their connectors are
@@ -189,7 +188,7 @@ impl Stopper {
 
     /// Whether a flow of the run drains, or was stopped, because somebody asked for that.
     pub fn ends(&self) -> bool {
-        self.lock().asked.is_some()
+        lock(&self.0).asked.is_some()
     }
 
     /// The sizes of the inputs of sources that know them: those that register the gauge `input_bytes`.
@@ -212,14 +211,14 @@ impl Stopper {
             metrics: host.metrics().clone(),
             host: Arc::downgrade(host),
         };
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.keep_past();
         state.instances.push(instance);
     }
 
     /// The metrics of components that have registered any, with what instances before them have counted.
     pub(crate) fn own_metrics(&self) -> Vec<OwnMetrics> {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.keep_past();
         let now = state.instances.iter().map(OwnMetrics::of);
         now.chain(state.past.iter().cloned()).filter(|it| !it.metrics.is_empty()).collect()
@@ -227,35 +226,31 @@ impl Stopper {
 
     /// A signal came at this moment: the first drains, a later one ends everything.
     pub fn signal(&self, now: Instant) -> Signalled {
-        let signalled = {
-            let mut state = self.lock();
-            match state.first_signal {
-                None => {
-                    state.first_signal = Some(now);
-                    Signalled::Drain
-                }
-                Some(first) if now.saturating_duration_since(first) <= ONE_REQUEST => {
-                    Signalled::Again
-                }
-                Some(_) => Signalled::Halt,
+        let mut state = lock(&self.0);
+        let first = state.first_signal;
+        state.first_signal.get_or_insert(now);
+        drop(state);
+        match first {
+            None => {
+                self.ask(Ask::Drain);
+                Signalled::Drain
             }
-        };
-        match signalled {
-            Signalled::Drain => self.ask(Ask::Drain),
-            Signalled::Again => {}
-            Signalled::Halt => self.ask(Ask::Halt),
+            Some(first) if now.saturating_duration_since(first) <= ONE_REQUEST => Signalled::Again,
+            Some(_) => {
+                self.ask(Ask::Halt);
+                Signalled::Halt
+            }
         }
-        signalled
     }
 
     fn ask(&self, ask: Ask) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         state.asked = state.asked.max(Some(ask));
         state.flows.iter().for_each(|flow| ask.of(flow));
     }
 
     pub(crate) fn add(&self, flow: engine::Handle) {
-        let mut state = self.lock();
+        let mut state = lock(&self.0);
         if let Some(ask) = state.asked {
             ask.of(&flow);
         }
@@ -263,10 +258,6 @@ impl Stopper {
             flow.watch_deliveries();
         }
         state.flows.push(flow);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Run> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

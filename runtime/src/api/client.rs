@@ -103,10 +103,10 @@ impl Client {
     /// There is none, or it is a refusal.
     pub fn get(&self, path: &str) -> Result<serde_json::Value, Error> {
         let mut text = Vec::new();
-        self.read(path, PATIENCE, |part| {
+        executor::block_on(self.ask(path, PATIENCE, |part| {
             text.extend_from_slice(part);
             text.len() <= self.longest
-        })?;
+        }))?;
         self.expect_short(&text)?;
         serde_json::from_slice(&text).map_err(|error| self.silent(&error))
     }
@@ -118,7 +118,7 @@ impl Client {
     /// There are none, or the answer is a refusal.
     pub fn listen(&self, path: &str, mut event: impl FnMut(&str) -> bool) -> Result<(), Error> {
         let mut text = Vec::new();
-        self.read(path, SILENCE, |part| {
+        executor::block_on(self.ask(path, SILENCE, |part| {
             text.extend_from_slice(part);
             while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = text.drain(..=end).collect();
@@ -129,7 +129,7 @@ impl Client {
                 }
             }
             text.len() <= self.longest
-        })?;
+        }))?;
         self.expect_short(&text)
     }
 
@@ -142,31 +142,18 @@ impl Client {
     }
 
     /// Reads an answer part by part, for as long as that is wanted, and a part comes in that time.
-    fn read(
-        &self,
-        path: &str,
-        silence: Duration,
-        part: impl FnMut(&[u8]) -> bool,
-    ) -> Result<(), Error> {
-        executor::block_on(self.ask(path, silence, part))
-    }
-
     async fn ask(
         &self,
         path: &str,
         silence: Duration,
         mut part: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
-        let late = async {
-            executor::sleep(PATIENCE).await;
-            Err(self.silent(&"it has not answered for 5 s"))
-        };
         let connects = async {
             let connection = Connection::to(self.address).await;
             let connection = Io::new(connection.map_err(|error| self.silent(&error))?);
             http1::handshake(connection).await.map_err(|error| self.silent(&error))
         };
-        let (mut sender, connection) = executor::first(connects, late).await?;
+        let (mut sender, connection) = executor::first(connects, self.late()).await?;
         let mut connection = std::pin::pin!(connection);
         let mut request = Request::get(path).header(HOST, &*self.host);
         if let Some(token) = &self.token {
@@ -174,16 +161,12 @@ impl Client {
         }
         let wrong = |_| Error::Address(path.to_owned());
         let request = request.body(Body::full("")).map_err(wrong)?;
-        let late = async {
-            executor::sleep(PATIENCE).await;
-            Err(self.silent(&"it has not answered for 5 s"))
-        };
         let answers = async {
             let answer = sender.send_request(request);
             let answer = with(answer, connection.as_mut()).await;
             answer.map_err(|error| self.silent(&error))
         };
-        let answer = executor::first(answers, late).await?;
+        let answer = executor::first(answers, self.late()).await?;
         let (status, mut body) = (answer.status(), answer.into_body());
         let mut problem = Vec::new();
         loop {
@@ -204,6 +187,12 @@ impl Client {
             }
         }
         if status.is_success() { Ok(()) } else { Err(refused(status.as_u16(), &problem)) }
+    }
+
+    /// Waits for as long as an answer may take to begin.
+    async fn late<T>(&self) -> Result<T, Error> {
+        executor::sleep(PATIENCE).await;
+        Err(self.silent(&"it has not answered for 5 s"))
     }
 
     fn gone(&self, reason: &dyn std::fmt::Display) -> Error {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    engine::{Component, FlowStatus, Kind, Queue, Status},
+    engine::{Component, ComponentCounts, FlowStatus, Queue, Status},
     redact,
 };
 
@@ -48,12 +48,6 @@ pub(super) struct ConnectorJson {
     in_flight: usize,
 }
 
-#[derive(Serialize)]
-struct QueueJson {
-    events: usize,
-    bytes: usize,
-}
-
 /// A component: a side of a connector, or a pipeline.
 #[derive(Serialize)]
 struct ComponentJson {
@@ -62,29 +56,15 @@ struct ComponentJson {
     events: EventsJson,
     bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    queue: Option<QueueJson>,
+    queue: Option<Queue>,
 }
 
 /// What became of the events of a component.
 #[derive(Serialize)]
 struct EventsJson {
-    taken: u64,
-    created: u64,
-    delivered: u64,
-    dead_lettered: u64,
-    discarded: u64,
-    merged: u64,
-    failed: u64,
+    #[serde(flatten)]
+    counts: ComponentCounts,
     in_flight: i64,
-}
-
-/// The name of a role.
-pub(super) fn role(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Source => "source",
-        Kind::Pipeline => "pipeline",
-        Kind::Sink => "sink",
-    }
 }
 
 impl From<&FlowStatus> for FlowJson {
@@ -122,25 +102,10 @@ fn seconds(duration: Duration) -> f64 {
     Duration::from_millis(duration.as_millis().try_into().unwrap_or(u64::MAX)).as_secs_f64()
 }
 
-impl From<Queue> for QueueJson {
-    fn from(Queue { events, bytes }: Queue) -> Self {
-        Self { events, bytes }
-    }
-}
-
 impl From<&Component> for ComponentJson {
     fn from(Component { name, kind, counts, queue, .. }: &Component) -> Self {
-        let events = EventsJson {
-            taken: counts.taken,
-            created: counts.created,
-            delivered: counts.delivered,
-            dead_lettered: counts.dead_lettered,
-            discarded: counts.discarded,
-            merged: counts.merged,
-            failed: counts.failed,
-            in_flight: counts.in_flight(),
-        };
-        let (role, queue) = (role(*kind), queue.map(Into::into));
-        Self { name: name.clone(), role, events, bytes: counts.bytes, queue }
+        let events = EventsJson { counts: *counts, in_flight: counts.in_flight() };
+        let (name, role) = (name.clone(), kind.as_str());
+        Self { name, role, events, bytes: counts.bytes, queue: *queue }
     }
 }

@@ -59,24 +59,8 @@ enum Path<'p> {
     Tap(&'p str, &'p str, &'p str),
 }
 
-/// What can be done to a connector.
-#[derive(Clone, Copy)]
-enum Change {
-    Pause,
-    Resume,
-    Restart,
-}
-
-impl Change {
-    fn of(name: &str) -> Option<Self> {
-        Some(match name {
-            "pause" => Self::Pause,
-            "resume" => Self::Resume,
-            "restart" => Self::Restart,
-            _ => return None,
-        })
-    }
-}
+/// What can be done to a connector of a flow. Whether there is one of this name.
+type Change = fn(&Stopper, &str, &str) -> bool;
 
 impl<'p> Path<'p> {
     fn of(parts: &[&'p str]) -> Option<Self> {
@@ -89,7 +73,13 @@ impl<'p> Path<'p> {
             ["v1", "flows", flow] => Self::Flow(flow),
             ["v1", "flows", flow, "connectors", connector] => Self::Connector(flow, connector),
             ["v1", "flows", flow, "connectors", connector, change] => {
-                Self::Change(flow, connector, Change::of(change)?)
+                let change = match *change {
+                    "pause" => Stopper::pause,
+                    "resume" => Stopper::resume,
+                    "restart" => Stopper::restart,
+                    _ => return None,
+                };
+                Self::Change(flow, connector, change)
             }
             ["v1", "flows", flow, "drain"] => Self::Drain(flow),
             ["v1", "flows", flow, "tap", component, port] => Self::Tap(flow, component, port),
@@ -162,17 +152,10 @@ impl Routes {
             }
             Path::Tap(flow, component, port) => self.tap(flow, component, port),
             Path::Change(flow, connector, change) => {
-                let ended = self.flow(flow)?.state.is_over();
-                if ended {
-                    let detail =
-                        format!("the flow `{flow}` has ended; nothing of it can be changed");
-                    return Err(Problem::new(StatusCode::CONFLICT, detail));
+                if self.flow(flow)?.state.is_over() {
+                    return Err(ended(flow, "nothing of it can be changed"));
                 }
-                match change {
-                    Change::Pause => self.stopper.pause(flow, connector),
-                    Change::Resume => self.stopper.resume(flow, connector),
-                    Change::Restart => self.stopper.restart(flow, connector),
-                };
+                change(&self.stopper, flow, connector);
                 self.connector(flow, connector, StatusCode::ACCEPTED)
             }
         }
@@ -203,8 +186,7 @@ impl Routes {
     fn tap(&self, flow: &str, component: &str, port: &str) -> Answer {
         let status = self.flow(flow)?;
         if status.state.is_over() {
-            let detail = format!("the flow `{flow}` has ended; nothing passes its ports");
-            return Err(Problem::new(StatusCode::CONFLICT, detail));
+            return Err(ended(flow, "nothing passes its ports"));
         }
         let name = status.name;
         let Some(flow) = self.stopper.flow(&name) else {
@@ -252,6 +234,10 @@ fn missing<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> 
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let detail = format!("there is no {what} `{name}`; there is {there}");
     Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+fn ended(flow: &str, so: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("the flow `{flow}` has ended; {so}"))
 }
 
 /// Reads the body of a request, of which nothing is of use.

@@ -2,7 +2,6 @@
 
 use std::{
     backtrace::{Backtrace, BacktraceStatus},
-    borrow::Cow,
     io::{self, Write},
     panic, thread,
 };
@@ -65,7 +64,7 @@ impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let redacted = match self.0 {
-            Format::Json => with_line_break(redact::log_line(text.trim_end_matches('\n'))),
+            Format::Json => redact::log_line(text.trim_end_matches('\n')).into_owned() + "\n",
             Format::Text => redacted(&text),
         };
         terminal::write_above(redacted.as_bytes())?;
@@ -77,14 +76,10 @@ impl Write for Lines {
     }
 }
 
-fn with_line_break(line: Cow<'_, str>) -> Cow<'_, str> {
-    Cow::Owned(line.into_owned() + "\n")
-}
-
 /// A line for people: what follows the level, before which there is the time.
-fn redacted(line: &str) -> Cow<'_, str> {
+fn redacted(line: &str) -> String {
     const LEVELS: [&str; 5] = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"];
     let level = LEVELS.iter().filter_map(|level| Some(line.find(level)? + level.len())).min();
     let (start, rest) = line.split_at(level.unwrap_or(0));
-    Cow::Owned(start.to_owned() + &redact::text(rest))
+    start.to_owned() + &redact::text(rest)
 }

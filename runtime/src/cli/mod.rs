@@ -2,6 +2,7 @@
 
 mod api;
 mod bench;
+mod beside;
 mod check;
 mod descriptors;
 mod failure;

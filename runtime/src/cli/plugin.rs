@@ -102,35 +102,25 @@ fn table(rows: &[[String; 6]]) -> String {
 }
 
 fn inspect(path: &Path, json: bool, plugins: &PluginArguments) -> Result<(), Failure> {
-    let mut failure = Failure::default();
-    let library = if path.components().count() == 1 && !path.exists() {
-        let name = path.to_string_lossy().into_owned();
-        let registry = scan(None, plugins)?;
-        match KINDS.iter().find_map(|kind| registry.find(kind, &name).transpose()) {
-            Some(Ok(library)) => library.clone(),
-            None => {
-                failure.usage(&format_args!(
-                    "error: there is no file and no component `{name}`\n  help: `tremor plugin \
-                     list` lists all components"
-                ));
-                return Err(failure);
-            }
-            Some(Err(error)) => {
-                failure.usage(&format_args!("error: {error}"));
-                return Err(failure);
-            }
-        }
-    } else {
-        match Library::inspect(path) {
-            Ok(library) => library,
-            Err(error) => {
-                failure.usage(&format_args!("error: {error}"));
-                return Err(failure);
-            }
-        }
-    };
+    let library = find(path, plugins)?;
     let inspected = Inspected::new(&library, plugins);
     print(&if json { inspected.json() } else { inspected.text() })
+}
+
+/// A library by its path, or by the name of a component.
+fn find(path: &Path, plugins: &PluginArguments) -> Result<Library, Failure> {
+    let wrong = |error: Error| Failure::of_usage(format_args!("error: {error}"));
+    if path.components().count() != 1 || path.exists() {
+        return Library::inspect(path).map_err(wrong);
+    }
+    let (name, registry) = (path.to_string_lossy(), scan(None, plugins)?);
+    match KINDS.iter().find_map(|kind| registry.find(kind, &name).transpose()) {
+        Some(found) => found.cloned().map_err(wrong),
+        None => Err(Failure::of_usage(format_args!(
+            "error: there is no file and no component `{name}`\n  help: `tremor plugin list` lists all \
+             components"
+        ))),
+    }
 }
 
 /// A library, and what it says of its configurations.

@@ -3,8 +3,6 @@
 use std::{
     collections::HashMap,
     io::{self, IsTerminal},
-    sync::mpsc::{self, RecvTimeoutError, Sender},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -13,52 +11,30 @@ use tremor_runtime::{
     run::{InputSize, Stopper},
 };
 
-use super::{terminal, top::short};
+use super::{beside::Beside, terminal, top::short};
 
 /// How often the line is written anew.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How wide a bar is, in columns.
 const BAR: usize = 24;
 
-/// Shows the progress of a run until this is dropped.
-pub(super) struct Progress {
-    /// Closed at the end.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Progress {
-    /// Shows it, where stderr is a terminal.
-    pub(super) fn start(stopper: &Stopper) -> Option<Self> {
-        if !io::stderr().is_terminal() {
-            return None;
-        }
-        let (stop, stops) = mpsc::channel();
-        let stopper = stopper.clone();
-        let shows = move || {
-            let (start, mut before) = (Instant::now(), Moment::default());
-            let mut sizes = Sizes::default();
-            while stops.recv_timeout(AGAIN) == Err(RecvTimeoutError::Timeout) {
-                sizes.learn(stopper.input_sizes());
-                let now = Moment::of(&stopper.flows(), &sizes, start.elapsed());
-                terminal::show_line(&now.line(&before));
-                before = now;
-            }
-            terminal::clear_line();
-        };
-        let thread = thread::Builder::new().name("progress".to_owned()).spawn(shows).ok()?;
-        Some(Self { stop: Some(stop), thread: Some(thread) })
+/// Shows the progress of a run, where stderr is a terminal.
+pub(super) fn start(stopper: &Stopper) -> Option<Beside> {
+    if !io::stderr().is_terminal() {
+        return None;
     }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has panicked, and the panic has been reported.
-            _ = thread.join();
+    let stopper = stopper.clone();
+    Beside::start("progress", move |goes_on| {
+        let (start, mut before) = (Instant::now(), Moment::default());
+        let mut sizes = Sizes::default();
+        while goes_on(AGAIN) {
+            sizes.learn(stopper.input_sizes());
+            let now = Moment::of(&stopper.flows(), &sizes, start.elapsed());
+            terminal::show_line(&now.line(&before));
+            before = now;
         }
-    }
+        terminal::clear_line();
+    })
 }
 
 /// The sizes of the inputs of sources that know them, or knew them: one that has ended is not asked any

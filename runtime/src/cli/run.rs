@@ -8,7 +8,7 @@ use tremor_runtime::{
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared, api, descriptors, progress::Progress, service::Service, signals};
+use super::{Failure, Prepared, api, beside::Beside, descriptors, progress, service, signals};
 
 /// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
 pub(crate) fn execute(
@@ -20,8 +20,8 @@ pub(crate) fn execute(
     let stopper = Stopper::default();
     // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
-    let _service = Service::start(&stopper, flows.len());
-    run(flows, deadline, &stopper, Progress::start(&stopper)).map(drop)
+    let _service = service::start(&stopper, flows.len());
+    run(flows, deadline, &stopper, progress::start(&stopper)).map(drop)
 }
 
 /// Runs flows to their end, and reports the counts of their events. Progress is shown until then.
@@ -29,7 +29,7 @@ pub(crate) fn run(
     flows: &[Prepared],
     deadline: Duration,
     stopper: &Stopper,
-    progress: Option<Progress>,
+    progress: Option<Beside>,
 ) -> Result<Vec<Report>, Failure> {
     signals::listen(stopper.clone()).map_err(|error| {
         Failure::of_flow(format_args!("error: cannot listen for signals: {error}"))

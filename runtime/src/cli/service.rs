@@ -6,62 +6,40 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
-        mpsc::{self, RecvTimeoutError, Sender},
     },
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use sd_notify::NotifyState;
 use tremor_runtime::{executor, run::Stopper};
 
+use super::beside::Beside;
+
 /// How often it looks whether flows run, until they do, and whether they end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Tells the service manager of a run, until this is dropped.
-pub(super) struct Service {
-    /// Closed at the end.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Service {
-    /// Tells of a run of so many flows, where a service manager wants to know.
-    pub(super) fn start(stopper: &Stopper, flows: usize) -> Option<Self> {
-        std::env::var_os("NOTIFY_SOCKET")?;
-        let (stop, stops) = mpsc::channel();
-        let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
-        let tells = move || {
-            let mut telling = Telling::new(watchdog, Instant::now());
-            let mut probe = Probe::default();
-            while stops.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                let (is_ready, ends) = (stopper.awaited(flows).is_empty(), stopper.ends());
-                let responds = || probe.responds();
-                for state in telling.next(Instant::now(), is_ready, ends, responds) {
-                    tell(&state);
-                }
+/// Tells the service manager of a run of so many flows, where one wants to know.
+pub(super) fn start(stopper: &Stopper, flows: usize) -> Option<Beside> {
+    std::env::var_os("NOTIFY_SOCKET")?;
+    let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
+    Beside::start("service", move |goes_on| {
+        let mut telling = Telling::new(watchdog, Instant::now());
+        let mut probe = Probe::default();
+        while goes_on(LOOK) {
+            let (is_ready, ends) = (stopper.awaited(flows).is_empty(), stopper.ends());
+            let responds = || probe.responds();
+            for state in telling.next(Instant::now(), is_ready, ends, responds) {
+                tell(&state);
             }
-            // A run may be over before the first look. One that never was ready has failed.
-            if !telling.ready && stopper.awaited(flows).is_empty() {
-                tell(&NotifyState::Ready);
-            }
-            if !telling.stopping {
-                tell(&NotifyState::Stopping);
-            }
-        };
-        let thread = thread::Builder::new().name("service".to_owned()).spawn(tells).ok()?;
-        Some(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            // It has panicked, and the panic has been reported.
-            _ = thread.join();
         }
-    }
+        // A run may be over before the first look. One that never was ready has failed.
+        if !telling.ready && stopper.awaited(flows).is_empty() {
+            tell(&NotifyState::Ready);
+        }
+        if !telling.stopping {
+            tell(&NotifyState::Stopping);
+        }
+    })
 }
 
 fn tell(state: &NotifyState<'_>) {
@@ -79,20 +57,13 @@ struct Probe {
 impl Probe {
     /// Whether the executor has run a task since this was first called, or last said so.
     fn responds(&mut self) -> bool {
-        match &self.asked {
-            Some(answered) if answered.load(Ordering::Relaxed) => {
-                self.asked = None;
-                true
-            }
-            Some(_) => false,
-            None => {
-                let answered = Arc::<AtomicBool>::default();
-                self.asked = Some(answered.clone());
-                let answers = async move { answered.store(true, Ordering::Relaxed) };
-                executor::spawn(answers).detach();
-                false
-            }
-        }
+        self.asked.get_or_insert_with(|| {
+            let answered = Arc::<AtomicBool>::default();
+            let sign = answered.clone();
+            executor::spawn(async move { sign.store(true, Ordering::Relaxed) }).detach();
+            answered
+        });
+        self.asked.take_if(|answered| answered.load(Ordering::Relaxed)).is_some()
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tremor_abi::document::Shape;
+
 /// What is wrong with a message or a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,6 +41,12 @@ impl Error {
     #[cold]
     pub(super) fn bad_data(message: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::BadData, message)
+    }
+
+    /// A value that is not what the format has in its place.
+    #[cold]
+    pub(super) fn expected(what: impl fmt::Display, found: Shape<'_>) -> Self {
+        Self::bad_data(format!("expected {what}, found {}", found.name()))
     }
 
     #[cold]

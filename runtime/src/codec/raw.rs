@@ -55,10 +55,7 @@ pub(super) fn encode_binary(value: ValueRef<'_>, out: &mut Bytes) -> Result<(), 
     match value.shape() {
         Shape::String(text) => out.extend_from_copy_slice(text.as_bytes()),
         Shape::Bytes(data) => out.extend_from_copy_slice(data),
-        other => {
-            let what = other.name();
-            return Err(Error::bad_data(format!("expected text or binary data, found {what}")));
-        }
+        other => return Err(Error::expected("text or binary data", other)),
     }
     Ok(())
 }

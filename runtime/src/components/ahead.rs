@@ -4,7 +4,6 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::PoisonError,
 };
 
 use serde_json::Value as Config;
@@ -13,6 +12,7 @@ use twox_hash::xxhash3_128::Hasher;
 use super::Components;
 use crate::{
     flow::{self, Component, Flow, Kind, Lookup, Resolver},
+    lock::lock,
     plugin::{Library, Question},
 };
 
@@ -57,14 +57,14 @@ impl Components {
         let (hashes, pairs): (Vec<u128>, Vec<_>) = pairs.into_iter().unzip();
         let fit = pairs.is_empty() || self.describer.all_fit(&pairs);
         if fit {
-            self.fitting.lock().unwrap_or_else(PoisonError::into_inner).extend(hashes);
+            lock(&self.fitting).extend(hashes);
         }
         fit
     }
 
     /// Whether these were found to fit.
     pub(super) fn are_known_to_fit(&self, configurations: &[(&Config, &Config)]) -> bool {
-        let known = self.fitting.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock(&self.fitting);
         !known.is_empty()
             && configurations.iter().all(|(schema, config)| known.contains(&hash(schema, config)))
     }
@@ -87,7 +87,7 @@ impl Components {
         for (library, asked) in by_library.into_values().filter(|(_, asked)| asked.len() > 1) {
             let questions: Vec<_> = asked.iter().copied().map(question).collect();
             let answers = self.describer.check_all(library, &questions);
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut said = lock(&self.said);
             for ((flow, kind, component), ports) in asked.into_iter().zip(answers) {
                 let (name, config) = (&component.name.value, component.config.value());
                 if let Some(ports) = ports {

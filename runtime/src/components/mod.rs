@@ -9,7 +9,7 @@ mod parts;
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use serde_json::Value as Config;
@@ -22,6 +22,7 @@ pub(crate) use self::parts::FlowParts;
 use self::{about::about, built_in::BuiltIn, codec::Chosen};
 use crate::{
     flow::{self, Described, Flow, Kind, Lookup, Resolver},
+    lock::lock,
     plugin::{self, ArtefactMetadata, Describer, Library, Policy, Problem, Registry, SearchPath},
 };
 
@@ -93,7 +94,7 @@ impl Components {
         let folder = flow.folder();
         let Some(library) = self.library(kind, name) else { return Ok(Vec::new()) };
         let asked = Self::asked(library, flow, kind, name, config);
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = lock(&self.said);
         let ask = || Ok(self.describer.check(library, (kind.as_str(), name), config, folder)?);
         said.entry(asked).or_insert_with(ask).clone()
     }
@@ -120,8 +121,7 @@ impl Components {
                         continue;
                     }
                 };
-                let artefact =
-                    self.library(kind, &name).and_then(|library| artefact(library, kind, &name));
+                let artefact = self.artefact(kind, &name);
                 let said = artefact.map(|artefact| artefact.description.clone());
                 let said = said.filter(|said| !said.is_empty());
                 let description = said.unwrap_or_else(|| about(kind, &name, config.as_ref()));
@@ -156,6 +156,11 @@ impl Components {
         self.registry.find(kind.as_str(), name).ok().flatten()
     }
 
+    /// What that library says of it.
+    fn artefact(&self, kind: Kind, name: &str) -> Option<&ArtefactMetadata> {
+        self.library(kind, name)?.artefact(kind.as_str(), name)
+    }
+
     /// The codec of a connector: what it needs, as its metadata says, and what the flow gives it.
     fn codec_of<'f>(
         &self,
@@ -171,8 +176,7 @@ impl Components {
             Some(component) => Some(Chosen::Plugin(component)),
             None => None,
         };
-        let library = self.library(Kind::Connector, &kind.value);
-        let artefact = library.and_then(|library| artefact(library, Kind::Connector, &kind.value));
+        let artefact = self.artefact(Kind::Connector, &kind.value);
         let need = artefact.and_then(|artefact| artefact.codec.as_deref());
         match (need, given) {
             (Some("structured"), Some(_)) => {
@@ -203,11 +207,6 @@ impl Components {
             (_, given) => Ok(given),
         }
     }
-}
-
-fn artefact<'l>(library: &'l Library, kind: Kind, name: &str) -> Option<&'l ArtefactMetadata> {
-    let mut artefacts = library.metadata().artefacts.iter();
-    artefacts.find(|artefact| artefact.kind == kind.as_str() && artefact.name == name)
 }
 
 /// What a component says of its configuration, at its place in the flow.

@@ -43,18 +43,14 @@ impl Parts for FlowParts<'_> {
             .map_err(|error| flow.error(kind.at, error.to_string()))?;
         let name = connector.name.value.clone();
         let config = connector.component.config.value().clone();
-        let folder = self.folder();
-        let services = self.services(&name);
-        let (flow, kind) = (flow.name().to_owned(), kind.value.clone());
+        let host = self.host(&name, &connector.component);
         let calls = (*calls).clone();
         let make = move |connection: &Arc<Connection>, limit: Limit| {
             // Either side is called while the connector is.
             let (calls, of) = (calls.clone(), name.clone());
             let watch = move || calls.watch_limited(&of, limit.clone());
             let watched = watch();
-            let services = Services { connection: Some(connection.clone()), ..services.clone() };
-            let host = HostContext::new(&*name, &*folder, services.clone());
-            services.stopper.add_instance(&flow, &kind, &host);
+            let host = host(Some(connection.clone()));
             let made = watched.call(Call::New, || factory.create(&config, &host))?;
             agree(made.codec_requirement(), has_codec)?;
             Ok(watched.connector(made, watch))
@@ -73,7 +69,7 @@ impl Parts for FlowParts<'_> {
                 let factory = self.component(Kind::Codec, component)?;
                 let (config, host) =
                     (component.config.value().clone(), self.host(&connector.name.value, component));
-                let codec = PluginCodec { factory, config, host: Box::new(host) };
+                let codec = PluginCodec { factory, config, host: Box::new(move || host(None)) };
                 let (calls, connector) = (self.calls.clone(), connector.name.value.clone());
                 let part = part(Kind::Codec, component);
                 let watch = move || calls.watch(&connector, Some(&part));
@@ -94,7 +90,7 @@ impl Parts for FlowParts<'_> {
         let watched = self.watched(Kind::Operator, component, pipeline);
         let is_built_in = watched.is_none();
         let make = move || {
-            let make = || factory.operator(&config, &host());
+            let make = || factory.operator(&config, &host(None));
             make_recorded(watched.as_ref(), make, Watched::operator)
         };
         let operator = make().map_err(wrong)?;
@@ -127,34 +123,22 @@ impl Parts for FlowParts<'_> {
 }
 
 impl FlowParts<'_> {
-    /// What an instance of this component may ask for.
-    fn services(&self, component: &str) -> Services {
-        Services {
-            connection: None,
-            stopper: self.stopper.clone(),
-            calls: self.calls.clone(),
-            component: component.into(),
-        }
-    }
-
     /// Makes contexts for instances of a component that is part of the connector or pipeline `of`.
     fn host(
         &self,
         of: &str,
         component: &Component,
-    ) -> impl Fn() -> Arc<HostContext> + Send + Sync + 'static {
-        let (of, folder) = (of.to_owned(), self.folder());
-        let services = self.services(&of);
+    ) -> impl Fn(Option<Arc<Connection>>) -> Arc<HostContext> + Send + Sync + 'static {
+        let folder = self.flow.folder().to_string_lossy().into_owned();
+        let (stopper, calls) = (self.stopper.clone(), self.calls.clone());
+        let services = Services { connection: None, stopper, calls, component: of.into() };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
-        move || {
-            let host = HostContext::new(&*of, &*folder, services.clone());
+        move |connection| {
+            let services = Services { connection, ..services.clone() };
+            let host = HostContext::new(&*services.component, &*folder, services.clone());
             services.stopper.add_instance(&flow, &kind, &host);
             host
         }
-    }
-
-    fn folder(&self) -> String {
-        self.flow.folder().to_string_lossy().into_owned()
     }
 
     /// A preprocessor or a postprocessor of a connector.
@@ -168,7 +152,7 @@ impl FlowParts<'_> {
     ) -> Result<T, flow::Diagnostic> {
         let factory = self.component(kind, component)?;
         let watched = self.watched(kind, component, connector);
-        let host = self.host(connector, component)();
+        let host = self.host(connector, component)(None);
         let make = || make(&factory, component.config.value(), &host);
         make_recorded(watched.as_ref(), make, record)
             .map_err(|error| wrong(self.flow, kind, component, &error))

@@ -62,7 +62,7 @@ use self::{
 pub use self::{
     account::{
         deliveries::{BOUNDS, Latencies},
-        stats::{Component, ComponentCounts, Counts, Kind},
+        stats::{Component, ComponentCounts, Counts},
     },
     life::{
         control::Failure,
@@ -74,8 +74,9 @@ pub(crate) use self::{
     life::connection::Connection,
     parts::{ConnectorType, OperatorInstance, Parts},
     processors::Processors,
-    simulation::{Form, Simulation, Taken},
+    simulation::{Simulation, Taken},
 };
+pub use crate::flow::Role as Kind;
 use crate::{executor, flow, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.

@@ -62,15 +62,6 @@ pub(crate) struct Taken {
     pub(crate) encoded: Option<Batch>,
 }
 
-/// What an outlet is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// Values.
-    Values,
-    /// What the sink's connector would get.
-    Encoded,
-}
-
 /// Numbers the pipelines and outlets while the flow is put together.
 struct Plan<'p> {
     flow: &'p Flow,
@@ -107,15 +98,15 @@ impl Plan<'_> {
 }
 
 impl Simulation {
-    /// Makes a checked flow's pipelines, codecs and processors. `form` says what a sink is asked
-    /// for.
+    /// Makes a checked flow's pipelines, codecs and processors. `is_encoded` says whether a sink is asked for
+    /// what its connector would get, and not for values.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
     pub(crate) fn new(
         flow: &Flow,
         parts: &dyn Parts,
-        form: impl Fn(&str) -> Form,
+        is_encoded: impl Fn(&str) -> bool,
     ) -> Result<Self, flow::Diagnostic> {
         let graph = &flow.graph;
         let of = |role| graph.nodes().filter(move |(_, node)| node.role == role);
@@ -146,10 +137,7 @@ impl Simulation {
         let mut wants = Vec::new();
         for (_, node) in of(Role::Sink) {
             let spec = &flow.spec.connectors[node.index];
-            let codec = match form(&node.name) {
-                Form::Values => None,
-                Form::Encoded => parts.codec(spec)?,
-            };
+            let codec = if is_encoded(&node.name) { parts.codec(spec)? } else { None };
             let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
             let err = plan.port(node, ERR);
             let framing = framing(parts, spec, codec.is_some())?;
@@ -249,11 +237,8 @@ impl Simulation {
 
     /// What has left the flow by each outlet.
     pub(crate) fn taken(&mut self) -> impl Iterator<Item = (&str, Vec<Taken>)> {
-        let take = |outlet: &mut Outlet| std::mem::take(&mut outlet.taken);
-        self.outlets.iter_mut().map(move |outlet| {
-            let taken = take(outlet);
-            (outlet.name.as_str(), taken)
-        })
+        let outlets = self.outlets.iter_mut();
+        outlets.map(|outlet| (outlet.name.as_str(), std::mem::take(&mut outlet.taken)))
     }
 
     /// Empties the queues. What fails in a sink may go on to another.

@@ -6,7 +6,7 @@ use std::{
     os::fd::OwnedFd,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -23,6 +23,8 @@ use rustix::{
     },
     io::Errno,
 };
+
+use crate::lock::lock;
 
 /// How many descriptors are seen to at a time.
 const EVENTS: usize = 256;
@@ -194,8 +196,4 @@ impl Drop for Watched {
         _ = epoll::delete(&self.readiness.epoll, &self.descriptor);
         lock(&self.readiness.registered).remove(&self.number);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

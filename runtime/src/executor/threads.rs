@@ -120,12 +120,17 @@ pub(super) fn spawn<T: Send + 'static>(
     handle
 }
 
-pub(super) fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
+/// A file descriptor that is waited for.
+///
+/// # Errors
+/// Where the operating system cannot wait for this kind of file.
+pub fn watch(descriptor: OwnedFd, interest: Interest) -> io::Result<Watched> {
     Watched::new(&THREADS.readiness, descriptor, interest)
 }
 
-/// See [`Ready::attend`].
-pub(super) fn attend() {
+/// Has a thread wait for file descriptors if none does and one has nothing to do: a thread may keep long what an
+/// event has brought it.
+pub(crate) fn attend() {
     THREADS.attend();
 }
 

@@ -61,10 +61,6 @@ impl Diagnostic {
         Self::new(Severity::Error, source, at, message)
     }
 
-    pub(crate) fn warning(source: Arc<Source>, at: Span, message: impl Into<String>) -> Self {
-        Self::new(Severity::Warning, source, at, message)
-    }
-
     /// An error about a file as a whole, such as one that cannot be read.
     pub(crate) fn of_file(source: Arc<Source>, message: impl Into<String>) -> Self {
         Self { at: None, ..Self::error(source, Span::START, message) }
@@ -244,7 +240,7 @@ impl Report {
 
     /// A new warning about this file, still to be [pushed](Report::push).
     pub(crate) fn warning(&self, at: Span, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::warning(Arc::clone(&self.source), at, message)
+        Diagnostic::new(Severity::Warning, Arc::clone(&self.source), at, message)
     }
 
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {

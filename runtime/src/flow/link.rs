@@ -41,15 +41,16 @@ impl Link {
 /// As one would write it, default ports left out.
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_end(f, &self.from, OUT)?;
-        f.write_str(" -> ")?;
-        write_end(f, &self.to, IN)
+        write!(f, "{} -> {}", self.from.written(OUT), self.to.written(IN))
     }
 }
 
-fn write_end(f: &mut fmt::Formatter<'_>, end: &End, default: &str) -> fmt::Result {
-    f.write_str(&end.name)?;
-    if end.port == default { Ok(()) } else { write!(f, "/{}", end.port) }
+impl End {
+    /// As one would write it, its port left out where it is this one.
+    pub(super) fn written(&self, default: &str) -> String {
+        let Self { name, port, .. } = self;
+        if port == default { name.clone() } else { format!("{name}/{port}") }
+    }
 }
 
 /// What is wrong with the text of a link.

@@ -34,7 +34,7 @@ use serde::Deserialize;
 pub use self::output::Difference;
 use crate::{
     components::{Components, FlowParts},
-    engine::{Form, Simulation},
+    engine::Simulation,
     flow::{self, Flow},
     stop::Stopper,
 };
@@ -147,10 +147,7 @@ impl FlowTest {
         let parts = FlowParts { components, flow, stopper: &stopper, calls: &calls };
         let expected = self.expected();
         let form = |name: &str| output::form(&expected, name);
-        let is_encoded = |name: &str| match form(name) {
-            output::Format::Raw => Form::Encoded,
-            output::Format::Values | output::Format::Events => Form::Values,
-        };
+        let is_encoded = |name: &str| form(name) == output::Format::Raw;
         let mut simulation = Simulation::new(flow, &parts, is_encoded)
             .map_err(|diagnostic| Error(diagnostic.to_string()))?;
         let sources: Vec<String> = simulation.sources().map(str::to_owned).collect();

@@ -1,11 +1,12 @@
 //! What is checked of a library before it is opened: who could change it, and its metadata.
 
+use serde::{Deserialize, Serialize};
 use tremor_pdk::abi::{module::ArtefactKind, version::AbiVersion};
 
 use super::{Error, ErrorKind, Library};
 
 /// What a host puts up with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
     /// Load plugins that were built with `panic = "abort"`: a panic in one ends the process.
     pub allow_panic_abort: bool,

@@ -35,6 +35,33 @@ enum Make {
     Linked(LinkedComponent),
 }
 
+/// A constructor for each kind: what it makes of an instance of a loaded plugin stands behind the colon.
+macro_rules! constructors {
+    ($($(#[$about:meta])* $kind:ident($linked:ident) -> $made:ty: |$raw:ident| $loaded:expr)*) => {$(
+        $(#[$about])*
+        ///
+        /// # Errors
+        /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
+        pub fn $kind(
+            &self,
+            config: &serde_json::Value,
+            host: &impl InstanceHost,
+        ) -> Result<Box<$made>> {
+            match &self.make {
+                Make::Loaded(constructors) => {
+                    let (make, id) = (constructors.$kind(), host.name().into());
+                    let $raw = make(id, &to_value(config)?, host.handle()).into_result()?;
+                    Ok(Box::new($loaded))
+                }
+                Make::Linked(LinkedComponent { make: linked::Make::$linked(make), .. }) => {
+                    make(host.name(), config, host.handle())
+                }
+                Make::Linked(other) => Err(other_kind(other)),
+            }
+        }
+    )*};
+}
+
 impl ComponentFactory {
     /// Makes instances of a component that is built in.
     pub(crate) fn of(component: LinkedComponent) -> Self {
@@ -60,93 +87,23 @@ impl ComponentFactory {
         Ok(factory(Make::Loaded(constructors)))
     }
 
-    /// An operator. It is called as its host's component is.
-    ///
-    /// # Errors
-    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
-    pub fn operator(
-        &self,
-        config: &serde_json::Value,
-        host: &impl InstanceHost,
-    ) -> Result<Box<dyn Operator>> {
-        match &self.make {
-            Make::Loaded(constructors) => {
-                let (make, id) = (constructors.operator(), host.name().into());
-                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
-                let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
-                Ok(Box::new(LoadedOperator { raw, ports, mark: Mark::default() }))
-            }
-            Make::Linked(LinkedComponent { make: linked::Make::Operator(make), .. }) => {
-                make(host.name(), config, host.handle())
-            }
-            Make::Linked(other) => Err(other_kind(other)),
+    constructors! {
+        /// An operator. It is called as its host's component is.
+        operator(Operator) -> dyn Operator: |raw| {
+            let ports = raw.ports().into_result()?.into_iter().map(String::from).collect();
+            LoadedOperator { raw, ports, mark: Mark::default() }
         }
-    }
 
-    /// A codec.
-    ///
-    /// # Errors
-    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
-    pub fn codec(
-        &self,
-        config: &serde_json::Value,
-        host: &impl InstanceHost,
-    ) -> Result<Box<dyn DynCodec>> {
-        match &self.make {
-            Make::Loaded(constructors) => {
-                let (make, id) = (constructors.codec(), host.name().into());
-                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
-                Ok(Box::new(LoadedCodec { raw }))
-            }
-            Make::Linked(LinkedComponent { make: linked::Make::Codec(make), .. }) => {
-                make(host.name(), config, host.handle())
-            }
-            Make::Linked(other) => Err(other_kind(other)),
-        }
-    }
+        /// A codec.
+        codec(Codec) -> dyn DynCodec: |raw| LoadedCodec { raw }
 
-    /// A preprocessor.
-    ///
-    /// # Errors
-    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
-    pub fn preprocessor(
-        &self,
-        config: &serde_json::Value,
-        host: &impl InstanceHost,
-    ) -> Result<Box<dyn Preprocessor>> {
-        match &self.make {
-            Make::Loaded(constructors) => {
-                let (make, id) = (constructors.preprocessor(), host.name().into());
-                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
-                Ok(Box::new(LoadedPreprocessor { raw }))
-            }
-            Make::Linked(LinkedComponent { make: linked::Make::Preprocessor(make), .. }) => {
-                make(host.name(), config, host.handle())
-            }
-            Make::Linked(other) => Err(other_kind(other)),
-        }
-    }
+        /// A preprocessor.
+        preprocessor(Preprocessor) -> dyn Preprocessor: |raw| LoadedPreprocessor { raw }
 
-    /// A postprocessor.
-    ///
-    /// # Errors
-    /// Those of its constructor, usually kind configuration; kind panicked where it panicked.
-    pub fn postprocessor(
-        &self,
-        config: &serde_json::Value,
-        host: &impl InstanceHost,
-    ) -> Result<Box<dyn Postprocessor>> {
-        match &self.make {
-            Make::Loaded(constructors) => {
-                let (make, id) = (constructors.postprocessor(), host.name().into());
-                let raw = make(id, &to_value(config)?, host.handle()).into_result()?;
-                let suffix = raw.suffix().into_option().map(Into::into);
-                Ok(Box::new(LoadedPostprocessor { raw, suffix }))
-            }
-            Make::Linked(LinkedComponent { make: linked::Make::Postprocessor(make), .. }) => {
-                make(host.name(), config, host.handle())
-            }
-            Make::Linked(other) => Err(other_kind(other)),
+        /// A postprocessor.
+        postprocessor(Postprocessor) -> dyn Postprocessor: |raw| {
+            let suffix = raw.suffix().into_option().map(Into::into);
+            LoadedPostprocessor { raw, suffix }
         }
     }
 

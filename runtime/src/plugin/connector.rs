@@ -1,11 +1,9 @@
 //! Connectors of plugins, in plain Rust: loaded, or linked into this program.
 
-use std::future::Future;
-
 use tremor_pdk::{
     CodecRequirement, Error as PluginError, Result, Value,
     abi::{
-        connector::{self as abi, CallResult, CodecNeed, RawConnectorBox},
+        connector::{self as abi, CodecNeed, RawConnectorBox},
         module::{ArtefactKind, ArtefactRef},
         value,
     },
@@ -15,7 +13,7 @@ use tremor_pdk::{
 
 use super::{
     ComponentFactory, Error, HostContext, InstanceHost, Library, Plugin, Policy,
-    contain::Contained,
+    contain::call,
     load::load_found,
     stream::{LoadedSink, LoadedSource},
 };
@@ -136,14 +134,6 @@ fn codec_requirement(says: abi::CodecRequirement) -> Result<CodecRequirement> {
 struct LoadedConnector {
     raw: RawConnectorBox,
     codec: CodecRequirement,
-}
-
-/// Waits for a call, and turns a panic that its callee did not catch into an error.
-async fn call<T>(
-    what: &'static str,
-    call: impl Future<Output = CallResult<T>> + Unpin,
-) -> Result<T> {
-    Contained::new(what, call).await?.into_result()
 }
 
 macro_rules! forward {

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_pdk::{Error, Result};
+use tremor_pdk::{Error, Result, abi::connector::CallResult};
 
 /// Runs `work`; `None` where it panicked, which the panic hook has reported by then.
 pub(super) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
@@ -44,6 +44,14 @@ impl<F: Future + Unpin> Future for Contained<F> {
             None => Poll::Ready(Err(panicked(what))),
         }
     }
+}
+
+/// Waits for a call, and turns a panic that its callee did not catch into an error.
+pub(super) async fn call<T>(
+    what: &'static str,
+    call: impl Future<Output = CallResult<T>> + Unpin,
+) -> Result<T> {
+    Contained::new(what, call).await?.into_result()
 }
 
 /// A call to a plugin panicked and the plugin's own guard did not see it.

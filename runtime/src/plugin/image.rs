@@ -86,7 +86,8 @@ pub(super) fn read<'b, R: Read + Seek>(
 
 fn read_within<'b>(path: &Path, bytes: impl ReadRef<'b>) -> Result<Image<'b>, Error> {
     let file = parse(path, bytes)?;
-    let (machine, ours) = (machine(&file), this_machine());
+    let machine = machine(file.architecture(), file.format(), file.is_little_endian());
+    let ours = this_machine();
     if machine != ours {
         return Err(Error::new(
             ErrorKind::OtherMachine,
@@ -200,17 +201,17 @@ fn program_headers<'b>(file: &File<'b, impl ReadRef<'b>>) -> Vec<Range<u64>> {
     }
 }
 
-fn machine<'b>(file: &File<'b, impl ReadRef<'b>>) -> String {
-    let format = match file.format() {
+/// A machine in words.
+fn machine(architecture: Architecture, format: BinaryFormat, is_little_endian: bool) -> String {
+    let format = match format {
         BinaryFormat::Pe | BinaryFormat::Coff => "Windows",
         BinaryFormat::MachO => "macOS",
         _ => "ELF",
     };
-    let order = if file.is_little_endian() { "" } else { ", big endian" };
-    format!("{:?} ({format}{order})", file.architecture())
+    let order = if is_little_endian { "" } else { ", big endian" };
+    format!("{architecture:?} ({format}{order})")
 }
 
-/// This machine, in the words of [`machine`].
 fn this_machine() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" if cfg!(target_pointer_width = "32") => Architecture::X86_64_X32,
@@ -224,11 +225,5 @@ fn this_machine() -> String {
         "loongarch64" => Architecture::LoongArch64,
         _ => Architecture::Unknown,
     };
-    let format = match BinaryFormat::native_object() {
-        BinaryFormat::Coff => "Windows",
-        BinaryFormat::MachO => "macOS",
-        _ => "ELF",
-    };
-    let order = if cfg!(target_endian = "little") { "" } else { ", big endian" };
-    format!("{architecture:?} ({format}{order})")
+    machine(architecture, BinaryFormat::native_object(), cfg!(target_endian = "little"))
 }

@@ -13,7 +13,7 @@ use object::ReadCache;
 use rustix::fs::{Mode, OFlags};
 use tremor_pdk::{
     abi::{
-        metadata::{Metadata, json_of},
+        metadata::{ArtefactMetadata, Metadata, json_of},
         version::AbiVersion,
     },
     linked::{LinkedComponent, LinkedPlugin},
@@ -268,6 +268,12 @@ impl Library {
         // Looked at after the last byte: what was written before that shows.
         let is_it = self.identity == Some(Identity::of(&file.metadata()?));
         Ok(is_it.then(|| *self.hash.get_or_init(|| hash)))
+    }
+
+    /// What the library says about its component of this kind (in the words of metadata) and name.
+    pub(crate) fn artefact(&self, kind: &str, name: &str) -> Option<&ArtefactMetadata> {
+        let mut artefacts = self.metadata.artefacts.iter();
+        artefacts.find(|artefact| artefact.kind == kind && artefact.name == name)
     }
 
     /// What the library says about itself.

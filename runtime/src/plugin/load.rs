@@ -5,10 +5,7 @@
 //! stages that it is made of are taken here one by one, each with an error of its own, and the
 //! layouts are compared in the direction that lets an older minor of the ABI pass.
 
-use std::{
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use std::{path::Path, sync::Mutex};
 
 use abi_stable::library::{LibHeader, LibraryError, RawLibrary, lib_header_from_raw_library};
 use tremor_pdk::abi::{
@@ -21,6 +18,7 @@ use super::{
     library::Read,
     open::{Opened, first_line, open},
 };
+use crate::lock::lock;
 
 /// A loaded plugin library. It stays loaded until the process ends: nothing of it is ever unloaded,
 /// so what it hands out is `'static`.
@@ -100,7 +98,7 @@ fn load_library(read: Read, policy: Policy) -> Result<Plugin, Error> {
     let library = &read.library;
     library.check(policy)?;
     let hash = read.hash()?;
-    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut loaded = lock(&LOADED);
     let same = |plugin: &&Plugin| {
         let known = &plugin.library;
         hash.is_some() && known.canonical() == library.canonical() && known.hash() == hash

@@ -1,6 +1,8 @@
 //! The metrics that a component registers through its host.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::lock::lock;
 
 /// What a metric does with what is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl Metrics {
     /// Registers a metric and gives its number. A name that is there gives the metric that is
     /// there, of whatever kind.
     pub(crate) fn register(&self, kind: MetricKind, name: &str, help: &str) -> u32 {
-        let mut metrics = self.lock();
+        let mut metrics = lock(&self.0);
         let position = metrics.iter().position(|metric| metric.name == name);
         let position = position.unwrap_or_else(|| {
             metrics.push(Metric {
@@ -76,7 +78,7 @@ impl Metrics {
     /// Records a value. What makes no sense is ignored: an unknown number, a value that is not
     /// finite, a counter that goes down.
     pub(crate) fn record(&self, number: u32, value: f64) {
-        let mut metrics = self.lock();
+        let mut metrics = lock(&self.0);
         let Some(metric) = metrics.get_mut(number as usize) else { return };
         if !value.is_finite() || metric.kind == MetricKind::Counter && value < 0.0 {
             return;
@@ -92,11 +94,7 @@ impl Metrics {
 
     /// All metrics as they stand, in the order in which they were registered.
     pub fn snapshot(&self) -> Vec<Metric> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Metric>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0).clone()
     }
 }
 

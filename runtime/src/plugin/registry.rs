@@ -115,7 +115,7 @@ impl Registry {
     /// # Errors
     /// Kind [`NameTaken`](ErrorKind::NameTaken), where more than one does.
     pub fn find(&self, kind: &str, name: &str) -> Result<Option<&Library>, Error> {
-        let mut offering = self.libraries.iter().filter(|library| offers(library, kind, name));
+        let mut offering = self.libraries.iter().filter(|it| it.artefact(kind, name).is_some());
         let (Some(first), second) = (offering.next(), offering.next()) else { return Ok(None) };
         let Some(second) = second else { return Ok(Some(first)) };
         let describe = |library: &Library| {
@@ -156,14 +156,6 @@ impl Registry {
     pub fn searched(&self) -> &[PathBuf] {
         &self.searched
     }
-}
-
-fn offers(library: &Library, kind: &str, name: &str) -> bool {
-    library
-        .metadata()
-        .artefacts
-        .iter()
-        .any(|artefact| artefact.kind == kind && artefact.name == name)
 }
 
 struct Candidates {

@@ -18,7 +18,7 @@ use tremor_pdk::{
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
-use super::contain::{Contained, panicked};
+use super::contain::{call, panicked};
 
 /// A source of a loaded connector.
 pub(super) struct LoadedSource {
@@ -55,8 +55,7 @@ impl DynSource for LoadedSource {
     }
 
     fn close(&mut self) -> BoxFuture<'_, Result<()>> {
-        let call = self.raw.close();
-        Box::pin(async { Contained::new("close", call).await?.into_result() })
+        Box::pin(call("close", self.raw.close()))
     }
 
     fn on_circuit_breaker(&mut self, open: bool) -> Result<()> {
@@ -181,8 +180,7 @@ impl DynSink for LoadedSink {
             // A signal of the author's crate that this host does not send.
             _ => return Box::pin(async { Ok(()) }),
         };
-        let call = self.raw.on_signal(signal);
-        Box::pin(async { Contained::new("on_signal", call).await?.into_result() })
+        Box::pin(call("on_signal", self.raw.on_signal(signal)))
     }
 }
 

@@ -13,13 +13,9 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The longest message that is taken, in bytes. Longer ones go to `err`.
-    #[serde(default = "max_length")]
+    #[serde(default = "reassembly::max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
-}
-
-const fn max_length() -> usize {
-    reassembly::MAX_LENGTH
 }
 
 /// Joins the fragments of each stream until it ends.
@@ -29,7 +25,7 @@ pub(crate) struct JoinFragments(Held);
 
 impl Default for Join {
     fn default() -> Self {
-        Self::of(max_length())
+        Self::of(reassembly::max_length())
     }
 }
 

@@ -24,13 +24,9 @@ pub(crate) struct SplitConfig {
     #[serde(default)]
     endianness: Endianness,
     /// The longest message that is taken, in bytes. Longer ones go to `err`.
-    #[serde(default = "max_length")]
+    #[serde(default = "reassembly::max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
-}
-
-const fn max_length() -> usize {
-    reassembly::MAX_LENGTH
 }
 
 /// Puts its length in bytes before every message.

@@ -16,13 +16,9 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The longest line that is taken, in bytes. Longer ones go to `err`.
-    #[serde(default = "max_length")]
+    #[serde(default = "reassembly::max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
-}
-
-const fn max_length() -> usize {
-    reassembly::MAX_LENGTH
 }
 
 /// The preprocessor.

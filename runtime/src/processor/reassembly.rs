@@ -7,7 +7,11 @@ use tremor_pdk::{
 
 /// The longest message that is taken unless a flow says otherwise, in bytes: decoded, it may have
 /// what any event may have.
-pub(super) const MAX_LENGTH: usize = 4 << 20;
+const MAX_LENGTH: usize = 4 << 20;
+
+pub(super) const fn max_length() -> usize {
+    MAX_LENGTH
+}
 
 /// How much of a message that is too long its dead letter shows. Bytes.
 const SHOWN: usize = Rejected::SHOWN;

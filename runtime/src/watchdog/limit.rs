@@ -1,6 +1,6 @@
 //! How long a call may hold its thread, and what happens when it has held it for longer.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{PERIOD, lasted};
 
@@ -38,12 +38,6 @@ impl Limit {
     /// What is to be told of a call that held its thread for so many looks.
     pub(super) fn overrun(&self, call: String, looks: u32) -> Told {
         Told { limit: self.clone(), overrun: Overrun { call, lasted: lasted(looks) } }
-    }
-}
-
-impl fmt::Debug for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Limit").field(&lasted(self.looks)).finish()
     }
 }
 

@@ -15,7 +15,7 @@ mod word;
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -32,7 +32,10 @@ use self::{
     sampler::Sampler,
     word::{Word, Words},
 };
-use crate::executor::{self, StandIns};
+use crate::{
+    executor::{self, StandIns},
+    lock::lock,
+};
 
 /// How often the watchdog looks. All its times are so many looks: a process that was stopped, or
 /// starved, has not been looked at, and nothing of it is late.
@@ -89,19 +92,19 @@ impl Calls {
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
     /// has it.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {
-        self.add(|word| Record::new(component, part, word))
+        self.add(component, part, None)
     }
 
     /// The same for a component whose calls are told when they have held their thread for longer than
     /// `limit`, and have returned.
     pub(crate) fn watch_limited(&self, component: &str, limit: Limit) -> Watched {
-        self.add(|word| Record::new(component, None, word).limited(limit))
+        self.add(component, None, Some(limit))
     }
 
-    fn add(&self, make: impl FnOnce(Word) -> Record) -> Watched {
-        let records = &mut *self.lock();
+    fn add(&self, component: &str, part: Option<&str>, limit: Option<Limit>) -> Watched {
+        let records = &mut *lock(&self.records);
         let word = records.words.take();
-        let record = Arc::new(make(word.clone()));
+        let record = Arc::new(Record::new(component, part, limit, word.clone()));
         records.known.push(Known { record: record.clone(), word, rests: false });
         Watched::new(record)
     }
@@ -109,7 +112,7 @@ impl Calls {
     /// Calls to a component or a part of it, whose limit is the first that is set, are told when they have held their thread for longer than
     /// `limit`, and have not returned.
     pub(crate) fn limit_hangs(&self, component: &str, limit: Limit) {
-        let mut hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hangs = lock(&self.hangs);
         if hangs.iter().all(|(known, _)| **known != *component) {
             hangs.push((component.into(), limit));
         }
@@ -117,7 +120,7 @@ impl Calls {
 
     /// The limit of a component that a call has come to after so many looks.
     fn hangs_after(&self, component: &str, looks: u32) -> Option<Limit> {
-        let hangs = self.hangs.lock().unwrap_or_else(PoisonError::into_inner);
+        let hangs = lock(&self.hangs);
         let found = hangs.iter().find(|(name, it)| **name == *component && it.looks == looks);
         found.map(|(_, limit)| limit.clone())
     }
@@ -125,11 +128,11 @@ impl Calls {
     /// The calls that hold up whoever waits for the flow now: a component each, and what it is
     /// doing.
     pub(crate) fn unanswered(&self) -> Vec<(Box<str>, String)> {
-        self.lock().known.iter().filter_map(|known| findings::doing(&known.record)).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Records> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.records)
+            .known
+            .iter()
+            .filter_map(|known| findings::doing(&known.record))
+            .collect()
     }
 }
 
@@ -169,7 +172,7 @@ impl Watchdog {
     /// The records of another flow.
     pub(crate) fn flow(&self, name: &str) -> Arc<Calls> {
         let calls = Arc::new(Calls { flow: name.into(), ..Calls::default() });
-        self.flows.lock().unwrap_or_else(PoisonError::into_inner).push(calls.clone());
+        lock(&self.flows).push(calls.clone());
         calls
     }
 }

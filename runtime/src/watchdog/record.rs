@@ -7,12 +7,13 @@
 use std::{
     fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use super::{limit::Limit, word::Word};
+use crate::lock::lock;
 
 /// A thread is in the call.
 const INSIDE: u64 = 1;
@@ -141,7 +142,12 @@ pub(super) struct State {
 }
 
 impl Record {
-    pub(super) fn new(component: &str, part: Option<&str>, word: Word) -> Self {
+    pub(super) fn new(
+        component: &str,
+        part: Option<&str>,
+        limit: Option<Limit>,
+        word: Word,
+    ) -> Self {
         // The record that had it before is forgotten.
         word.store(0, Ordering::Relaxed);
         Self {
@@ -149,13 +155,9 @@ impl Record {
             events: AtomicUsize::new(0),
             component: component.into(),
             part: part.map(Into::into),
-            limit: None,
+            limit,
             seen: Mutex::default(),
         }
-    }
-
-    pub(super) fn limited(self, limit: Limit) -> Self {
-        Self { limit: Some(limit), ..self }
     }
 
     /// A call begins. What is open so far is over.
@@ -202,7 +204,7 @@ impl Record {
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// The call that is open now.
@@ -273,7 +275,7 @@ mod tests {
     use super::{super::word::Words, Call, Ordering, Record, Seen, State};
 
     fn record(component: &str) -> Record {
-        Record::new(component, None, Words::default().take())
+        Record::new(component, None, None, Words::default().take())
     }
 
     /// Looks once: how often the thread was seen in the same poll, and the same call unanswered.

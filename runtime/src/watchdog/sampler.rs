@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, PoisonError,
+        Arc,
         atomic::{self, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use super::{
     limit::Told,
     record::{self, Record, Seen, State},
 };
+use crate::lock::lock;
 
 /// Reports within so many looks, at most: ten a minute.
 const REPORTS: usize = 10;
@@ -57,9 +58,9 @@ impl Sampler {
         self.looks += 1;
         let (mut held, mut findings) = (0, Vec::new());
         let flows = self.flows.clone();
-        for calls in &*flows.lock().unwrap_or_else(PoisonError::into_inner) {
+        for calls in &*lock(&flows) {
             // A record that nobody else has is that of a task that has ended.
-            let Records { known, words } = &mut *calls.lock();
+            let Records { known, words } = &mut *lock(&calls.records);
             known.retain_mut(|known| {
                 let rests = record::rests(&known.word);
                 if rests && known.rests {

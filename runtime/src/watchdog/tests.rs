@@ -263,7 +263,7 @@ fn a_task_that_has_rested_for_long_is_seen_as_soon_as_it_holds_its_thread() {
     assert!(matches!(found[..], [Verdict::Over(_)]), "{found:?}");
     // What is found keeps the record until it is said.
     looks(&sampler, 1);
-    assert_eq!(calls.lock().known.len(), 0);
+    assert_eq!(calls.records.lock().unwrap().known.len(), 0);
 }
 
 #[test]
@@ -289,12 +289,12 @@ fn the_record_of_a_task_goes_with_the_task() {
     let (mut sampler, calls) = watched();
     let task = calls.watch("output", Some("task `once`")).task(Box::pin(async {}));
     sampler.look();
-    assert_eq!(calls.lock().known.len(), 1);
+    assert_eq!(calls.records.lock().unwrap().known.len(), 1);
     let mut task: BoxFuture<'_, ()> = Box::pin(task);
     assert!(poll(&mut task).is_ready());
     drop(task);
     sampler.look();
-    assert_eq!(calls.lock().known.len(), 0);
+    assert_eq!(calls.records.lock().unwrap().known.len(), 0);
 }
 
 /// A limit, and the calls that were over it.

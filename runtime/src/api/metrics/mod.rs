@@ -7,7 +7,6 @@ pub(super) mod tests;
 mod text;
 
 use self::text::{Kind, Text};
-use super::flows::role;
 use crate::{
     engine::{self, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State},
     stop::OwnMetrics,
@@ -22,7 +21,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     about_connectors(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
-    text.into()
+    text.0
 }
 
 fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
@@ -50,15 +49,21 @@ const RESULTS: [Result; 7] = [
     ("", "failed", |counts| counts.failed),
 ];
 
-fn about_components(text: &mut Text, flows: &[FlowStatus]) {
-    let components = || {
-        flows.iter().flat_map(|flow| {
-            flow.components.iter().map(|component| (labels(&flow.name, component), component))
+/// The components of all flows, with their labels.
+fn components(
+    flows: &[FlowStatus],
+) -> impl Iterator<Item = ([(&'static str, &str); 3], &Component)> {
+    flows.iter().flat_map(|flow| {
+        flow.components.iter().map(|it| {
+            ([("flow", &*flow.name), ("component", &it.name), ("role", it.kind.as_str())], it)
         })
-    };
+    })
+}
+
+fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     let name = "tremor_events_total";
     text.family(name, Kind::Counter, "Events that came to a component, and what became of them.");
-    for ([flow, component, role], of) in components() {
+    for ([flow, component, role], of) in components(flows) {
         for (port, result, count) in RESULTS {
             let labels = [flow, component, role, ("port", port), ("result", result)];
             text.sample(name, &labels, count(&of.counts));
@@ -66,17 +71,17 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     }
     let name = "tremor_in_flight_events";
     text.family(name, Kind::Gauge, "Events that a component has: held by it, or being delivered.");
-    for (labels, of) in components() {
+    for (labels, of) in components(flows) {
         text.sample(name, &labels, of.counts.in_flight());
     }
     let name = "tremor_bytes_total";
     let help =
         "Bytes that the connector of a source brought, or that were encoded for that of a sink.";
     text.family(name, Kind::Counter, help);
-    for (labels, of) in components().filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
+    for (labels, of) in components(flows).filter(|(_, of)| of.kind != engine::Kind::Pipeline) {
         text.sample(name, &labels, of.counts.bytes);
     }
-    let queues = || components().filter_map(|(labels, of)| Some((labels, of.queue?)));
+    let queues = || components(flows).filter_map(|(labels, of)| Some((labels, of.queue?)));
     let name = "tremor_queue_events";
     text.family(name, Kind::Gauge, "Events that wait for a component.");
     for (labels, queue) in queues() {
@@ -94,10 +99,8 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
     let help = "How long it took a connector to answer to a delivery, which is a batch of events.";
     text.family(name, Kind::Histogram, help);
     let [bucket, sum, count] = ["bucket", "sum", "count"].map(|it| format!("{name}_{it}"));
-    for (flow, of) in flows.iter().flat_map(|flow| flow.components.iter().map(move |it| (flow, it)))
-    {
+    for ([flow, component, role], of) in components(flows) {
         let Some(Latencies { counts, sum: took }) = of.latencies else { continue };
-        let [flow, component, role] = labels(&flow.name, of);
         let mut total = 0;
         let bounds = BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
         for (bound, count) in bounds.zip(counts) {
@@ -107,10 +110,6 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
         text.sample(&sum, &[flow, component, role], took.as_secs_f64());
         text.sample(&count, &[flow, component, role], total);
     }
-}
-
-fn labels<'l>(flow: &'l str, component: &'l Component) -> [(&'static str, &'l str); 3] {
-    [("flow", flow), ("component", &component.name), ("role", role(component.kind))]
 }
 
 fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {

@@ -32,7 +32,7 @@ impl Kind {
 
 /// Families of samples, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Text(String);
+pub(super) struct Text(pub(super) String);
 
 // Writing to a string cannot fail.
 impl Text {
@@ -55,11 +55,5 @@ impl Text {
             self.0.push('}');
         }
         _ = writeln!(self.0, " {value}");
-    }
-}
-
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
-        text.0
     }
 }

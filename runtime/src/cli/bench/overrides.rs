@@ -19,31 +19,23 @@ use super::Arguments;
 const BENCH: &str = "bench";
 
 /// Keys of the `bench` connectors of a flow, and their values.
-pub(super) struct Overrides {
-    warmup: Option<f64>,
-    duration: Option<f64>,
-    rate: Option<f64>,
+pub(super) struct Overrides<'a> {
+    arguments: &'a Arguments,
+    report: &'a Path,
     data: Option<PathBuf>,
-    report: PathBuf,
     hgrm: Option<PathBuf>,
 }
 
-impl Overrides {
+impl<'a> Overrides<'a> {
     /// Those of the command line, where paths start at the current folder; `report` is the file for
     /// the report of the connector.
     ///
     /// # Errors
     /// A path is not valid.
-    pub(super) fn new(arguments: &Arguments, report: &Path) -> io::Result<Self> {
+    pub(super) fn new(arguments: &'a Arguments, report: &'a Path) -> io::Result<Self> {
         let whole = |path: &Option<PathBuf>| path.as_ref().map(absolute).transpose();
-        Ok(Self {
-            warmup: arguments.warmup,
-            duration: arguments.duration,
-            rate: arguments.rate,
-            data: whole(&arguments.data)?,
-            report: report.to_owned(),
-            hgrm: whole(&arguments.hgrm)?,
-        })
+        let (data, hgrm) = (whole(&arguments.data)?, whole(&arguments.hgrm)?);
+        Ok(Self { arguments, report, data, hgrm })
     }
 
     /// Sets the keys in the connectors of a flow.
@@ -51,6 +43,7 @@ impl Overrides {
     /// # Errors
     /// The flow has no `bench` source, or not one `bench` sink, or a file to replay is not there.
     pub(super) fn apply(&self, flow: &mut Flow) -> Result<(), flow::Error> {
+        let Arguments { warmup, duration, rate, .. } = *self.arguments;
         let sources = benches(flow, Role::Source);
         let sinks = benches(flow, Role::Sink);
         let (Some(_), [sink]) = (sources.first(), &*sinks) else {
@@ -66,20 +59,20 @@ impl Overrides {
         };
         // Exact: there are not 2^53 sources.
         #[allow(clippy::cast_precision_loss)]
-        let share = self.rate.map(|rate| rate / sources.len() as f64);
+        let share = rate.map(|rate| rate / sources.len() as f64);
         for position in &sources {
             let connector = &mut flow.spec.connectors[*position];
             set(connector, "rate", share.map(Value::from));
             set(connector, "file", self.data.as_deref().map(text));
         }
         let sink = &mut flow.spec.connectors[*sink];
-        set(sink, "report", Some(text(&self.report)));
+        set(sink, "report", Some(text(self.report)));
         set(sink, "hgrm", self.hgrm.as_deref().map(text));
         let connectors = flow.spec.connectors.iter_mut();
         for connector in connectors.filter(|connector| is_bench(connector)) {
-            set(connector, "warmup_s", self.warmup.map(Value::from));
-            set(connector, "duration_s", self.duration.map(Value::from));
-            if self.duration.is_some() {
+            set(connector, "warmup_s", warmup.map(Value::from));
+            set(connector, "duration_s", duration.map(Value::from));
+            if duration.is_some() {
                 connector.component.config.set("iterations", None);
             }
         }

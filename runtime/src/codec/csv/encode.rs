@@ -45,10 +45,7 @@ pub(in crate::codec) fn encode(
         }
         (_, headers) => {
             let what = if headers.is_some() { "an object" } else { "an array" };
-            return Err(Error::bad_data(format!(
-                "expected {what}, found {}",
-                value.shape().name()
-            )));
+            return Err(Error::expected(what, value.shape()));
         }
     };
     if count == 0 {
@@ -85,9 +82,8 @@ fn field(
         Shape::F64(number) => Err(Error::bad_data(format!("field {index} is {number}"))),
         Shape::String(text) if options.numbers && is_number(text) => quoted(options, text, out),
         Shape::String(text) => plain(options, text, out),
-        Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_) => {
-            let found = value.shape().name();
-            Err(Error::bad_data(format!("expected a scalar as field {index}, found {found}")))
+        found @ (Shape::Bytes(_) | Shape::Array(_) | Shape::Object(_)) => {
+            Err(Error::expected(format_args!("a scalar as field {index}"), found))
         }
     }
 }

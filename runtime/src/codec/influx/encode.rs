@@ -58,10 +58,7 @@ pub(in crate::codec) fn encode(value: ValueRef<'_>, out: &mut Bytes) -> Result<(
 impl<'v> Parts<'v> {
     fn of(value: ValueRef<'v>) -> Result<Self, Error> {
         let Shape::Object(object) = value.shape() else {
-            return Err(Error::bad_data(format!(
-                "expected an object, found {}",
-                value.shape().name()
-            )));
+            return Err(Error::expected("an object", value.shape()));
         };
         let mut parts = Self::default();
         for (key, value) in object {
@@ -73,9 +70,8 @@ impl<'v> Parts<'v> {
                 ("timestamp", _) => parts.timestamp = Some(value),
                 ("measurement" | "tags" | "fields", _) => {
                     let expected = if key == "measurement" { "text" } else { "an object" };
-                    let found = value.shape().name();
-                    let message = format!("expected {expected} as `{key}`, found {found}");
-                    return Err(Error::bad_data(message));
+                    let expected = format_args!("{expected} as `{key}`");
+                    return Err(Error::expected(expected, value.shape()));
                 }
                 _ => {
                     return Err(Error::bad_data(format!(
@@ -126,12 +122,7 @@ fn tag(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     match value.shape() {
         Shape::String(text) => name(text, b",= ", "tag", out)?,
         scalar if raw::append_scalar(scalar, out) => {}
-        _ => {
-            let found = value.shape().name();
-            return Err(Error::bad_data(format!(
-                "expected text as the tag `{key}`, found {found}"
-            )));
-        }
+        found => return Err(Error::expected(format_args!("text as the tag `{key}`"), found)),
     }
     Ok(())
 }
@@ -159,11 +150,9 @@ fn field(key: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
             let expected = format!("expected a finite number as the field `{key}`, found {number}");
             return Err(Error::bad_data(expected));
         }
-        _ => {
-            let found = value.shape().name();
-            return Err(Error::bad_data(format!(
-                "expected a number, a truth value or text as the field `{key}`, found {found}"
-            )));
+        found => {
+            let expected = format_args!("a number, a truth value or text as the field `{key}`");
+            return Err(Error::expected(expected, found));
         }
     }
     Ok(())

@@ -59,10 +59,7 @@ fn append(out: &mut Bytes, text: &str) {
 impl<'v> Parts<'v> {
     fn of(value: ValueRef<'v>) -> Result<Self, Error> {
         let Shape::Object(object) = value.shape() else {
-            return Err(Error::bad_data(format!(
-                "expected an object, found {}",
-                value.shape().name()
-            )));
+            return Err(Error::expected("an object", value.shape()));
         };
         let mut parts = Self::default();
         for (key, value) in object {
@@ -73,8 +70,7 @@ impl<'v> Parts<'v> {
 
     fn add(&mut self, key: &str, value: ValueRef<'v>) -> Result<(), Error> {
         let wrong = |expected: &str| {
-            let found = value.shape().name();
-            Err(Error::bad_data(format!("expected {expected} as `{key}`, found {found}")))
+            Err(Error::expected(format_args!("{expected} as `{key}`"), value.shape()))
         };
         let shape = value.shape();
         if let Some(at) = WORDS.iter().position(|(word, _)| *word == key) {
@@ -174,8 +170,8 @@ impl<'v> Parts<'v> {
         let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
         let month = month.copied().unwrap_or_default();
         print(out, format_args!("{month} {day:2} {hours:02}:{minutes:02}:{seconds:02} "));
-        let name = |key: &str, text: &str, bad: &[char]| {
-            if is_name(text, 255) && text != "-" && !text.contains(bad) {
+        let name = |key: &str, text: &str, fits: bool| {
+            if is_name(text, 255) && text != "-" && fits {
                 return Ok(());
             }
             Err(Error::bad_data(format!("RFC 3164 cannot write the `{key}` {text:?}")))
@@ -183,24 +179,19 @@ impl<'v> Parts<'v> {
         match host {
             Some(host) => {
                 let host = host.as_str();
-                name("hostname", host, &['['])?;
-                if rfc3164::looks_like_program(host.as_bytes()) {
-                    return Err(Error::bad_data(format!(
-                        "RFC 3164 cannot write the `hostname` {host:?}"
-                    )));
-                }
+                name("hostname", host, !rfc3164::looks_like_program(host.as_bytes()))?;
                 append(out, host);
             }
             None => append(out, "-"),
         }
         if let Some(program) = program {
             let program = program.as_str();
-            name("appname", program, &['[', ']', ':'])?;
+            name("appname", program, !program.contains(['[', ']', ':']))?;
             append(out, " ");
             append(out, program);
             if let Some(process) = process {
                 let process = process.as_str();
-                name("procid", process, &['[', ']'])?;
+                name("procid", process, !process.contains(['[', ']']))?;
                 print(out, format_args!("[{process}]"));
             }
             append(out, ":");
@@ -257,10 +248,8 @@ fn structured_data(data: ObjectRef<'_>, out: &mut Bytes) -> Result<(), Error> {
     };
     for (element, parameters) in data {
         let Shape::Object(parameters) = parameters.shape() else {
-            let found = parameters.shape().name();
-            return Err(Error::bad_data(format!(
-                "expected an object as the structured data `{element}`, found {found}"
-            )));
+            let expected = format_args!("an object as the structured data `{element}`");
+            return Err(Error::expected(expected, parameters.shape()));
         };
         append(out, "[");
         id(element, out)?;
@@ -295,11 +284,8 @@ fn text(name: &str, value: ValueRef<'_>, out: &mut Bytes) -> Result<(), Error> {
             }
         }
         scalar if raw::append_scalar(scalar, out) => {}
-        _ => {
-            let found = value.shape().name();
-            return Err(Error::bad_data(format!(
-                "expected text as the parameter `{name}`, found {found}"
-            )));
+        found => {
+            return Err(Error::expected(format_args!("text as the parameter `{name}`"), found));
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use async_channel::Receiver;
+use serde::Serialize;
 
 use crate::engine::{
     account::{
@@ -14,17 +15,17 @@ use crate::engine::{
     },
     life::standing::{Gauge, Queue},
 };
-use crate::flow::{ERR, OUT};
+use crate::flow::{ERR, OUT, Role};
 
 macro_rules! counts {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$about:meta])* $name:ident,)*) => {
         /// What became of a component's events so far.
         ///
         /// `taken + created = delivered + dead_lettered + discarded + merged + failed`, and what is
         /// [in flight](ComponentCounts::in_flight).
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct ComponentCounts {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$about])* pub $name: u64,)*
         }
 
         /// The counters behind [`ComponentCounts`].
@@ -71,6 +72,7 @@ counts! {
     /// Went on: to the components that a port is linked to, or to the connector of a sink.
     delivered,
     /// Of those that a sink delivered: dead letters.
+    #[serde(skip)]
     letters,
     /// Left by a linked `err` port.
     dead_lettered,
@@ -82,6 +84,7 @@ counts! {
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
     /// No events, but bytes: brought by the connector of a source, or encoded for that of a sink.
+    #[serde(skip)]
     bytes,
 }
 
@@ -96,24 +99,13 @@ impl ComponentCounts {
     }
 }
 
-/// What a component is to its flow. A connector with two sides is two components.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Brings events in.
-    Source,
-    /// Processes them.
-    Pipeline,
-    /// Takes them out.
-    Sink,
-}
-
-/// A component, and what became of its events.
+/// A component, and what became of its events. A connector with two sides is two components.
 #[derive(Clone, Debug)]
 pub struct Component {
     /// Its name in the flow.
     pub name: String,
     /// What it is.
-    pub kind: Kind,
+    pub kind: Role,
     /// What became of its events.
     pub counts: ComponentCounts,
     /// What waits for it, where it has a queue.
@@ -143,9 +135,9 @@ impl Counts {
         let mut sum = Self::default();
         for Component { kind, counts, .. } in components {
             match kind {
-                Kind::Source => sum.events_in += counts.taken,
-                Kind::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
-                Kind::Pipeline => {}
+                Role::Source => sum.events_in += counts.taken,
+                Role::Sink => sum.events_out += counts.delivered.saturating_sub(counts.letters),
+                Role::Pipeline => {}
             }
             sum.dead_lettered += counts.dead_lettered;
             sum.discarded += counts.discarded;
@@ -160,29 +152,19 @@ impl Counts {
         let (mut came, mut ended) = (self.events_in, self.discarded + self.failed);
         for Component { kind, counts, .. } in components {
             came += counts.created;
-            ended += counts.merged + if *kind == Kind::Sink { counts.delivered } else { 0 };
+            ended += counts.merged + if *kind == Role::Sink { counts.delivered } else { 0 };
         }
         self.failed += came.saturating_sub(ended);
         self
     }
 }
 
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.events_in += other.events_in;
-        self.events_out += other.events_out;
-        self.dead_lettered += other.dead_lettered;
-        self.discarded += other.discarded;
-        self.failed += other.failed;
-    }
-}
-
 impl Account {
     fn ports(&self) -> impl Iterator<Item = &str> {
         let usual: &[&str] = match self.kind {
-            Kind::Source => &[OUT, ERR],
-            Kind::Pipeline => &[IN, OUT, ERR],
-            Kind::Sink => &[IN, ERR],
+            Role::Source => &[OUT, ERR],
+            Role::Pipeline => &[IN, OUT, ERR],
+            Role::Sink => &[IN, ERR],
         };
         usual.iter().copied().chain(self.ports.iter().map(String::as_str))
     }
@@ -196,7 +178,7 @@ pub(crate) struct Books(Vec<Account>);
 #[derive(Debug)]
 struct Account {
     name: String,
-    kind: Kind,
+    kind: Role,
     stats: Arc<Stats>,
     queue: Option<Gauge>,
     /// Its ports besides `in`, `out` and `err`.
@@ -205,17 +187,17 @@ struct Account {
 
 impl Books {
     /// The counters of a component, made where there were none.
-    pub(crate) fn of(&mut self, name: &str, kind: Kind) -> Arc<Stats> {
+    pub(crate) fn of(&mut self, name: &str, kind: Role) -> Arc<Stats> {
         self.account(name, kind).stats.clone()
     }
 
     /// A component has a queue.
-    pub(crate) fn has_queue(&mut self, name: &str, kind: Kind, queue: Gauge) {
+    pub(crate) fn has_queue(&mut self, name: &str, kind: Role, queue: Gauge) {
         self.account(name, kind).queue = Some(queue);
     }
 
     /// A component has these ports besides `in`, `out` and `err`.
-    pub(crate) fn has_ports(&mut self, name: &str, kind: Kind, ports: Vec<String>) {
+    pub(crate) fn has_ports(&mut self, name: &str, kind: Role, ports: Vec<String>) {
         self.account(name, kind).ports = ports;
     }
 
@@ -240,7 +222,7 @@ impl Books {
         with_port.map(|account| account.stats.tap.listen(port)).collect()
     }
 
-    fn account(&mut self, name: &str, kind: Kind) -> &mut Account {
+    fn account(&mut self, name: &str, kind: Role) -> &mut Account {
         let known = self.0.iter().position(|it| it.name == name && it.kind == kind);
         let at = known.unwrap_or_else(|| {
             let (name, stats) = (name.to_owned(), Arc::default());
@@ -257,7 +239,7 @@ impl Books {
             kind: *kind,
             counts: stats.counts(),
             queue: queue.as_ref().map(Gauge::queue),
-            latencies: (*kind == Kind::Sink).then(|| stats.deliveries.latencies()),
+            latencies: (*kind == Role::Sink).then(|| stats.deliveries.latencies()),
         };
         self.0.iter().map(component).collect()
     }

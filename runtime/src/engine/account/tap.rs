@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::{
-    Mutex, PoisonError, TryLockError,
+    Mutex, TryLockError,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use std::time::{Duration, Instant};
@@ -13,6 +13,8 @@ use tremor_pdk::{
     Batch, ValueRef,
     abi::batch::{Event, HostBatch},
 };
+
+use crate::lock::lock;
 
 /// The port that events come in by.
 pub(crate) const IN: &str = "in";
@@ -87,7 +89,7 @@ impl Tap {
     pub(crate) fn listen(&self, port: &str) -> Receiver<String> {
         let (events, told) = async_channel::bounded(WAITING);
         let (port, due) = (port.to_owned(), Instant::now());
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = lock(&self.listeners);
         // Where no event passes any more, nobody else forgets those that are gone.
         listeners.retain(|listener| !listener.events.is_closed());
         listeners.push(Listener { port, events, missed: 0, due });

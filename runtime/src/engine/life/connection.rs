@@ -1,7 +1,6 @@
 //! What the two sides of a connector share as long as one connection lasts.
 
 use std::{
-    pin::Pin,
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll},
 };
@@ -98,14 +97,6 @@ impl Broken<'_> {
     /// Ready once the connection is broken, however often it is asked.
     pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<()> {
         self.0.poll(context, |state| state.is_broken().then_some(()))
-    }
-}
-
-impl Future for Broken<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        Broken::poll(&mut self, context)
     }
 }
 

@@ -165,13 +165,13 @@ impl Control {
         let calls = self.calls.unanswered().into_iter();
         let calls = calls.map(|(component, doing)| HeldUp { component: component.into(), doing });
         let mut found: Vec<HeldUp> = calls.collect();
-        for connector in connectors.iter().filter_map(|it| it.held_up()) {
+        for connector in connectors.iter().filter_map(|it| it.held_up(false)) {
             if found.iter().all(|known| known.component != connector.component) {
                 found.push(connector);
             }
         }
         if found.is_empty() {
-            found.extend(connectors.iter().filter_map(|it| it.doing()));
+            found.extend(connectors.iter().filter_map(|it| it.held_up(true)));
         }
         found
     }

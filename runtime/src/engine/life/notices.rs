@@ -7,12 +7,15 @@
 use std::{
     future::poll_fn,
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use crate::engine::life::{backoff::Budget, wait::Alarm};
+use crate::{
+    engine::life::{backoff::Budget, wait::Alarm},
+    lock::lock,
+};
 
 /// The time that lines are counted in.
 const WINDOW: Duration = Duration::from_mins(1);
@@ -84,10 +87,6 @@ impl Notices {
         Self { component, own: Mutex::default(), all }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The connector's name.
     pub(crate) fn component(&self) -> &str {
         &self.component
@@ -100,10 +99,10 @@ impl Notices {
     }
 
     fn admits_at(&self, state: &'static str, now: Instant) -> bool {
-        let mut own = self.lock();
+        let mut own = lock(&self.own);
         if !own.lines.admits(now) {
             own.last = state;
-        } else if self.all.lock().admits(now) {
+        } else if lock(&self.all.0).admits(now) {
             return true;
         }
         let teller = own.teller.take();
@@ -114,7 +113,7 @@ impl Notices {
 
     /// Whether there may be a line about the end of the connector, which is its last.
     pub(crate) fn admits_last(&self) -> bool {
-        self.all.lock().admits(Instant::now())
+        lock(&self.all.0).admits(Instant::now())
     }
 
     /// Does the connector's work, and meanwhile says now and then how much was left out.
@@ -139,20 +138,20 @@ impl Notices {
 
     /// When there is something to tell. The task that asks is woken when there is.
     fn due(&self, context: &Context<'_>) -> Option<Instant> {
-        let mut own = self.lock();
+        let mut own = lock(&self.own);
         own.teller = Some(context.waker().clone());
-        let all = self.all.lock().due;
+        let all = lock(&self.all.0).due;
         own.lines.due.into_iter().chain(all).min()
     }
 
     /// Says how many lines of this connector were left out, if it is time to.
     fn tell(&self, now: Option<Instant>) {
         let (left_out, last) = {
-            let mut own = self.lock();
+            let mut own = lock(&self.own);
             (own.lines.take_left_out(now), own.last)
         };
         let Some(left_out) = left_out else { return };
-        if self.all.lock().admits_count_of(left_out, Instant::now()) {
+        if lock(&self.all.0).admits_count_of(left_out, Instant::now()) {
             tracing::warn!(
                 component = %self.component,
                 left_out,
@@ -164,13 +163,9 @@ impl Notices {
 }
 
 impl FlowNotices {
-    fn lock(&self) -> MutexGuard<'_, Lines<ALL>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Says how many lines of all connectors were left out, if it is time to.
     fn tell(&self, now: Option<Instant>) {
-        let left_out = self.lock().take_left_out(now);
+        let left_out = lock(&self.0).take_left_out(now);
         if let Some(left_out) = left_out {
             tracing::warn!(
                 left_out,
@@ -191,7 +186,7 @@ impl Drop for FlowNotices {
 mod tests {
     use std::{sync::Arc, time::Instant};
 
-    use super::{ALL, FlowNotices, Notices, OWN, WINDOW};
+    use super::{ALL, FlowNotices, Notices, OWN, WINDOW, lock};
 
     #[test]
     fn a_connector_has_so_many_lines_a_minute_and_the_others_are_counted() {
@@ -199,7 +194,7 @@ mod tests {
         let start = Instant::now();
         let lines = (0..10_000).filter(|_| notices.admits_at("lost", start)).count();
         assert_eq!(lines as u64, OWN);
-        let left_out = |now| notices.lock().lines.take_left_out(Some(now));
+        let left_out = |now| lock(&notices.own).lines.take_left_out(Some(now));
         assert_eq!(left_out(start), None, "not before the minute is over");
         assert_eq!(left_out(start + WINDOW), Some(10_000 - OWN));
         assert_eq!(left_out(start + WINDOW), None, "once");
@@ -214,7 +209,7 @@ mod tests {
         let connectors: Vec<_> = (0..10_000).map(each).collect();
         let lines = connectors.iter().filter(|it| it.admits_at("lost", start)).count();
         assert_eq!(lines as u64, ALL);
-        assert_eq!(all.lock().take_left_out(Some(start + WINDOW)), Some(10_000 - ALL));
+        assert_eq!(lock(&all.0).take_left_out(Some(start + WINDOW)), Some(10_000 - ALL));
     }
 
     #[test]
@@ -224,6 +219,6 @@ mod tests {
         (0..100).for_each(|_| _ = notices.admits_at("lost", start));
         let later = start + 2 * WINDOW;
         (0..100).for_each(|_| _ = notices.admits_at("lost", later));
-        assert_eq!(notices.lock().lines.take_left_out(Some(later)), Some(2 * 90));
+        assert_eq!(lock(&notices.own).lines.take_left_out(Some(later)), Some(2 * 90));
     }
 }

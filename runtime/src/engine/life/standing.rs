@@ -4,12 +4,13 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
+use serde::Serialize;
 use tremor_pdk::Error;
 
 use crate::{
@@ -18,6 +19,7 @@ use crate::{
         gate::Gate,
     },
     flow::OnFailure,
+    lock::lock,
 };
 
 /// What a connector is about.
@@ -145,7 +147,7 @@ struct Trouble {
 }
 
 /// What waits in a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Queue {
     /// So many events,
     pub events: usize,
@@ -211,7 +213,7 @@ impl Standing {
 
     /// How things stand now.
     pub(crate) fn status(&self) -> Status {
-        let now = self.lock();
+        let now = lock(&self.now);
         Status {
             connector: self.name.to_string(),
             state: now.state,
@@ -227,7 +229,7 @@ impl Standing {
     /// It is in another state: draining, where it runs or is paused and its source brings nothing more;
     /// failed, if it has failed. Gives the state that it is in.
     pub(crate) fn enter(&self, state: State) -> State {
-        let mut now = self.lock();
+        let mut now = lock(&self.now);
         match state {
             State::Running => now.mend(),
             State::Restarting => now.restarts += 1,
@@ -239,7 +241,7 @@ impl Standing {
 
     /// Its source brings nothing more, now and later.
     pub(crate) fn drains(&self) {
-        let mut now = self.lock();
+        let mut now = lock(&self.now);
         now.drains = true;
         let state = now.state;
         now.enter(state);
@@ -247,7 +249,7 @@ impl Standing {
 
     /// Something has failed, and may be tried again.
     pub(crate) fn note(&self, error: &Error) {
-        let mut now = self.lock();
+        let mut now = lock(&self.now);
         *now.errors.entry(error.kind().as_str()).or_default() += 1;
         let before = now.trouble.take().filter(|trouble| !trouble.is_over);
         let since = before.map_or_else(Instant::now, |trouble| trouble.since);
@@ -256,7 +258,7 @@ impl Standing {
 
     /// Events go through its sink again.
     pub(crate) fn mend(&self) {
-        self.lock().mend();
+        lock(&self.now).mend();
     }
 
     /// It has failed for good, whatever it does from now on.
@@ -268,13 +270,13 @@ impl Standing {
     /// The connections of another instance.
     pub(crate) fn next_instance(&self) -> Arc<Connection> {
         let next = Arc::<Connection>::default();
-        *self.instance.lock().unwrap_or_else(PoisonError::into_inner) = next.clone();
+        *lock(&self.instance) = next.clone();
         next
     }
 
     /// Has the instance at hand replaced by another.
     pub(crate) fn restart(&self) {
-        let instance = self.instance.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let instance = lock(&self.instance).clone();
         instance.replace(Replaced::Asked);
     }
 
@@ -283,19 +285,10 @@ impl Standing {
         self.in_flight.store(events, Ordering::Relaxed);
     }
 
-    /// Why it does not end, where that is its own affair.
-    pub(crate) fn held_up(&self) -> Option<HeldUp> {
-        self.told(false)
-    }
-
-    /// What it is about, unless it has ended.
-    pub(crate) fn doing(&self) -> Option<HeldUp> {
-        self.told(true)
-    }
-
-    fn told(&self, always: bool) -> Option<HeldUp> {
+    /// What it is about, unless it has ended: where it has events that are not delivered, or `always`.
+    pub(crate) fn held_up(&self, always: bool) -> Option<HeldUp> {
         let events = self.in_flight.load(Ordering::Relaxed) + self.queued();
-        let now = self.lock();
+        let now = lock(&self.now);
         if now.state.is_over() || (events == 0 && !always) {
             return None;
         }
@@ -317,10 +310,6 @@ impl Standing {
 
     fn queued(&self) -> usize {
         self.queue.as_ref().map_or(0, Gauge::events)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Now> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -350,7 +339,7 @@ mod tests {
     use super::{Standing, State};
 
     fn doing(standing: &Standing) -> Option<String> {
-        standing.held_up().map(|it| it.doing)
+        standing.held_up(false).map(|it| it.doing)
     }
 
     #[test]

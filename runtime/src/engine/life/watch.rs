@@ -106,6 +106,11 @@ impl<T> Single<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reads the value.
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&T) -> R) -> R {
+        read(&self.lock().0)
+    }
+
     /// Changes the value and wakes the task that waits.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let (result, waiting) = {

@@ -11,10 +11,10 @@ use tremor_pdk::{Error, abi::batch::Pool};
 use self::{
     assembly::{batching, codec, framings, pace, parallel, preprocessors, steps},
     placement::{Runners, runners},
-    wiring::{Queues, Targets, kind},
+    wiring::{Queues, Targets},
 };
 use crate::engine::{
-    account::stats::{Books, Kind},
+    account::stats::Books,
     connector::{self, ConnectorTask, Life},
     life::{
         backoff::{Attempts, Policy, Restarts},
@@ -235,10 +235,10 @@ impl Plan<'_> {
             let mut port = |node: &Node, port: &str| targets.port(node, port);
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
-            let stats = books.of(&node.name, Kind::Pipeline);
+            let stats = books.of(&node.name, Role::Pipeline);
             fail_hanging(self.control, &node.name, HANG_LIMIT);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
-            books.has_ports(&node.name, Kind::Pipeline, own);
+            books.has_ports(&node.name, Role::Pipeline, own);
             pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
         }
         let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();
@@ -254,7 +254,7 @@ impl Plan<'_> {
         // What one core decodes and encodes it keeps apart from what others do.
         let pool = if encoding.is_some() { Pool::new(POOLED) } else { pool.clone() };
         let name = own.name.as_str().into();
-        let stats = books.of(&own.name, kind(own.role));
+        let stats = books.of(&own.name, own.role);
         // A pipeline counts what goes through its pipeline.
         let routed = if own.role == Role::Pipeline { Arc::default() } else { stats.clone() };
         let routes =

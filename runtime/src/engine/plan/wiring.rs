@@ -5,7 +5,7 @@ use std::{collections::HashMap, num::NonZeroU64, sync::Arc};
 use super::placement::Runners;
 use crate::{
     engine::{
-        account::stats::{Books, Kind, Stats},
+        account::stats::{Books, Stats},
         processors::Processors,
         queue::{self, Bounds, Receiver, Sender},
         route::router::Outlet,
@@ -35,8 +35,8 @@ impl Queues {
                 Role::Pipeline | Role::Source => continue,
             };
             let (sender, receiver) = queue::bounded(bounds, processors);
-            books.has_queue(&node.name, kind(node.role), receiver.gauge());
-            queues.senders.insert(id, (sender, books.of(&node.name, kind(node.role))));
+            books.has_queue(&node.name, node.role, receiver.gauge());
+            queues.senders.insert(id, (sender, books.of(&node.name, node.role)));
             queues.receivers.insert(id, receiver);
         }
         queues
@@ -53,14 +53,6 @@ impl Queues {
         self.senders.remove(&id);
         let none = || queue::bounded(Bounds::default(), &Processors::default()).1;
         self.receivers.remove(&id).unwrap_or_else(none)
-    }
-}
-
-pub(super) fn kind(role: Role) -> Kind {
-    match role {
-        Role::Source => Kind::Source,
-        Role::Pipeline => Kind::Pipeline,
-        Role::Sink => Kind::Sink,
     }
 }
 

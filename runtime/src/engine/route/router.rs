@@ -13,10 +13,10 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::Instant,
 };
 
@@ -31,7 +31,7 @@ use crate::engine::{
         stats::Stats,
         token::{InFlight, Token},
     },
-    life::connection::Connection,
+    life::{connection::Connection, watch::Single},
     queue::{Payload, Queued, Sender, sender::Spent},
     route::{
         in_order::{InOrder, Section},
@@ -71,15 +71,8 @@ pub(crate) struct Egress {
     tickets: AtomicU64,
     routes: InOrder<Routes>,
     queues: InOrder<Vec<Outlet>>,
-    due: Mutex<Due>,
-}
-
-/// When an operator wants to be told the time.
-#[derive(Default)]
-struct Due {
-    at: Option<Instant>,
-    /// The task that waits for a change of it.
-    waiting: Option<Waker>,
+    /// When an operator wants to be told the time.
+    due: Single<Option<Instant>>,
 }
 
 /// A queue that events go into.
@@ -109,12 +102,12 @@ impl Router {
         stats: Arc<Stats>,
     ) -> Self {
         let name = routes.name.clone();
-        let (due, processors) = (Mutex::default(), routes.processors().clone());
+        let processors = routes.processors().clone();
         let egress = Arc::new(Egress {
             tickets: AtomicU64::new(0),
             routes: InOrder::new(routes, processors.clone()),
             queues: InOrder::new(queues, processors),
-            due,
+            due: Single::default(),
         });
         Self::over(egress, name, encoding, pool, stats)
     }
@@ -215,7 +208,7 @@ impl Egress {
 
     /// When an operator wants to be told the time.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.lock_due().at
+        self.due.read(|due| *due)
     }
 
     /// Whether it is time to tell an operator so.
@@ -225,28 +218,13 @@ impl Egress {
 
     /// Ready when that is another time than `seen`. One task may wait for it.
     pub(crate) fn poll_due(&self, context: &Context<'_>, seen: Option<Instant>) -> Poll<()> {
-        let mut due = self.lock_due();
-        if due.at != seen {
-            return Poll::Ready(());
-        }
-        due.waiting = Some(context.waker().clone());
-        Poll::Pending
+        self.due.poll(context, |due| (*due != seen).then_some(()))
     }
 
-    fn lock_due(&self) -> MutexGuard<'_, Due> {
-        self.due.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+    /// Set by one task at a time: the one that has the routes.
     fn set_due(&self, at: Option<Instant>) {
-        let mut due = self.lock_due();
-        if due.at == at {
-            return;
-        }
-        due.at = at;
-        let waiting = due.waiting.take();
-        drop(due);
-        if let Some(waker) = waiting {
-            waker.wake();
+        if self.due() != at {
+            self.due.update(|due| *due = at);
         }
     }
 }
@@ -258,27 +236,18 @@ impl Ticket {
     }
 
     async fn routes(&mut self) -> Section<'_, Routes> {
-        let section = self.egress.routes.enter(self.number).await;
-        goes_on(section, self.goes_on, &mut self.was_routed)
+        let mut section = self.egress.routes.enter(self.number).await;
+        section.set_goes_on(self.goes_on);
+        self.was_routed = !self.goes_on;
+        section
     }
 
     async fn queues(&mut self) -> Section<'_, Vec<Outlet>> {
-        let section = self.egress.queues.enter(self.number).await;
-        goes_on(section, self.goes_on, &mut self.was_queued)
+        let mut section = self.egress.queues.enter(self.number).await;
+        section.set_goes_on(self.goes_on);
+        self.was_queued = !self.goes_on;
+        section
     }
-}
-
-/// The section is the last of its ticket, or is not.
-fn goes_on<'t, T>(
-    mut section: Section<'t, T>,
-    goes_on: bool,
-    is_over: &mut bool,
-) -> Section<'t, T> {
-    *is_over = !goes_on;
-    if goes_on {
-        section.go_on();
-    }
-    section
 }
 
 impl Drop for Ticket {

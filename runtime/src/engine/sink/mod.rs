@@ -74,12 +74,6 @@ pub(crate) struct Parallel {
     pub(crate) ordered: bool,
 }
 
-impl Default for Parallel {
-    fn default() -> Self {
-        Self { wanted: 1, ordered: true }
-    }
-}
-
 /// What a sink waits for.
 enum Step {
     Answered(Pending, Result<Exceptions, Error>),

@@ -240,14 +240,11 @@ impl Part {
 
     /// Those of its events that are at these positions.
     pub(super) fn pick(&self, positions: &[usize]) -> Self {
-        self.of(positions.len(), |batch| batch.pick(positions))
-    }
-
-    fn of(&self, events: usize, some: impl Fn(&Batch) -> Batch) -> Self {
         let InFlight { batch, token, is_letter } = &self.item;
-        let item = InFlight { batch: some(batch), token: token.clone(), is_letter: *is_letter };
-        let weight = self.weight * events / self.events().max(1);
-        let (outgoing, attempts) = (self.outgoing.as_ref().map(some), self.attempts.clone());
-        Self { item, outgoing, weight, attempts }
+        let (batch, token) = (batch.pick(positions), token.clone());
+        let item = InFlight { batch, token, is_letter: *is_letter };
+        let weight = self.weight * positions.len() / self.events().max(1);
+        let outgoing = self.outgoing.as_ref().map(|outgoing| outgoing.pick(positions));
+        Self { item, outgoing, weight, attempts: self.attempts.clone() }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{Batch, Exceptions, Result, dynamic::DynSink};
 
-use crate::engine::sink::pending::Pending;
+use crate::{engine::sink::pending::Pending, lock::lock};
 
 /// The slots of the sink of one connection.
 pub(crate) struct Slots {
@@ -37,9 +37,8 @@ struct Wakers {
     slots: Vec<(Arc<SlotWaker>, Waker)>,
 }
 
-/// The slots that are to be polled.
-#[derive(Default)]
-struct Woken(Mutex<(VecDeque<usize>, Option<Waker>)>);
+/// The slots that are to be polled, and the task that polls them.
+type Woken = Mutex<(VecDeque<usize>, Option<Waker>)>;
 
 /// Wakes the sink's task for one slot.
 struct SlotWaker {
@@ -101,7 +100,7 @@ impl Slots {
         let Some(wakers) = &self.wakers else { return self.poll_slot(0, context, sink) };
         let woken = wakers.woken.clone();
         let count = {
-            let (slots, task) = &mut *woken.lock();
+            let (slots, task) = &mut *lock(&woken);
             *task = Some(context.waker().clone());
             slots.len()
         };
@@ -109,7 +108,7 @@ impl Slots {
         for _ in 0..self.begins.len() + count {
             let Some(wakers) = &self.wakers else { break };
             let begins = self.begins.pop_front();
-            let Some(slot) = begins.or_else(|| woken.lock().0.pop_front()) else { break };
+            let Some(slot) = begins.or_else(|| lock(&woken).0.pop_front()) else { break };
             let (own, waker) = wakers.slots[slot].clone();
             // From here on another wake counts.
             own.is_woken.store(false, Ordering::Release);
@@ -159,12 +158,6 @@ impl Wakers {
     }
 }
 
-impl Woken {
-    fn lock(&self) -> MutexGuard<'_, (VecDeque<usize>, Option<Waker>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Wake for SlotWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
@@ -175,7 +168,7 @@ impl Wake for SlotWaker {
             return;
         }
         let task = {
-            let (slots, task) = &mut *self.woken.lock();
+            let (slots, task) = &mut *lock(&self.woken);
             slots.push_back(self.slot);
             task.take()
         };

@@ -40,8 +40,13 @@ pub(crate) struct SharedIntake {
 /// The intake, in use by one task. A call of the plugin may be under way, and may take long: so a
 /// task waits for it without holding a thread, and helpers do not wait at all.
 pub(crate) struct IntakeGuard<'l> {
-    /// None within `drop` only.
-    guard: Option<MutexGuard<'l, Intake>>,
+    // In this order: fields are dropped as they stand here.
+    guard: MutexGuard<'l, Intake>,
+    _wakes: Wakes<'l>,
+}
+
+/// Wakes the task that waits for the intake, once it is let go of.
+struct Wakes<'l> {
     of: &'l SharedIntake,
 }
 
@@ -103,7 +108,7 @@ impl SharedIntake {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(IntakeGuard { guard: Some(intake), of: self })
+        Some(IntakeGuard { guard: intake, _wakes: Wakes { of: self } })
     }
 
     fn lock_waiting(&self) -> MutexGuard<'_, Option<Waker>> {
@@ -207,25 +212,18 @@ impl Deref for IntakeGuard<'_> {
     type Target = Intake;
 
     fn deref(&self) -> &Intake {
-        match &self.guard {
-            Some(intake) => intake,
-            None => unreachable!("it is there until it is let go of"),
-        }
+        &self.guard
     }
 }
 
 impl DerefMut for IntakeGuard<'_> {
     fn deref_mut(&mut self) -> &mut Intake {
-        match &mut self.guard {
-            Some(intake) => intake,
-            None => unreachable!("it is there until it is let go of"),
-        }
+        &mut self.guard
     }
 }
 
-impl Drop for IntakeGuard<'_> {
+impl Drop for Wakes<'_> {
     fn drop(&mut self) {
-        drop(self.guard.take());
         fence(Ordering::SeqCst);
         if self.of.is_awaited.load(Ordering::Relaxed) {
             self.of.is_awaited.store(false, Ordering::Relaxed);

@@ -17,7 +17,8 @@ use tremor_pdk::{
 
 use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
 use crate::engine::{
-    account::stats::{Books, Kind},
+    Kind,
+    account::stats::Books,
     life::{connection::Connection, standing::Gauge},
     processors::Processors,
     queue::{Bounds, mailbox::Host},

@@ -39,7 +39,8 @@ use tremor_pdk::{
 
 use self::doubles::{Counted, Heard, Pulls, Shared, Takes};
 use crate::engine::{
-    account::stats::{Books, Component, Counts, Kind, Stats},
+    Kind,
+    account::stats::{Books, Component, Counts, Stats},
     life::{
         backoff::Policy,
         connection::{Connection, End},
@@ -184,7 +185,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new(0)),
         backlog: Backlog::new(None),
-        parallel: Parallel::default(),
+        parallel: Parallel { wanted: 1, ordered: true },
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,

@@ -77,18 +77,9 @@ pub(super) fn find(nodes: usize, edges: &[Edge]) -> Vec<Vec<usize>> {
 pub(super) fn report(cycle: &[usize], nodes: &[Node], edges: &[Edge], report: &mut Report) {
     let links: Vec<_> = cycle.iter().map(|edge| link(&edges[*edge], nodes)).collect();
     let Some(first) = links.first() else { return };
-    let mut way = String::new();
-    for link in &links {
-        let (name, port) = (&link.from.name, &link.from.port);
-        way += name;
-        if port != OUT {
-            way += "/";
-            way += port;
-        }
-        way += " -> ";
-    }
-    way += &first.from.name;
-    let mut diagnostic = report.error(first.at(), format!("the links make a cycle: {way}"));
+    let way: String = links.iter().map(|link| link.from.written(OUT) + " -> ").collect();
+    let message = format!("the links make a cycle: {way}{}", first.from.name);
+    let mut diagnostic = report.error(first.at(), message);
     for link in &links {
         diagnostic = diagnostic.note(link.at(), format!("`{link}`"));
     }

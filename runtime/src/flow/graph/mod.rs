@@ -9,24 +9,25 @@ pub(crate) use build::build;
 
 use super::source::Span;
 
-/// What a [`Node`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// What a [`Node`] does, in the order in which events come to them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// The side of a connector that events come from.
     Source,
-    /// The side of a connector that events go to.
-    Sink,
     /// A pipeline.
     Pipeline,
+    /// The side of a connector that events go to.
+    Sink,
 }
 
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Role {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
             Self::Source => "source",
-            Self::Sink => "sink",
             Self::Pipeline => "pipeline",
-        })
+            Self::Sink => "sink",
+        }
     }
 }
 
@@ -168,12 +169,13 @@ impl Graph {
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in &self.nodes {
-            write!(f, "{} {}", node.role, node.name)?;
+            write!(f, "{} {}", node.role.as_str(), node.name)?;
             for output in &node.outputs {
                 for edge in &output.edges {
                     let edge = self.edge(*edge);
-                    let to = self.node(edge.to);
-                    write!(f, ", {} -> {} {}/{}", output.port, to.role, to.name, edge.to_port)?;
+                    let Node { role, name, .. } = self.node(edge.to);
+                    let (role, from, to) = (role.as_str(), &output.port, &edge.to_port);
+                    write!(f, ", {from} -> {role} {name}/{to}")?;
                 }
             }
             writeln!(f)?;

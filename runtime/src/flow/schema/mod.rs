@@ -70,7 +70,14 @@ pub fn schema(components: &[Described]) -> Value {
     definitions.insert(REFERENCE.to_owned(), embed::reference());
     definitions.insert("pipeline".to_owned(), pipeline());
     definitions.insert("retry".to_owned(), retry());
-    let names = json!({ "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$" });
+    let map_of = |kind: &str, about: &str| {
+        json!({
+            "type": ["object", "null"],
+            "propertyNames": { "pattern": NAME },
+            "additionalProperties": reference_to(kind),
+            "description": about,
+        })
+    };
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A flow file of tremor",
@@ -80,7 +87,7 @@ pub fn schema(components: &[Described]) -> Value {
         "properties": {
             "name": {
                 "type": "string",
-                "pattern": "^[A-Za-z_][A-Za-z0-9_-]*$",
+                "pattern": NAME,
                 "description": "The name of the flow. Unless set, that of its file.",
             },
             "plugins": {
@@ -89,18 +96,14 @@ pub fn schema(components: &[Described]) -> Value {
                 "description": "Folders and libraries to search for plugins. A relative path starts at \
                                 the folder of the flow file.",
             },
-            "connectors": {
-                "type": ["object", "null"],
-                "propertyNames": names,
-                "additionalProperties": reference_to("connector"),
-                "description": "Where events come from and go to: a map from names to connectors.",
-            },
-            "pipelines": {
-                "type": ["object", "null"],
-                "propertyNames": names,
-                "additionalProperties": reference_to("pipeline"),
-                "description": "What is done with events: a map from names to pipelines.",
-            },
+            "connectors": map_of(
+                "connector",
+                "Where events come from and go to: a map from names to connectors.",
+            ),
+            "pipelines": map_of(
+                "pipeline",
+                "What is done with events: a map from names to pipelines.",
+            ),
             "links": {
                 "type": "array",
                 "minItems": 1,
@@ -111,6 +114,8 @@ pub fn schema(components: &[Described]) -> Value {
         "$defs": definitions,
     })
 }
+
+const NAME: &str = "^[A-Za-z_][A-Za-z0-9_-]*$";
 
 /// A chain of two names or more, each with a port or without.
 const LINK: &str = r"^\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*(->\s*[A-Za-z_][A-Za-z0-9_-]*(/[A-Za-z_][A-Za-z0-9_-]*)?\s*)+$";
@@ -160,89 +165,62 @@ fn with_types(mut schema: Value, components: &[&Described]) -> Value {
 }
 
 fn connector(components: &[&Described]) -> Value {
-    let parts = |kind: &str, about: &str| json!({ "type": ["array", "null"], "items": reference_to(kind), "description": about });
-    let setting = |mut schema: Value, about: &str| {
-        schema["description"] = about.into();
-        schema
-    };
-    let connector = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["type"],
-        "properties": {
-            "type": setting(names(components), "The name of the connector's type."),
-            "config": { "description": "The configuration of the connector." },
-            "codec": setting(reference_to("codec"), "How bytes become values, and values bytes."),
-            "preprocessors": parts(
-                "preprocessor",
-                "What cuts and transforms bytes before the codec decodes them, in order.",
-            ),
-            "postprocessors": parts(
-                "postprocessor",
-                "What frames and transforms bytes after the codec has encoded them, in order.",
-            ),
-            "reconnect": setting(reference_to("retry"), "When to connect again."),
-            "retry": setting(
-                reference_to("retry"),
-                "When to deliver again what the peer could not take.",
-            ),
-            "restart": {
-                "type": "object",
-                "additionalProperties": false,
-                "description": "How often the connector is restarted after it has failed.",
-                "properties": {
-                    "attempts": count(0, "How many restarts there may be; 5 unless set."),
-                    "within": time("The time that restarts are counted in; 1m unless set."),
-                },
-            },
-            "call_limit": time(
-                "How long a call to the connector may hold a thread of the runtime before the connector is \
-                 restarted; 1s unless set.",
-            ),
-            "hang_limit": time(
-                "How long such a call may take to return before the flow fails; 1m unless set.",
-            ),
-            "on_failure": described(
-                or_reference(&json!({ "enum": ["continue", "exit"] })),
-                "What becomes of the other flows of the process when the connector has failed for good; \
-                 `continue` unless set.",
-            ),
-            "in_flight": described(
-                or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
-                "How many deliveries the sink may have under way at a time.",
-            ),
-            "ordered": described(
-                or_reference(&json!({ "type": "boolean" })),
-                "Whether batches of one stream are delivered one after the other; true unless set.",
-            ),
-            "batch": {
-                "type": "object",
-                "additionalProperties": false,
-                "description": "Puts batches together for the sink, and takes large ones apart.",
-                "properties": {
-                    "max_events": count(1, "Events that a delivery has at most; 1000 unless set."),
-                    "max_bytes": bytes("Bytes that a delivery has at most, unless one event has more; 1MiB unless set."),
-                    "linger": time("How long an event waits for others at most; 50ms unless set."),
-                },
-            },
-            "pull": {
-                "type": "object",
-                "additionalProperties": false,
-                "description": "How much the source is asked for at a time.",
-                "properties": { "max_events": count(1, "Events that a pull may bring.") },
-            },
-            "queue": {
-                "type": "object",
-                "additionalProperties": false,
-                "description": "Bounds of the queue before the sink.",
-                "properties": {
-                    "max_events": count(1, "Events that may wait; 256 unless set."),
-                    "max_bytes": bytes("Bytes that may wait; 4MiB unless set."),
-                },
-            },
-            "err": err(),
-        },
-    });
+    let mut connector = map(json!({
+        "type": described(names(components), "The name of the connector's type."),
+        "config": { "description": "The configuration of the connector." },
+        "codec": described(reference_to("codec"), "How bytes become values, and values bytes."),
+        "preprocessors": list_of(
+            "preprocessor",
+            "What cuts and transforms bytes before the codec decodes them, in order.",
+        ),
+        "postprocessors": list_of(
+            "postprocessor",
+            "What frames and transforms bytes after the codec has encoded them, in order.",
+        ),
+        "reconnect": described(reference_to("retry"), "When to connect again."),
+        "retry": described(
+            reference_to("retry"),
+            "When to deliver again what the peer could not take.",
+        ),
+        "restart": section("How often the connector is restarted after it has failed.", json!({
+            "attempts": count(0, "How many restarts there may be; 5 unless set."),
+            "within": time("The time that restarts are counted in; 1m unless set."),
+        })),
+        "call_limit": time(
+            "How long a call to the connector may hold a thread of the runtime before the connector is \
+             restarted; 1s unless set.",
+        ),
+        "hang_limit": time(
+            "How long such a call may take to return before the flow fails; 1m unless set.",
+        ),
+        "on_failure": described(
+            or_reference(&json!({ "enum": ["continue", "exit"] })),
+            "What becomes of the other flows of the process when the connector has failed for good; \
+             `continue` unless set.",
+        ),
+        "in_flight": described(
+            or_reference(&json!({ "type": "integer", "minimum": 1, "maximum": MOST_IN_FLIGHT })),
+            "How many deliveries the sink may have under way at a time.",
+        ),
+        "ordered": described(
+            or_reference(&json!({ "type": "boolean" })),
+            "Whether batches of one stream are delivered one after the other; true unless set.",
+        ),
+        "batch": section("Puts batches together for the sink, and takes large ones apart.", json!({
+            "max_events": count(1, "Events that a delivery has at most; 1000 unless set."),
+            "max_bytes": bytes("Bytes that a delivery has at most, unless one event has more; 1MiB unless set."),
+            "linger": time("How long an event waits for others at most; 50ms unless set."),
+        })),
+        "pull": section("How much the source is asked for at a time.", json!({
+            "max_events": count(1, "Events that a pull may bring."),
+        })),
+        "queue": section("Bounds of the queue before the sink.", json!({
+            "max_events": count(1, "Events that may wait; 256 unless set."),
+            "max_bytes": bytes("Bytes that may wait; 4MiB unless set."),
+        })),
+        "err": err(),
+    }));
+    connector["required"] = json!(["type"]);
     with_types(connector, components)
 }
 
@@ -252,15 +230,11 @@ fn part(components: &[&Described]) -> Value {
     let by_name: Map<_, _> = components.iter().map(|it| (it.name.clone(), it.config())).collect();
     let is_open = components.is_empty();
     let alone = if is_open || !alone.is_empty() { names(&alone) } else { Value::Bool(false) };
-    let at_length = json!({
-        "type": "object",
-        "additionalProperties": false,
-        "required": ["type"],
-        "properties": {
-            "type": names(components),
-            "config": { "description": "Its configuration." },
-        },
-    });
+    let mut at_length = map(json!({
+        "type": names(components),
+        "config": { "description": "Its configuration." },
+    }));
+    at_length["required"] = json!(["type"]);
     json!({ "anyOf": [
         alone,
         {
@@ -276,30 +250,33 @@ fn part(components: &[&Described]) -> Value {
 }
 
 fn pipeline() -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "operators": {
-                "type": ["array", "null"],
-                "items": reference_to("operator"),
-                "description": "What events run through, in order.",
-            },
-            "err": err(),
-        },
-    })
+    map(json!({
+        "operators": list_of("operator", "What events run through, in order."),
+        "err": err(),
+    }))
 }
 
 fn retry() -> Value {
-    json!({
-        "type": "object",
-        "additionalProperties": false,
-        "properties": {
-            "attempts": count(0, "How many attempts may follow one that has failed; no limit unless set."),
-            "backoff": time("The longest wait before the first further attempt; 100ms unless set."),
-            "max_backoff": time("The longest wait between two attempts."),
-        },
-    })
+    map(json!({
+        "attempts": count(0, "How many attempts may follow one that has failed; no limit unless set."),
+        "backoff": time("The longest wait before the first further attempt; 100ms unless set."),
+        "max_backoff": time("The longest wait between two attempts."),
+    }))
+}
+
+/// A map of these keys, and no others.
+fn map(keys: Value) -> Value {
+    let mut map = json!({ "type": "object", "additionalProperties": false });
+    map["properties"] = keys;
+    map
+}
+
+fn section(about: &str, keys: Value) -> Value {
+    described(map(keys), about)
+}
+
+fn list_of(kind: &str, about: &str) -> Value {
+    json!({ "type": ["array", "null"], "items": reference_to(kind), "description": about })
 }
 
 fn time(about: &str) -> Value {

@@ -46,6 +46,27 @@ impl<'n> Fields<'n> {
         Some(Self { node, known })
     }
 
+    /// The map of a key of `owner`, where it is there and is one.
+    pub(super) fn section(
+        &self,
+        key: &str,
+        owner: &str,
+        known: &'static [&'static str],
+        report: &mut Report,
+    ) -> Option<Self> {
+        Self::open(self.get(key)?, &format!("`{key}` of {owner}"), known, report)
+    }
+
+    /// What `read` makes of the value of a key, where it is there.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        report: &mut Report,
+        read: impl FnOnce(&'n Node, &str, &mut Report) -> Option<T>,
+    ) -> Option<T> {
+        read(self.get(key)?, key, report)
+    }
+
     /// Whether an unknown key was probably meant to be this one.
     pub(super) fn is_misspelt(&self, key: &str) -> bool {
         let Data::Map(entries) = &self.node.data else { return false };

@@ -15,7 +15,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Entry, Node},
     },
-    Component, Connector, Pipeline, Pull, Queue, Restart, Retry, Spec, component,
+    Component, Connector, Pipeline, Spec, component,
     fields::{Fields, entries, is_literal, items, text},
     keys, settings,
 };
@@ -178,32 +178,25 @@ fn read_connector(
     let preprocessors = read_components(fields.get("preprocessors"), "preprocessor", &what, report);
     let postprocessors =
         read_components(fields.get("postprocessors"), "postprocessor", &what, report);
-    let mut retry = |key| {
-        fields.get(key).map_or(Retry::default(), |node| settings::retry(node, key, &what, report))
-    };
-    let (reconnect, retry) = (retry("reconnect"), retry("retry"));
-    let restart = fields
-        .get("restart")
-        .map_or(Restart::default(), |node| settings::restart(node, &what, report));
-    let mut time =
-        |key| fields.get(key).and_then(|node| Some((settings::time(node, key, report)?, node.at)));
-    let (call_limit, hang_limit) = (time("call_limit"), time("hang_limit"));
-    if let (Some((call, _)), Some((hang, at))) = (call_limit, hang_limit)
+    let reconnect = settings::retry(&fields, "reconnect", &what, report);
+    let retry = settings::retry(&fields, "retry", &what, report);
+    let restart = settings::restart(&fields, &what, report);
+    let call_limit = fields.read("call_limit", report, settings::time);
+    let hang_limit = fields.read("hang_limit", report, settings::time);
+    if let (Some(node), Some(call), Some(hang)) = (fields.get("hang_limit"), call_limit, hang_limit)
         && hang < call
     {
         let message = format!("`hang_limit` of {what} is shorter than its `call_limit`");
         let help = "a call that has not returned within `hang_limit` fails the flow";
-        report.push(report.error(at, message).help(help));
+        report.push(report.error(node.at, message).help(help));
     }
-    let on_failure = fields.get("on_failure").and_then(|node| settings::on_failure(node, report));
-    let in_flight = fields.get("in_flight").and_then(|node| settings::in_flight(node, report));
-    let ordered = fields.get("ordered").and_then(|node| settings::boolean(node, "ordered", report));
-    let batch = fields.get("batch").and_then(|node| settings::batch(node, &what, report));
-    let pull =
-        fields.get("pull").map_or(Pull::default(), |node| settings::pull(node, &what, report));
-    let queue =
-        fields.get("queue").map_or(Queue::default(), |node| settings::queue(node, &what, report));
-    let err = fields.get("err").and_then(|node| settings::err(node, report));
+    let on_failure = fields.read("on_failure", report, settings::on_failure);
+    let in_flight = fields.read("in_flight", report, settings::in_flight);
+    let ordered = fields.read("ordered", report, settings::boolean);
+    let batch = settings::batch(&fields, &what, report);
+    let pull = settings::pull(&fields, &what, report);
+    let queue = settings::queue(&fields, &what, report);
+    let err = fields.read("err", report, settings::err);
     let (component, codec) = match (component, codec) {
         (Some(component), Some(codec)) => (component, codec),
         (component, codec) => {
@@ -217,17 +210,17 @@ fn read_connector(
         codec,
         preprocessors,
         postprocessors,
-        reconnect,
-        retry,
-        restart,
-        call_limit: call_limit.map(|(limit, _)| limit),
-        hang_limit: hang_limit.map(|(limit, _)| limit),
+        reconnect: reconnect.unwrap_or_default(),
+        retry: retry.unwrap_or_default(),
+        restart: restart.unwrap_or_default(),
+        call_limit,
+        hang_limit,
         on_failure: on_failure.unwrap_or_default(),
         in_flight,
         ordered: ordered.unwrap_or(true),
         batch,
-        pull,
-        queue,
+        pull: pull.unwrap_or_default(),
+        queue: queue.unwrap_or_default(),
         err,
     })
 }
@@ -262,7 +255,7 @@ fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
     let what = format!("pipeline {}", quote(&entry.key));
     let fields = Fields::open(&entry.value, &what, keys::PIPELINE, report)?;
     let operators = read_components(fields.get("operators"), "operator", &what, report);
-    let err = fields.get("err").and_then(|node| settings::err(node, report));
+    let err = fields.read("err", report, settings::err);
     Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators, err })
 }
 

@@ -6,7 +6,7 @@ use tremor_pdk::units::{parse_size, parse_time};
 
 use super::{
     super::{
-        diagnostic::Report,
+        diagnostic::{Diagnostic, Report},
         suggest::quote,
         yaml::{Data, Node},
     },
@@ -16,66 +16,49 @@ use super::{
 };
 
 /// The keys `reconnect` and `retry`, which say the same of different things.
-pub(super) fn retry(node: &Node, key: &str, owner: &str, report: &mut Report) -> Retry {
-    let what = format!("`{key}` of {owner}");
-    let Some(fields) = Fields::open(node, &what, keys::RETRY, report) else {
-        return Retry::default();
-    };
-    let mut wait = |key| fields.get(key).and_then(|node| time(node, key, report));
-    let (backoff, max_backoff) = (wait("backoff"), wait("max_backoff"));
+pub(super) fn retry(
+    connector: &Fields<'_>,
+    key: &str,
+    owner: &str,
+    report: &mut Report,
+) -> Option<Retry> {
+    let fields = connector.section(key, owner, keys::RETRY, report)?;
+    let (backoff, max_backoff) =
+        (fields.read("backoff", report, time), fields.read("max_backoff", report, time));
     if let (Some(node), Some(first), Some(max)) = (fields.get("max_backoff"), backoff, max_backoff)
         && max < first
     {
-        let message = format!("`max_backoff` of {what} is shorter than its `backoff`");
+        let message = format!("`max_backoff` of `{key}` of {owner} is shorter than its `backoff`");
         report.push(report.error(node.at, message).help("waits grow from `backoff` to it"));
     }
-    Retry {
-        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
-        backoff,
-        max_backoff,
-    }
+    Some(Retry { attempts: fields.read("attempts", report, number), backoff, max_backoff })
 }
 
-pub(super) fn restart(node: &Node, owner: &str, report: &mut Report) -> Restart {
-    let what = format!("`restart` of {owner}");
-    let Some(fields) = Fields::open(node, &what, keys::RESTART, report) else {
-        return Restart::default();
-    };
-    Restart {
-        attempts: fields.get("attempts").and_then(|node| whole(node, 0, "attempts", report)),
-        within: fields.get("within").and_then(|node| time(node, "within", report)),
-    }
+pub(super) fn restart(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Restart> {
+    let fields = connector.section("restart", owner, keys::RESTART, report)?;
+    let attempts = fields.read("attempts", report, number);
+    Some(Restart { attempts, within: fields.read("within", report, time) })
 }
 
 /// A time that is none at all would make no sense: a peer would get one attempt after the other, say.
 pub(super) fn time(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
     let time = duration(node, key, report)?;
     if time.is_zero() {
-        let found = text_or_kind(node);
-        let message = format!("expected `1ms` or more for `{key}`, found {found}");
-        report.push(report.error(node.at, message));
+        report.push(wrong(node, key, "`1ms` or more", report));
         return None;
     }
     Some(time)
 }
 
-pub(super) fn pull(node: &Node, owner: &str, report: &mut Report) -> Pull {
-    let what = format!("`pull` of {owner}");
-    let Some(fields) = Fields::open(node, &what, keys::PULL, report) else {
-        return Pull::default();
-    };
-    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
-    Pull { max_events }
+pub(super) fn pull(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Pull> {
+    let fields = connector.section("pull", owner, keys::PULL, report)?;
+    Some(Pull { max_events: fields.read("max_events", report, count) })
 }
 
-pub(super) fn queue(node: &Node, owner: &str, report: &mut Report) -> Queue {
-    let what = format!("`queue` of {owner}");
-    let Some(fields) = Fields::open(node, &what, keys::QUEUE, report) else {
-        return Queue::default();
-    };
-    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
-    let max_bytes = fields.get("max_bytes").and_then(|node| bytes(node, "max_bytes", report));
-    Queue { max_events, max_bytes }
+pub(super) fn queue(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Queue> {
+    let fields = connector.section("queue", owner, keys::QUEUE, report)?;
+    let max_events = fields.read("max_events", report, count);
+    Some(Queue { max_events, max_bytes: fields.read("max_bytes", report, bytes) })
 }
 
 /// The most bytes of a delivery: offsets into a batch have 32 bits, and nodes take more room than the bytes
@@ -85,26 +68,22 @@ pub(in super::super) const MOST_BATCH_BYTES: u64 = 1 << 30;
 /// What waits is in memory, and nowhere else.
 const MOST_LINGER: Duration = Duration::from_hours(1);
 
-pub(super) fn batch(node: &Node, owner: &str, report: &mut Report) -> Option<Batch> {
-    let what = format!("`batch` of {owner}");
-    let fields = Fields::open(node, &what, keys::BATCH, report)?;
-    let max_events = fields.get("max_events").and_then(|node| count(node, "max_events", report));
-    let max_bytes = fields.get("max_bytes").and_then(|node| {
-        let bytes = bytes(node, "max_bytes", report)?;
+pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) -> Option<Batch> {
+    let fields = connector.section("batch", owner, keys::BATCH, report)?;
+    let max_events = fields.read("max_events", report, count);
+    let max_bytes = fields.read("max_bytes", report, |node, key, report| {
+        let bytes = bytes(node, key, report)?;
         if bytes.get() > MOST_BATCH_BYTES {
-            let found = text_or_kind(node);
-            let message = format!("expected `1GiB` or less for `max_bytes`, found {found}");
-            report.push(report.error(node.at, message).help("a delivery is one batch in memory"));
+            let error = wrong(node, key, "`1GiB` or less", report);
+            report.push(error.help("a delivery is one batch in memory"));
             return None;
         }
         Some(bytes)
     });
-    let linger = fields.get("linger").and_then(|node| {
-        let linger = duration(node, "linger", report)?;
+    let linger = fields.read("linger", report, |node, key, report| {
+        let linger = duration(node, key, report)?;
         if linger > MOST_LINGER {
-            let found = text_or_kind(node);
-            let message = format!("expected `1h` or less for `linger`, found {found}");
-            report.push(report.error(node.at, message));
+            report.push(wrong(node, key, "`1h` or less", report));
             return None;
         }
         Some(linger)
@@ -112,63 +91,66 @@ pub(super) fn batch(node: &Node, owner: &str, report: &mut Report) -> Option<Bat
     Some(Batch { max_events, max_bytes, linger })
 }
 
-pub(super) fn on_failure(node: &Node, report: &mut Report) -> Option<OnFailure> {
-    match &node.data {
-        Data::Text(text) if text == "continue" => return Some(OnFailure::Continue),
-        Data::Text(text) if text == "exit" => return Some(OnFailure::Exit),
-        Data::Unknown => return None,
-        _ => {}
-    }
-    let found = text_or_kind(node);
-    let message = format!("expected `continue` or `exit` for `on_failure`, found {found}");
+pub(super) fn on_failure(node: &Node, key: &str, report: &mut Report) -> Option<OnFailure> {
+    let words = [("continue", OnFailure::Continue), ("exit", OnFailure::Exit)];
     let help = "`exit` ends the other flows of the process as well, after they have drained";
-    report.push(report.error(node.at, message).help(help));
-    None
+    one_of(words, help, node, key, report)
 }
 
-pub(super) fn err(node: &Node, report: &mut Report) -> Option<Unhandled> {
+pub(super) fn err(node: &Node, key: &str, report: &mut Report) -> Option<Unhandled> {
+    let words = [("dead_letter", Unhandled::DeadLetter), ("discard", Unhandled::Discard)];
+    let help = "`discard` drops events that cannot be handled; without it they leave by `err`";
+    one_of(words, help, node, key, report)
+}
+
+/// What one of two words stands for.
+fn one_of<T>(
+    [first, second]: [(&str, T); 2],
+    help: &str,
+    node: &Node,
+    key: &str,
+    report: &mut Report,
+) -> Option<T> {
     match &node.data {
-        Data::Text(text) if text == "dead_letter" => return Some(Unhandled::DeadLetter),
-        Data::Text(text) if text == "discard" => return Some(Unhandled::Discard),
-        Data::Unknown => return None,
-        _ => {}
+        Data::Text(text) if text == first.0 => Some(first.1),
+        Data::Text(text) if text == second.0 => Some(second.1),
+        Data::Unknown => None,
+        _ => {
+            let expected = format!("`{}` or `{}`", first.0, second.0);
+            report.push(wrong(node, key, &expected, report).help(help));
+            None
+        }
     }
-    let found = text_or_kind(node);
-    report.push(
-        report
-            .error(node.at, format!("expected `dead_letter` or `discard` for `err`, found {found}"))
-            .help("`discard` drops events that cannot be handled; without it they leave by `err`"),
-    );
-    None
 }
 
 /// The most deliveries that a sink may have under way: each has a batch in memory.
 pub(in super::super) const MOST_IN_FLIGHT: u64 = 1_024;
 
-pub(super) fn in_flight(node: &Node, report: &mut Report) -> Option<NonZeroU64> {
-    let number = whole(node, 1, "in_flight", report)?;
-    if number > MOST_IN_FLIGHT {
-        let found = node.describe();
-        let message = format!("expected {MOST_IN_FLIGHT} or less for `in_flight`, found {found}");
-        report.push(
-            report.error(node.at, message).help("each delivery under way is a batch in memory"),
-        );
+pub(super) fn in_flight(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
+    let number = count(node, key, report)?;
+    if number.get() > MOST_IN_FLIGHT {
+        let error = wrong(node, key, &format!("{MOST_IN_FLIGHT} or less"), report);
+        report.push(error.help("each delivery under way is a batch in memory"));
         return None;
     }
-    NonZeroU64::new(number)
+    Some(number)
 }
 
 pub(super) fn boolean(node: &Node, key: &str, report: &mut Report) -> Option<bool> {
     match node.data {
-        Data::Bool(value) => return Some(value),
-        Data::Unknown => return None,
-        _ => {}
+        Data::Bool(value) => Some(value),
+        Data::Unknown => None,
+        _ => {
+            let found = node.describe();
+            let message = format!("expected `true` or `false` for `{key}`, found {found}");
+            report.push(report.error(node.at, message));
+            None
+        }
     }
-    let found = node.describe();
-    report.push(
-        report.error(node.at, format!("expected `true` or `false` for `{key}`, found {found}")),
-    );
-    None
+}
+
+fn number(node: &Node, key: &str, report: &mut Report) -> Option<u64> {
+    whole(node, 0, key, report)
 }
 
 fn whole(node: &Node, least: u64, key: &str, report: &mut Report) -> Option<u64> {
@@ -201,12 +183,8 @@ fn bytes(node: &Node, key: &str, report: &mut Report) -> Option<NonZeroU64> {
     };
     let bytes = parsed.and_then(NonZeroU64::new);
     if bytes.is_none() {
-        let found = text_or_kind(node);
-        report.push(
-            report
-                .error(node.at, format!("expected a number of bytes for `{key}`, found {found}"))
-                .help("write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`"),
-        );
+        let help = "write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`";
+        report.push(wrong(node, key, "a number of bytes", report).help(help));
     }
     bytes
 }
@@ -218,19 +196,17 @@ fn duration(node: &Node, key: &str, report: &mut Report) -> Option<Duration> {
         _ => None,
     };
     if parsed.is_none() {
-        let found = text_or_kind(node);
-        report.push(
-            report
-                .error(node.at, format!("expected a time with its unit for `{key}`, found {found}"))
-                .help("write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`"),
-        );
+        let help = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
+        report.push(wrong(node, key, "a time with its unit", report).help(help));
     }
     parsed
 }
 
-fn text_or_kind(node: &Node) -> String {
-    match &node.data {
+/// What stands there is not what was expected for a key.
+fn wrong(node: &Node, key: &str, expected: &str, report: &Report) -> Diagnostic {
+    let found = match &node.data {
         Data::Text(text) if node.references.is_none() => quote(text),
         _ => node.describe(),
-    }
+    };
+    report.error(node.at, format!("expected {expected} for `{key}`, found {found}"))
 }

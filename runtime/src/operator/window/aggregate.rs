@@ -26,10 +26,8 @@ pub(super) enum State {
     Count(u64),
     Sum(Sum),
     Mean(Sum, u64),
-    /// The least or the greatest so far.
-    Extreme(Option<Value<'static>>),
-    First(Option<Value<'static>>),
-    Last(Option<Value<'static>>),
+    /// The one that is the result so far.
+    One(Option<Value<'static>>),
     Percentiles(Box<Histogram<u32>>),
 }
 
@@ -39,9 +37,7 @@ impl Function {
             Self::Count => State::Count(0),
             Self::Sum => State::Sum(Sum::default()),
             Self::Mean => State::Mean(Sum::default(), 0),
-            Self::Min | Self::Max => State::Extreme(None),
-            Self::First => State::First(None),
-            Self::Last => State::Last(None),
+            Self::Min | Self::Max | Self::First | Self::Last => State::One(None),
             Self::Percentiles { .. } => {
                 let histogram = Histogram::new(DIGITS).expect("between 0 and 5 digits");
                 State::Percentiles(Box::new(histogram))
@@ -71,19 +67,17 @@ impl Function {
                 sum.add(value);
                 *count += 1;
             }
-            State::Extreme(extreme) => {
-                let replaces = extreme.as_ref().is_none_or(|extreme| match self {
-                    Self::Min => value < extreme.view(),
-                    _ => value > extreme.view(),
+            State::One(one) => {
+                let replaces = one.as_ref().is_none_or(|one| match self {
+                    Self::Min => value < one.view(),
+                    Self::Max => value > one.view(),
+                    Self::First => false,
+                    _ => true,
                 });
                 if replaces {
-                    *extreme = Some(value.to_value());
+                    *one = Some(value.to_value());
                 }
             }
-            State::First(first) => {
-                first.get_or_insert_with(|| value.to_value());
-            }
-            State::Last(last) => *last = Some(value.to_value()),
             State::Percentiles(histogram) => {
                 let Self::Percentiles { scale, .. } = self else { return };
                 let number = value.cast_f64().and_then(|number| recorded(number, *scale));
@@ -101,9 +95,7 @@ impl Function {
             State::Sum(sum) => sum.value(),
             State::Mean(_, 0) => Value::Null,
             State::Mean(sum, count) => Value::from(sum.float() / count as f64),
-            State::Extreme(value) | State::First(value) | State::Last(value) => {
-                value.unwrap_or_default()
-            }
+            State::One(value) => value.unwrap_or_default(),
             State::Percentiles(histogram) => {
                 let Self::Percentiles { at, scale } = self else { return Value::Null };
                 if histogram.is_empty() {

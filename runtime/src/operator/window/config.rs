@@ -7,7 +7,7 @@ use std::{
 
 use tremor_pdk::{Error, Result, units::Interval};
 
-use super::aggregate::{Function, State};
+use super::aggregate::Function;
 use crate::operator::field::Field;
 
 /// Turns the events of a window into one event a group. Windows tumble: each event belongs to one.
@@ -117,11 +117,5 @@ impl Aggregate {
             }
         };
         Ok(Column { name, field: self.field, function })
-    }
-}
-
-impl Column {
-    pub(super) fn begin(&self) -> State {
-        self.function.begin()
     }
 }

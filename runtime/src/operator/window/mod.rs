@@ -212,7 +212,7 @@ impl Windows {
         let value = |field: &Field| field.get(event).map(ValueRef::to_value);
         let found = self.groups.find_or_insert(self.key.key(), || Group {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
-            states: columns.iter().map(Column::begin).collect(),
+            states: columns.iter().map(|column| column.function.begin()).collect(),
             events: 0,
             holds: Holds::default(),
             is_new: false,

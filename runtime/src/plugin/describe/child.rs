@@ -10,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tremor_pdk::abi::module::ArtefactRef;
 
-use super::{Answer, CHECK_ALL, FIT, MARK, Schemas, id};
+use super::{Answer, CHECK, FIT, MARK, Schemas, Wrong, id};
 use crate::{
     flow,
     plugin::{Error, ErrorKind, Plugin, Policy, connector::check, load},
@@ -21,11 +21,8 @@ use crate::{
 struct Question {
     path: PathBuf,
     policy: Policy,
-    /// Kind and name of the artefact whose configuration is on standard input, and the folder that the
-    /// paths in there start from.
-    check: Option<(String, String, String)>,
-    /// Whether there are several questions on standard input.
-    check_all: bool,
+    /// Whether there are configurations on standard input.
+    checks: bool,
 }
 
 /// The hidden command `plugin-describe`: loads the library that `arguments` name, answers on
@@ -49,15 +46,11 @@ pub fn describe_main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode 
 fn question(arguments: impl IntoIterator<Item = OsString>) -> Option<Question> {
     let mut arguments = arguments.into_iter();
     let mut question = Question { path: arguments.next()?.into(), ..Question::default() };
-    while let Some(argument) = arguments.next() {
+    for argument in arguments {
         match argument.to_str()? {
             "--allow-panic-abort" => question.policy.allow_panic_abort = true,
             "--strict-plugins" => question.policy.strict = true,
-            "--check" => {
-                let mut word = || arguments.next()?.into_string().ok();
-                question.check = Some((word()?, word()?, word()?));
-            }
-            CHECK_ALL => question.check_all = true,
+            CHECK => question.checks = true,
             _ => return None,
         }
     }
@@ -70,19 +63,7 @@ fn refused(error: impl std::fmt::Display) -> Answer {
 
 fn respond(question: &Question) -> Result<Answer, Error> {
     let plugin = load(&question.path, question.policy)?;
-    if question.check_all {
-        return checked(&plugin, question.policy);
-    }
-    let Some((kind, name, folder)) = &question.check else { return Ok(schemas(&plugin)) };
-    let config: Value = serde_json::from_reader(io::stdin().lock()).map_err(|error| {
-        let message = format!("expected a configuration on standard input: {error}");
-        Error::without_file(ErrorKind::Describe, message)
-    })?;
-    let checked = check(plugin.library(), (kind, name), &config, folder, question.policy)?;
-    Ok(match checked {
-        Ok(ports) => Answer::Valid { ports },
-        Err(error) => Answer::Invalid(error.to_string()),
-    })
+    if question.checks { checked(&plugin, question.policy) } else { Ok(schemas(&plugin)) }
 }
 
 /// Has an instance made of each configuration.
@@ -93,9 +74,10 @@ fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
             Error::without_file(ErrorKind::Describe, message)
         })?;
     let ask = |(kind, name, config, folder): &(String, String, Value, String)| {
-        check(plugin.library(), (kind, name), config, folder, policy).ok()?.ok()
+        let checked = check(plugin.library(), (kind, name), config, folder, policy)?;
+        Ok(checked.map_err(|error| Wrong(error.to_string())))
     };
-    Ok(Answer::Checked(questions.iter().map(ask).collect()))
+    Ok(Answer::Checked(questions.iter().map(ask).collect::<Result<_, _>>()?))
 }
 
 /// Compares configurations with their schemas.

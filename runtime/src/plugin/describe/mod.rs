@@ -42,7 +42,7 @@ const FIT_TIMEOUT: Duration = Duration::from_secs(2);
 const FIT: &str = "--fit";
 
 /// After a library's path: questions are on standard input.
-const CHECK_ALL: &str = "--check-all";
+const CHECK: &str = "--check";
 
 /// In front of the line of standard output that answers: a plugin may print other lines.
 const MARK: &str = "tremor-plugin-describe: ";
@@ -62,17 +62,17 @@ fn id(kind: &str, name: &str) -> String {
 enum Answer {
     /// The schemas of the library with these contents.
     Schemas { hash: Option<String>, schemas: Schemas },
-    /// The configuration is good. An operator of it has these ports besides `out` and `err`.
-    Valid { ports: Vec<String> },
-    /// The configuration is not good, in the plugin's words.
-    Invalid(String),
-    /// Of several configurations, the ports of each that is good.
-    Checked(Vec<Option<Vec<String>>>),
+    /// Of each configuration the ports that an operator of it has besides `out` and `err`, if it is good.
+    Checked(Vec<Result<Vec<String>, Wrong>>),
     /// Whether all configurations fit their schemas.
     Fit(bool),
     /// The library cannot be loaded, or has no such artefact.
     Refused(String),
 }
+
+/// Why a configuration is not good, in the plugin's words.
+#[derive(Debug, Serialize, Deserialize)]
+struct Wrong(String);
 
 /// Whether a configuration is good: the kind and the name of a component, the configuration, and the folder
 /// that relative paths start from.
@@ -178,10 +178,10 @@ impl Describer {
                 Error::new(ErrorKind::Configuration, library.path(), error.to_string())
             });
         }
-        let arguments = ["--check".into(), kind.into(), name.into(), folder.into()];
-        match self.ask(library, &arguments, config.to_string().into_bytes())? {
-            Answer::Valid { ports } => Ok(ports),
-            Answer::Invalid(why) => Err(Error::new(ErrorKind::Configuration, library.path(), why)),
+        let wrong = |Wrong(why)| Error::new(ErrorKind::Configuration, library.path(), why);
+        let input = serde_json::to_vec(&[(kind, name, config, folder)]).unwrap_or_default();
+        match self.ask(library, &[CHECK.into()], input)? {
+            Answer::Checked(mut checked) if checked.len() == 1 => checked.remove(0).map_err(wrong),
             answer => Err(self.nonsense(library, &answer)),
         }
     }
@@ -195,8 +195,10 @@ impl Describer {
     ) -> Vec<Option<Vec<String>>> {
         let input = serde_json::to_vec(questions).unwrap_or_default();
         let asked = !library.is_linked();
-        match asked.then(|| self.ask(library, &[CHECK_ALL.into()], input)) {
-            Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => checked,
+        match asked.then(|| self.ask(library, &[CHECK.into()], input)) {
+            Some(Ok(Answer::Checked(checked))) if checked.len() == questions.len() => {
+                checked.into_iter().map(Result::ok).collect()
+            }
             _ => vec![None; questions.len()],
         }
     }
@@ -217,12 +219,11 @@ impl Describer {
 
     fn ask_whether_all_fit(&self, configurations: &[(&Value, &Value)]) -> io::Result<bool> {
         let input = serde_json::to_vec(configurations)?;
-        match run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT, None)? {
-            Finished::Exited { stdout, status, .. } => match answer(&stdout) {
-                Some(Answer::Fit(fit)) => Ok(fit),
-                _ => Err(io::Error::other(format!("no answer, {status}"))),
-            },
-            Finished::TimedOut { .. } => Err(io::ErrorKind::TimedOut.into()),
+        let ran = run(&self.program, &[COMMAND.into(), FIT.into()], input, FIT_TIMEOUT, None)?;
+        let status = ran.status.ok_or(io::ErrorKind::TimedOut)?;
+        match answer(&ran.stdout) {
+            Some(Answer::Fit(fit)) => Ok(fit),
+            _ => Err(io::Error::other(format!("no answer, {status}"))),
         }
     }
 
@@ -245,23 +246,16 @@ impl Describer {
             Error::new(ErrorKind::Describe, library.path(), message)
                 .help("the plugin is at fault: tell its author")
         };
-        let output = run(&self.program, &all, input, self.timeout, None).map_err(|error| {
+        let ran = run(&self.program, &all, input, self.timeout, None);
+        let Finished { status, stdout, stderr } = ran.map_err(|error| {
             let program = self.program.display();
-            Error::new(
-                ErrorKind::Describe,
-                library.path(),
-                format!("cannot ask for its configuration: `{program}` cannot be run: {error}"),
-            )
+            let message =
+                format!("cannot ask for its configuration: `{program}` cannot be run: {error}");
+            Error::new(ErrorKind::Describe, library.path(), message)
         })?;
-        let (status, stdout, stderr) = match output {
-            Finished::Exited { status, stdout, stderr } => (status, stdout, stderr),
-            Finished::TimedOut { .. } => {
-                return Err(failed(format!(
-                    "gave no answer about its configuration within {:?}",
-                    self.timeout
-                )));
-            }
-        };
+        let status = status.ok_or_else(|| {
+            failed(format!("gave no answer about its configuration within {:?}", self.timeout))
+        })?;
         match answer(&stdout) {
             Some(Answer::Refused(why)) => Err(Error::without_file(ErrorKind::Describe, why)),
             Some(answer) if status.success() => Ok(answer),

@@ -20,13 +20,13 @@ const OUTPUT: usize = 16 << 20;
 /// How long is waited at first until a child is looked at again, and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
 
-/// How a child ended.
+/// How a child ended, and what it wrote.
 #[derive(Debug)]
-pub(in crate::plugin) enum Finished {
-    /// By itself.
-    Exited { status: ExitStatus, stdout: Vec<u8>, stderr: Vec<u8> },
-    /// It was killed when its time was over.
-    TimedOut { stdout: Vec<u8>, stderr: Vec<u8> },
+pub(in crate::plugin) struct Finished {
+    /// None where it was killed when its time was over.
+    pub(in crate::plugin) status: Option<ExitStatus>,
+    pub(in crate::plugin) stdout: Vec<u8>,
+    pub(in crate::plugin) stderr: Vec<u8>,
 }
 
 /// Runs `program` with `input` on its standard input until it exits, or kills it after `timeout`. That
@@ -59,13 +59,10 @@ pub(in crate::plugin) fn run(
     };
     pipes.all().into_iter().flatten().try_for_each(|(pipe, _)| ioctl_fionbio(pipe, true))?;
     let mut pause = PAUSES.0;
-    loop {
+    let status = loop {
         let has_moved = pipes.transfer();
         if let Some(status) = child.try_wait()? {
-            // What it wrote last.
-            pipes.transfer();
-            let (stdout, stderr) = (pipes.stdout.bytes, pipes.stderr.bytes);
-            return Ok(Finished::Exited { status, stdout, stderr });
+            break Some(status);
         }
         if let (true, Some(heartbeat)) = (has_moved, heartbeat) {
             let stdout = String::from_utf8_lossy(&pipes.stdout.bytes);
@@ -78,14 +75,15 @@ pub(in crate::plugin) fn run(
         if left.is_zero() {
             child.kill()?;
             child.wait()?;
-            pipes.transfer();
-            let (stdout, stderr) = (pipes.stdout.bytes, pipes.stderr.bytes);
-            return Ok(Finished::TimedOut { stdout, stderr });
+            break None;
         }
         // A child whose output has ended is as good as gone.
         pause = if has_moved { PAUSES.0 } else { (pause * 2).min(PAUSES.1) };
         pipes.wait(pause.min(left))?;
-    }
+    };
+    // What it wrote last.
+    pipes.transfer();
+    Ok(Finished { status, stdout: pipes.stdout.bytes, stderr: pipes.stderr.bytes })
 }
 
 /// What connects a child with this process.
@@ -194,7 +192,7 @@ mod tests {
 
     impl Finished {
         fn is_success(&self) -> bool {
-            matches!(self, Self::Exited { status, .. } if status.success())
+            self.status.is_some_and(|status| status.success())
         }
     }
 
@@ -202,8 +200,9 @@ mod tests {
     fn output_and_status_of_a_child_are_told_however_much_it_writes() {
         let script = "read line; echo \"$line\"; head -c 300000 /dev/zero >&2; exit 3";
         let finished = shell(script, "hello\n", Duration::from_mins(1));
-        let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
-        assert_eq!((status.code(), &stdout[..], stderr.len()), (Some(3), &b"hello\n"[..], 300_000));
+        let Finished { status, stdout, stderr } = finished;
+        let code = status.and_then(|status| status.code());
+        assert_eq!((code, &stdout[..], stderr.len()), (Some(3), &b"hello\n"[..], 300_000));
     }
 
     #[test]
@@ -211,20 +210,17 @@ mod tests {
         // The process that is left behind has the output open, and says who it is.
         let script = "sleep 600 & echo $!; echo done >&2";
         let finished = shell(script, "", Duration::from_secs(500));
-        let Finished::Exited { status, stdout, stderr } = finished else { panic!("timed out") };
-        let left_behind = String::from_utf8(stdout).unwrap();
+        assert!(finished.is_success());
+        let left_behind = String::from_utf8(finished.stdout).unwrap();
         assert!(shell(&format!("kill {left_behind}"), "", Duration::from_mins(1)).is_success());
-        assert!(status.success());
-        assert_eq!(stderr, b"done\n");
+        assert_eq!(finished.stderr, b"done\n");
     }
 
     #[test]
     fn a_child_gets_all_of_its_input_and_need_not_read_it() {
         let input = "x".repeat(1 << 20);
-        let Finished::Exited { stdout, .. } = shell("wc -c", &input, Duration::from_mins(1)) else {
-            panic!("timed out")
-        };
-        assert_eq!(String::from_utf8_lossy(&stdout).trim(), "1048576");
+        let counted = shell("wc -c", &input, Duration::from_mins(1));
+        assert_eq!(String::from_utf8_lossy(&counted.stdout).trim(), "1048576");
         assert!(shell("exec <&-; sleep 0.01", &input, Duration::from_mins(1)).is_success());
     }
 
@@ -232,7 +228,7 @@ mod tests {
     fn a_child_that_hangs_is_killed_whether_or_not_it_has_closed_its_output() {
         for script in ["exec sleep 600", "exec >&- 2>&-; exec sleep 600"] {
             let finished = shell(script, "", Duration::from_millis(100));
-            assert!(matches!(finished, Finished::TimedOut { .. }), "{script}: {finished:?}");
+            assert!(finished.status.is_none(), "{script}: {finished:?}");
         }
     }
 }

@@ -17,7 +17,7 @@ use tremor_pdk::{
 };
 
 use super::{MARK, Question, Said};
-use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library, Policy};
+use crate::plugin::{ComponentFactory, ConnectorFactory, Error, Library};
 
 /// What the file has that configurations of the suite name.
 const LINES: usize = 100;
@@ -91,15 +91,15 @@ fn prepare(folder: &Path) -> io::Result<()> {
 }
 
 fn make(question: &Question) -> Result<Make, Error> {
-    let policy = Policy { allow_panic_abort: question.allow_panic_abort, strict: question.strict };
     let library = Library::inspect(&question.library)?;
     if question.kind == ArtefactKind::CONNECTOR.as_str() {
-        let factory = ConnectorFactory::load(&library, &question.name, policy)?;
+        let factory = ConnectorFactory::load(&library, &question.name, question.policy)?;
         return Ok(Box::new(move |config: &Json, host: &TestHost| {
             factory.create(config, host).map(Instance::Connector)
         }));
     }
-    let factory = ComponentFactory::load(&library, &question.kind, &question.name, policy)?;
+    let factory =
+        ComponentFactory::load(&library, &question.kind, &question.name, question.policy)?;
     let kind = question.kind.clone();
     Ok(Box::new(move |config: &Json, host: &TestHost| match kind.as_str() {
         "operator" => factory.operator(config, host).map(Instance::Operator),

@@ -35,8 +35,7 @@ const MARK: &str = "tremor-plugin-verify: ";
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
     library: PathBuf,
-    allow_panic_abort: bool,
-    strict: bool,
+    policy: Policy,
     kind: String,
     name: String,
     schema: Option<Json>,
@@ -127,8 +126,19 @@ pub fn verify(
         stages: Report::default(),
         components: Vec::new(),
     };
-    let stages = &mut verification.stages;
-    let Some((library, schemas)) = stages_of(path, policy, stages) else { return verification };
+    let loaded = load(path, policy);
+    let passes = loaded.as_ref().map_or_else(|(stage, _)| *stage, |_| STAGES.len());
+    let stages = &mut verification.stages.checks;
+    stages.extend(STAGES[..passes].iter().map(|[name, ..]| passed(name)));
+    let (library, schemas) = match loaded {
+        Ok(loaded) => loaded,
+        Err((stage, error)) => {
+            let [check, contract, help] = STAGES[stage].map(str::to_owned);
+            let fault = Fault { seen: error.to_string(), contract, help };
+            stages.push(Checked { check, outcome: Outcome::Failed(fault) });
+            return verification;
+        }
+    };
     for (component, schema) in library.metadata().artefacts.iter().zip(schemas) {
         let given = configurations.0.get(&component.name);
         let mut check = |config: &Json, folder: Option<&Path>| {
@@ -145,80 +155,58 @@ pub fn verify(
     verification
 }
 
-/// The stages, in the order of loading: the last one loads the library, in a child, and asks for its
-/// schemas. None where one failed.
-fn stages_of(
-    path: &Path,
-    policy: Policy,
-    stages: &mut Report,
-) -> Option<(Library, Vec<Option<Json>>)> {
-    let inspected = Library::inspect(path).and_then(|library| {
+/// The checks of a library as a whole in the order of loading, each with its contract and with what
+/// helps where it is broken. The last one loads the library, in a child, and asks for its schemas.
+const STAGES: [[&str; 3]; 4] = [
+    ["file", "a plugin is a shared library for this system", "name the library that cargo built"],
+    [
+        "access",
+        "nobody but you and root may write to a plugin or its folder",
+        "take the rights from the others: `chmod go-w`",
+    ],
+    [
+        "metadata",
+        "a plugin says in its metadata what it offers, and for which version of the ABI it was built",
+        "export it with `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
+    ],
+    [
+        "layout",
+        "a plugin loads, its types are laid out as in this tremor, and it offers what its metadata says",
+        "export it with one `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
+    ],
+];
+
+fn passed(name: &str) -> Checked {
+    Checked { check: name.to_owned(), outcome: Outcome::Passed }
+}
+
+/// A library with the schemas of its components.
+type Loaded = (Library, Vec<Option<Json>>);
+
+/// Goes through the stages; an error comes with the place of the one that failed.
+fn load(path: &Path, policy: Policy) -> Result<Loaded, (usize, Error)> {
+    let loaded = Library::inspect(path).and_then(|library| {
         library.check(policy)?;
         Ok(library)
     });
-    let at_fault = match &inspected {
-        Ok(_) => 3,
-        Err(error) => match error.kind() {
+    let library = loaded.map_err(|error| {
+        let stage = match error.kind() {
             ErrorKind::Access => 1,
             ErrorKind::NotAPlugin
             | ErrorKind::BadMetadata
             | ErrorKind::AbiVersion
             | ErrorKind::PanicAbort => 2,
             _ => 0,
-        },
-    };
-    let names = ["file", "access", "metadata"];
-    stages.checks.extend(names.iter().take(at_fault).map(|name| passed(name)));
-    let library = match inspected {
-        Ok(library) => library,
-        Err(error) => {
-            stages.checks.push(failed(names[at_fault], &error));
-            return None;
-        }
-    };
+        };
+        (stage, error)
+    })?;
     let describer = Describer::new(policy).cache(None);
-    let schemas = library
-        .metadata()
-        .artefacts
-        .iter()
-        .map(|artefact| describer.config_schema(&library, &artefact.kind, &artefact.name));
-    match schemas.collect::<Result<Vec<_>, _>>() {
-        Ok(schemas) => {
-            stages.checks.push(passed("layout"));
-            Some((library, schemas))
-        }
-        Err(error) => {
-            stages.checks.push(failed("layout", &error));
-            None
-        }
-    }
-}
-
-fn passed(name: &str) -> Checked {
-    Checked { check: name.to_owned(), outcome: Outcome::Passed }
-}
-
-fn failed(name: &str, error: &Error) -> Checked {
-    let (contract, help) = match name {
-        "file" => {
-            ("a plugin is a shared library for this system", "name the library that cargo built")
-        }
-        "access" => (
-            "nobody but you and root may write to a plugin or its folder",
-            "take the rights from the others: `chmod go-w`",
-        ),
-        "metadata" => (
-            "a plugin says in its metadata what it offers, and for which version of the ABI it was built",
-            "export it with `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
-        ),
-        _ => (
-            "a plugin loads, its types are laid out as in this tremor, and it offers what its metadata says",
-            "export it with one `tremor_pdk::export!`, and rebuild it with a kit for this version of tremor",
-        ),
-    };
-    let (contract, help) = (contract.to_owned(), help.to_owned());
-    let fault = Fault { seen: error.to_string(), contract, help };
-    Checked { check: name.to_owned(), outcome: Outcome::Failed(fault) }
+    let artefacts = library.metadata().artefacts.iter();
+    let schemas = artefacts
+        .map(|artefact| describer.config_schema(&library, &artefact.kind, &artefact.name))
+        .collect::<Result<_, _>>()
+        .map_err(|error| (3, error))?;
+    Ok((library, schemas))
 }
 
 /// Checks a component, in as many children as it takes.
@@ -240,8 +228,7 @@ fn check(
     };
     let mut question = Question {
         library: library.path().to_owned(),
-        allow_panic_abort: policy.allow_panic_abort,
-        strict: policy.strict,
+        policy,
         kind: component.kind.clone(),
         name: component.name.clone(),
         schema: schema.cloned(),
@@ -269,15 +256,12 @@ fn ask(question: &Question, limit: Duration) -> Result<Vec<Checked>, Error> {
     let program = program::own();
     let failed = |message: String| Error::without_file(ErrorKind::Describe, message);
     let input = serde_json::to_vec(question).map_err(|error| failed(error.to_string()))?;
-    let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK))
-        .map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
-    let (stdout, stderr, end) = match ran {
-        Finished::Exited { status, stdout, stderr } => {
-            (stdout, stderr, format!("the plugin ended the process ({status})"))
-        }
-        Finished::TimedOut { stdout, stderr } => {
-            (stdout, stderr, format!("there was no answer within {limit:?}"))
-        }
+    let ran = run(&program, &[COMMAND.into()], input, limit, Some(MARK));
+    let Finished { status, stdout, stderr } =
+        ran.map_err(|error| failed(format!("`{}` cannot be run: {error}", program.display())))?;
+    let end = match status {
+        Some(status) => format!("the plugin ended the process ({status})"),
+        None => format!("there was no answer within {limit:?}"),
     };
     let (mut checks, mut begun) = (Vec::new(), None);
     for said in said(&stdout) {

@@ -7,7 +7,7 @@ use tremor_pdk::Error;
 
 use super::{
     Decode,
-    room::{Room, corrupt},
+    room::{Room, corrupt, cut_off},
 };
 
 /// What a stream goes on with.
@@ -72,31 +72,19 @@ impl Read for Queue {
 }
 
 /// Decompresses block by block.
+#[derive(Default)]
 pub(super) struct Blocks<U> {
     units: U,
     reader: Option<Box<dyn BufReadFrom>>,
     /// The beginning of a block whose end has not come yet.
     partial: Vec<u8>,
     skip: u64,
-    may_end: bool,
+    /// More has to follow the last block.
+    expects_more: bool,
     /// The last block may not be out in whole.
     is_open: bool,
     /// Bytes that have come out.
     produced: usize,
-}
-
-impl<U: Units> Default for Blocks<U> {
-    fn default() -> Self {
-        Self {
-            units: U::default(),
-            reader: None,
-            partial: Vec::new(),
-            skip: 0,
-            may_end: true,
-            is_open: false,
-            produced: 0,
-        }
-    }
 }
 
 impl<U: Units> Blocks<U> {
@@ -104,7 +92,7 @@ impl<U: Units> Blocks<U> {
     fn block(&mut self, block: &[u8], out: &mut Room) -> Result<(), Error> {
         let reader = self.reader.get_or_insert_with(|| self.units.reader());
         reader.queue().put(block);
-        self.may_end = self.units.done(block);
+        self.expects_more = !self.units.done(block);
         self.is_open = true;
         self.go_on(out)
     }
@@ -113,7 +101,7 @@ impl<U: Units> Blocks<U> {
     fn go_on(&mut self, out: &mut Room) -> Result<(), Error> {
         let Some(reader) = &mut self.reader else { return Ok(()) };
         while self.is_open && !out.is_full() {
-            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, &error))?;
+            let bytes = reader.fill_buf().map_err(|error| corrupt(U::NAME, error))?;
             self.is_open = !bytes.is_empty();
             let count = out.take(bytes);
             reader.consume(count);
@@ -171,7 +159,7 @@ impl<U: Units> Decode for Blocks<U> {
     }
 
     fn may_end(&self) -> bool {
-        self.partial.is_empty() && self.skip == 0 && self.may_end && !self.is_open
+        self.partial.is_empty() && self.skip == 0 && !self.expects_more && !self.is_open
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
@@ -183,6 +171,6 @@ impl<U: Units> Decode for Blocks<U> {
             }
             return Ok(());
         }
-        Err(Error::bad_data(format_args!("the {} data was cut off: its end is missing", U::NAME)))
+        Err(cut_off(U::NAME))
     }
 }

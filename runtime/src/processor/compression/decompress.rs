@@ -27,7 +27,7 @@ const MESSAGE: usize = 1 << 30;
 #[derive(Debug)]
 pub(crate) struct Config {
     /// The most that a whole message may become, in bytes. More goes to `err`.
-    #[serde(default = "max_bytes")]
+    #[serde(default = "reassembly::max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
     /// The largest window or dictionary that a stream may ask for, in bytes, and about the most that
@@ -42,7 +42,7 @@ pub(crate) struct Config {
 #[derive(Debug)]
 pub(crate) struct SnappyConfig {
     /// The most that a whole message, or a raw block, may become, in bytes. More goes to `err`.
-    #[serde(default = "max_bytes")]
+    #[serde(default = "reassembly::max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_bytes: usize,
     /// The most that the decompressors of all streams may take, in bytes. It grows with what is
@@ -66,10 +66,6 @@ pub(in crate::processor) enum SnappyFormat {
     /// One block, as Kafka, Parquet and Prometheus have it: a whole message, or a stream up to its
     /// end.
     Raw,
-}
-
-const fn max_bytes() -> usize {
-    reassembly::MAX_LENGTH
 }
 
 /// The largest window that the usual presets of any format ask for.
@@ -244,18 +240,13 @@ impl<F: Format> Decompress<F> {
     fn end(&mut self, states: &mut States<Stream>, cutter: &mut Cutter<'_>) {
         if let Some(Stream { part, state }) = states.remove(&cutter.event().stream) {
             self.budget.give_back(&part);
-            let read = part.read;
-            let error = match state {
-                State::Open(decode) if cutter.event().is_stream_aborted() => {
-                    if decode.may_end() {
-                        Ok(())
-                    } else {
-                        Err(Error::connection_lost(format_args!(
-                            "the stream was cut off within its {} data, after {read} bytes",
-                            F::NAME
-                        )))
-                    }
-                }
+            let (read, is_aborted) = (part.read, cutter.event().is_stream_aborted());
+            let ended = match state {
+                State::Open(decode) if is_aborted && decode.may_end() => Ok(()),
+                State::Open(_) if is_aborted => Err(Error::connection_lost(format_args!(
+                    "the stream was cut off within its {} data, after {read} bytes",
+                    F::NAME
+                ))),
                 State::Open(mut decode) => {
                     self.room.clear(self.max_bytes);
                     let result = decode.end(&mut self.room);
@@ -271,7 +262,7 @@ impl<F: Format> Decompress<F> {
                     "{bytes} bytes after the failure of the stream were not decompressed"
                 ))),
             };
-            if let Err(error) = error {
+            if let Err(error) = ended {
                 cutter.reject(b"", error);
             }
         }

@@ -5,6 +5,7 @@ use tremor_pdk::Error;
 
 use super::{
     Encode,
+    room::corrupt,
     steps::{Members, Step, Steps},
 };
 
@@ -35,7 +36,7 @@ impl Steps for Inflate {
         let status = self
             .0
             .decompress_vec(input, out, FlushDecompress::None)
-            .map_err(|error| Error::bad_data(format_args!("corrupt gzip data: {error}")))?;
+            .map_err(|error| corrupt(Self::NAME, error))?;
         let taken = usize::try_from(self.0.total_in() - before).unwrap_or(input.len());
         Ok(Step { taken, ended: status == Status::StreamEnd })
     }

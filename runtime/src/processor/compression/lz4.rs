@@ -6,6 +6,7 @@ use tremor_pdk::Error;
 use super::{
     Encode,
     blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
+    room::corrupt,
 };
 
 const MAGIC: [u8; 4] = [0x04, 0x22, 0x4d, 0x18];
@@ -64,9 +65,8 @@ impl Units for Frames {
         if let Some(flags) = self.within {
             let size = (first & 0x7fff_ffff) as usize;
             if size > LARGEST {
-                return Err(Error::bad_data(format_args!(
-                    "corrupt lz4 data: a block has {size} bytes, at most {LARGEST} are allowed"
-                )));
+                let what = format_args!("a block has {size} bytes, at most {LARGEST} are allowed");
+                return Err(corrupt(Self::NAME, what));
             }
             let checksum =
                 if first == 0 { flags.content_checksum() } else { flags.block_checksum() };

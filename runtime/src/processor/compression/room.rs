@@ -1,7 +1,5 @@
 //! Where decompressed bytes go: as far as they may.
 
-use std::io;
-
 use tremor_pdk::Error;
 
 /// Room that is made at once where nothing is known of what comes, in bytes.
@@ -69,7 +67,12 @@ pub(super) fn too_large(most: usize) -> Error {
     ))
 }
 
-/// An error of a decompressor that reads from what is in memory.
-pub(super) fn corrupt(format: &str, error: &io::Error) -> Error {
+/// An error of a decompressor.
+pub(super) fn corrupt(format: &str, error: impl std::fmt::Display) -> Error {
     Error::bad_data(format_args!("corrupt {format} data: {error}"))
+}
+
+/// The input ends where it must not.
+pub(super) fn cut_off(format: &str) -> Error {
+    Error::bad_data(format_args!("the {format} data was cut off: its end is missing"))
 }

@@ -9,7 +9,7 @@ use tremor_pdk::Error;
 use super::{
     Decode, Encode,
     blocks::{Blocks, BufReadFrom, Queue, Unit, Units},
-    room::{Room, too_large},
+    room::{Room, corrupt, too_large},
 };
 
 /// What a chunk is called by: its kind in one byte, its length in three.
@@ -61,9 +61,8 @@ impl Units for Chunks {
             return Ok(Unit::Skipped((HEADER + length) as u64));
         }
         if RESERVED.contains(kind) || length > LONGEST {
-            return Err(Error::bad_data(format_args!(
-                "corrupt snappy data: a chunk of kind {kind} has {length} bytes"
-            )));
+            let what = format_args!("a chunk of kind {kind} has {length} bytes");
+            return Err(corrupt(Self::NAME, what));
         }
         Ok(Unit::Block(HEADER + length))
     }
@@ -127,7 +126,7 @@ impl Decode for Raw {
         if block.is_empty() {
             return Ok(());
         }
-        let corrupt = |error| Error::bad_data(format_args!("corrupt snappy data: {error}"));
+        let corrupt = |error| corrupt(Chunks::NAME, error);
         // The length is what the block says of itself; nothing is allocated before it is admitted.
         if raw::decompress_len(&block).map_err(corrupt)? > self.most {
             return Err(too_large(self.most));

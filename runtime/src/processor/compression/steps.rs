@@ -2,7 +2,10 @@
 
 use tremor_pdk::Error;
 
-use super::{Decode, room::Room};
+use super::{
+    Decode,
+    room::{Room, corrupt, cut_off},
+};
 
 /// How far a step went.
 pub(super) struct Step {
@@ -70,7 +73,7 @@ impl<S: Steps> Decode for Members<S> {
                 break;
             }
             if taken == 0 && written == 0 {
-                return Err(Error::bad_data(format_args!("corrupt {} data: it ends", S::NAME)));
+                return Err(corrupt(S::NAME, "it ends"));
             }
         }
         Ok(length - input.len())
@@ -85,12 +88,6 @@ impl<S: Steps> Decode for Members<S> {
     }
 
     fn end(&mut self, _out: &mut Room) -> Result<(), Error> {
-        if std::mem::take(&mut self.within) {
-            return Err(Error::bad_data(format_args!(
-                "the {} data was cut off: its end is missing",
-                S::NAME
-            )));
-        }
-        Ok(())
+        if std::mem::take(&mut self.within) { Err(cut_off(S::NAME)) } else { Ok(()) }
     }
 }

@@ -5,6 +5,7 @@ use tremor_pdk::Error;
 
 use super::{
     Encode,
+    room::corrupt,
     steps::{Members, Step, Steps},
 };
 
@@ -69,9 +70,7 @@ impl Steps for Blocks {
             match status {
                 Ok(status) => return Ok(Step { taken, ended: status == Status::StreamEnd }),
                 Err(liblzma::stream::Error::MemLimit) => self.raise()?,
-                Err(error) => {
-                    return Err(Error::bad_data(format_args!("corrupt xz data: {error}")));
-                }
+                Err(error) => return Err(corrupt(Self::NAME, error)),
             }
         }
     }

@@ -10,6 +10,7 @@ use zstd::{
 
 use super::{
     Encode,
+    room::corrupt,
     steps::{Members, Step, Steps},
 };
 
@@ -39,7 +40,7 @@ fn failed(code: usize) -> Error {
         TOO_LARGE => Error::bad_data(
             "the window of the data is larger than `max_memory`: raise that if it may be so large",
         ),
-        name => Error::bad_data(format_args!("corrupt zstd data: {name}")),
+        name => corrupt(Frames::NAME, name),
     }
 }
 
