@@ -6,6 +6,7 @@ use super::{
     corpus,
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
+    transcript::short,
 };
 use tremor_abi::batch::HostBatch;
 
@@ -83,11 +84,6 @@ fn of_bad_data(what: &str, error: &crate::Error) -> Verdict {
 
 fn text(value: &Value<'_>) -> String {
     ValueRef::from(value).to_string()
-}
-
-fn short(bytes: &[u8]) -> String {
-    let head = &bytes[..bytes.len().min(40)];
-    format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
 }
 
 pub(super) fn round_trips(subject: &Subject) -> Verdict {

@@ -192,10 +192,8 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
                 break;
             }
         }
-        if let Some(difference) = expected.differs(&pulling.transcript) {
-            let seen = format!("with pulls that are dropped after {polls} polls, {difference}");
-            return Err(fault(seen, help));
-        }
+        let seen = |it: &str| format!("with pulls that are dropped after {polls} polls, {it}");
+        expected.expect(&pulling.transcript, seen, help)?;
     }
     Ok(())
 }
@@ -215,16 +213,16 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         }
     }
     for (position, (pulling, _)) in all.iter().enumerate() {
-        if let Some(difference) = expected.differs(&pulling.transcript) {
-            let seen = format!(
+        let seen = |it: &str| {
+            format!(
                 "instance {} of {MANY} with one configuration brings other events than the first: \
-                 {difference}",
+                 {it}",
                 position + 2
-            );
-            let help = "keep state in `self` and not in a static; what a source brings follows from \
-                its configuration, its peer and `Host::now_ns`";
-            return Err(fault(seen, help));
-        }
+            )
+        };
+        let help = "keep state in `self` and not in a static; what a source brings follows from \
+            its configuration, its peer and `Host::now_ns`";
+        expected.expect(&pulling.transcript, seen, help)?;
     }
     Ok(())
 }
