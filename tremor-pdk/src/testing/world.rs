@@ -21,9 +21,15 @@ use super::descriptors;
 /// How long to wait for a file descriptor before looking whether something else has happened.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
 
-#[derive(Default)]
 pub(super) struct World(Mutex<State>);
 
+impl Default for World {
+    fn default() -> Self {
+        Self(Mutex::new(State { now_ns: 1_000_000_000, ..State::default() }))
+    }
+}
+
+#[derive(Default)]
 pub(super) struct State {
     pub(super) now_ns: u64,
     /// Whether time passes only where the test says so, as long as a file descriptor is waited for.
@@ -38,25 +44,6 @@ pub(super) struct State {
     wakes_tasks: Arc<WakesTasks>,
     waits: Vec<Wait>,
     next_wait: u64,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            now_ns: 1_000_000_000,
-            holds_time: false,
-            folder: String::new(),
-            log: Vec::new(),
-            metrics: Vec::new(),
-            stop_requests: Vec::new(),
-            connections_lost: 0,
-            jobs: VecDeque::new(),
-            tasks: Vec::new(),
-            wakes_tasks: Arc::default(),
-            waits: Vec::new(),
-            next_wait: 0,
-        }
-    }
 }
 
 pub(super) struct Metric {

@@ -164,7 +164,7 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     accepted(&mut connected, Signal::Drain)?;
     let help = "await in `Sink::deliver` what delivers, and in `on_signal` of `Signal::Drain` what is \
         held back: flush buffers, await the future of `Host::blocking`";
-    let jobs = connected.host.0.lock().jobs.len();
+    let jobs = connected.calls.host.0.lock().jobs.len();
     ensure(jobs == 0, || format!("after a drain, {jobs} pieces of work are not done"), help)?;
     let drained = files(&subject.folder);
     connected.stop(false)?;

@@ -64,7 +64,7 @@ impl Pulling {
             }
             Some(Ok(Pull::Events)) if is_empty => self.empty += 1,
             Some(Ok(Pull::Idle(time))) if is_empty && time.is_zero() => self.empty += 1,
-            Some(Ok(Pull::Idle(time))) => self.connected.host.advance(time),
+            Some(Ok(Pull::Idle(time))) => self.connected.calls.host.advance(time),
             Some(Ok(Pull::Events)) => self.empty = 0,
             Some(Err(error)) if goes_on.contains(&error.policy()) => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
@@ -149,7 +149,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
                 help,
             )?;
             match pulled {
-                Some(Ok(Pull::Idle(time))) => pulling.connected.host.advance(time),
+                Some(Ok(Pull::Idle(time))) => pulling.connected.calls.host.advance(time),
                 Some(Ok(Pull::Events)) => {}
                 _ => break,
             }
