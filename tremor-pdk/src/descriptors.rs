@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -17,7 +17,7 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
-use crate::{Error, Host, Result, Task, yield_now};
+use crate::{Error, Host, Result, Task, lock::lock, yield_now};
 
 /// How many descriptors are seen to at a time.
 const EVENTS: usize = 256;
@@ -354,10 +354,6 @@ impl Entry {
         let mut side = lock(side);
         side.is_drained = side.events == seen && !ends.iter().any(|it| it.load(Ordering::Relaxed));
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Descriptors {

@@ -57,6 +57,7 @@ mod export;
 mod ffi;
 #[doc(hidden)]
 pub mod linked;
+mod lock;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;

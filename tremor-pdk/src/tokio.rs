@@ -46,7 +46,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     task::{Context, Poll, ready},
     thread,
     time::Duration,
@@ -57,7 +57,7 @@ use ::tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-use crate::{Error, Host, Result, ffi::Guarded, oneshot};
+use crate::{Error, Host, Result, ffi::Guarded, lock::lock, oneshot};
 
 /// What the thread of a runtime is called.
 const THREAD: &str = "tokio-plugin";
@@ -176,8 +176,7 @@ impl Tasks {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        tasks.running.iter().for_each(AbortHandle::abort);
+        lock(&self.tasks).running.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -230,10 +229,6 @@ impl<F: Future> Future for Within<F> {
         let _entered = tokio.0.runtime.handle.enter();
         future.as_mut().poll(context)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Tokio {

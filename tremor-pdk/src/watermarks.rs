@@ -5,11 +5,11 @@ use std::{
     fmt,
     future::poll_fn,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
 };
 
-use crate::{Acks, Result};
+use crate::{Acks, Result, lock::lock};
 
 /// Turns pulls, which end in any order, into the position of each stream up to which everything is
 /// acknowledged: an offset of a partition, a place in a file.
@@ -138,7 +138,7 @@ impl<P: Clone> Watermarks<P> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<P>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -17,6 +17,7 @@ use async_ffi::FfiFuture;
 use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
 
 use super::descriptors;
+use crate::lock::lock;
 
 /// How long to wait for a file descriptor before looking whether something else has happened.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
@@ -77,7 +78,7 @@ struct Wait {
 
 impl World {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Does the next of what there is to do, in this order: what has been woken already; a
@@ -311,18 +312,14 @@ impl Wake for Wakeup {
 struct WakesTasks(Mutex<Weak<Wakeup>>);
 
 impl WakesTasks {
-    fn lock(&self) -> MutexGuard<'_, Weak<Wakeup>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, wakeup: &Arc<Wakeup>) {
-        *self.lock() = Arc::downgrade(wakeup);
+        *lock(&self.0) = Arc::downgrade(wakeup);
     }
 }
 
 impl Wake for WakesTasks {
     fn wake(self: Arc<Self>) {
-        let wakeup = self.lock().upgrade();
+        let wakeup = lock(&self.0).upgrade();
         // Where none is run, all tasks are polled as soon as one is.
         wakeup.into_iter().for_each(Wakeup::wake);
     }
