@@ -356,11 +356,7 @@ impl Entry {
     }
 }
 
-impl std::fmt::Debug for Descriptors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Descriptors")
-    }
-}
+shows!(Descriptors);
 
 impl<D: AsFd + std::fmt::Debug> std::fmt::Debug for Registered<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -42,6 +42,8 @@
 //! ```
 
 #[macro_use]
+mod debug;
+#[macro_use]
 mod host;
 
 mod chunk;

@@ -43,7 +43,6 @@
 //! ```
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, Weak},
@@ -231,23 +230,7 @@ impl<F: Future> Future for Within<F> {
     }
 }
 
-impl fmt::Debug for Tokio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokio")
-    }
-}
-
-impl<T> fmt::Debug for Running<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Running")
-    }
-}
-
-impl<F> fmt::Debug for Within<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Within")
-    }
-}
+shows!(Tokio, Running<T>, Within<F>);
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
-    fmt,
     future::poll_fn,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard},
@@ -191,11 +190,7 @@ impl<P: Clone> Default for Watermarks<P> {
     }
 }
 
-impl<P> fmt::Debug for Watermarks<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watermarks")
-    }
-}
+shows!(Watermarks<P>);
 
 /// What was brought, and up to where it is acknowledged.
 struct Marks<P> {
