@@ -109,9 +109,7 @@ impl<'a> Subtree<'a> {
     /// What a string or bytes node refers to.
     #[inline]
     pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
-        let start = usize::try_from(node.payload()).ok()?;
-        let end = start.checked_add(node.len() as usize)?;
-        self.bytes.get(start..end)
+        self.bytes.get(node.data()?)
     }
 
     /// What a string node refers to.
