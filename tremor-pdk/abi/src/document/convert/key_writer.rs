@@ -51,26 +51,7 @@ impl Serializer for KeyWriter<'_, '_> {
         serialize_char: char,
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-    ) -> Result<(), WriteError> {
-        self.serialize_str(variant)
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
-
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
+    transparent!();
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,

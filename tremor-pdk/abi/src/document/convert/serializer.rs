@@ -97,10 +97,6 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         self.serialize_unit()
     }
 
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
-
     fn serialize_unit(self) -> Result<(), WriteError> {
         self.null();
         self.status()
@@ -110,22 +106,7 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-    ) -> Result<(), WriteError> {
-        self.serialize_str(variant)
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
+    transparent!();
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
