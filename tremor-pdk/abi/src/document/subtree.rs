@@ -106,10 +106,13 @@ impl<'a> Subtree<'a> {
         self.nodes.get(1..).unwrap_or_default()
     }
 
-    /// What a string or bytes node refers to.
+    /// What a string or bytes node refers to. Written out: by way of [`Node::data`] the compiler makes longer
+    /// code of what reads a document.
     #[inline]
     pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
-        self.bytes.get(node.data()?)
+        let start = usize::try_from(node.payload()).ok()?;
+        let end = start.checked_add(node.len() as usize)?;
+        self.bytes.get(start..end)
     }
 
     /// What a string node refers to.
