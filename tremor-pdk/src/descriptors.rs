@@ -5,7 +5,7 @@ use std::{
     io,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -17,7 +17,7 @@ use rustix::{
 };
 use tremor_abi::host::Interest;
 
-use crate::{Error, Host, Result, Task, yield_now};
+use crate::{Error, Host, Result, Task, lock::lock, yield_now};
 
 /// How many descriptors are seen to at a time.
 const EVENTS: usize = 256;
@@ -356,15 +356,7 @@ impl Entry {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl std::fmt::Debug for Descriptors {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Descriptors")
-    }
-}
+shows!(Descriptors);
 
 impl<D: AsFd + std::fmt::Debug> std::fmt::Debug for Registered<D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -142,11 +142,7 @@ impl Host {
     }
 }
 
-impl std::fmt::Debug for Host {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Host")
-    }
-}
+shows!(Host, Task);
 
 /// A file descriptor that the host watches.
 #[cfg(unix)]
@@ -174,12 +170,6 @@ impl Watch {
 #[must_use = "dropping it ends the task"]
 pub struct Task {
     _owner: oneshot::Sender<()>,
-}
-
-impl std::fmt::Debug for Task {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Task")
-    }
 }
 
 /// Work under way on another thread, see [`Host::blocking`]: a future that gives its result.

@@ -42,6 +42,8 @@
 //! ```
 
 #[macro_use]
+mod debug;
+#[macro_use]
 mod host;
 
 mod chunk;
@@ -57,6 +59,7 @@ mod export;
 mod ffi;
 #[doc(hidden)]
 pub mod linked;
+mod lock;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;

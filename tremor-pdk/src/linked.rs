@@ -65,14 +65,14 @@ pub fn config_schema<C: JsonSchema>() -> Option<Json> {
 }
 
 macro_rules! linked {
-    ($($(#[$doc:meta])* $kinds:ident: $kind:literal, $trait:ident, $make:ident |$made:ident| $boxed:expr;)*) => {$(
+    ($($(#[$doc:meta])* $kinds:ident: $kind:literal, $trait:ident |$made:ident| $boxed:expr;)*) => {$(
         $(#[$doc])*
         pub const fn $kinds<T: $trait + Component>() -> LinkedComponent {
             LinkedComponent {
                 kind: $kind,
                 name: T::NAME,
                 config_schema: config_schema::<T::Config>,
-                make: Make::$make(|id, config, host| {
+                make: Make::$trait(|id, config, host| {
                     let $made: T = component::make(id, config, host)?;
                     Ok(Box::new($boxed))
                 }),
@@ -83,15 +83,15 @@ macro_rules! linked {
 
 linked! {
     /// A connector.
-    connectors: "connector", Connector, Connector |made| ConnectorDriver::new(made);
+    connectors: "connector", Connector |made| ConnectorDriver::new(made);
     /// An operator.
-    operators: "operator", Operator, Operator |made| made;
+    operators: "operator", Operator |made| made;
     /// A codec.
-    codecs: "codec", Codec, Codec |made| CodecDriver::new(made);
+    codecs: "codec", Codec |made| CodecDriver::new(made);
     /// A preprocessor.
-    preprocessors: "preprocessor", Preprocessor, Preprocessor |made| made;
+    preprocessors: "preprocessor", Preprocessor |made| made;
     /// A postprocessor.
-    postprocessors: "postprocessor", Postprocessor, Postprocessor |made| made;
+    postprocessors: "postprocessor", Postprocessor |made| made;
 }
 
 /// A source that is a component by itself.

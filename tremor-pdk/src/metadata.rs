@@ -21,24 +21,27 @@
 //! }
 //! ```
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{Error, EventRef, Path, Result, ValueRef};
 
 /// A place in the metadata of an event: `%headers`, `%kafka.partition`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+// No description: the key that is of this type has one.
+#[schemars(with = "String", description = "", extend("pattern" = "^%"))]
 pub struct Place {
     path: Path,
     text: String,
 }
 
 /// A text; or, with `%` before it, the path of a place in the metadata of the event: `orders`, `%topic`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
+#[schemars(with = "String", description = "")]
 pub enum Text {
     /// The same for all events.
     Fixed(String),
@@ -107,26 +110,6 @@ impl fmt::Display for Text {
             Self::Fixed(text) => f.write_str(text),
             Self::At(place) => place.fmt(f),
         }
-    }
-}
-
-impl JsonSchema for Text {
-    fn schema_name() -> Cow<'static, str> {
-        "Text".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
-}
-
-impl JsonSchema for Place {
-    fn schema_name() -> Cow<'static, str> {
-        "Place".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^%" })
     }
 }
 

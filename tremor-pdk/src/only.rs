@@ -1,9 +1,9 @@
 //! Sources and sinks that are components by themselves: the connectors that they are exported as.
 
-use std::{borrow::Cow, marker::PhantomData};
+use std::marker::PhantomData;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Deserializer};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::{Component, Connector, Context, NoSink, NoSource, Result, Sink, Source, Value, config};
 
@@ -60,29 +60,9 @@ impl<T: Component + Sink> Connector for Only<T, IsSink> {
     }
 }
 
-/// A configuration of this type that is read each time that it is used.
-pub(crate) struct Unread<C>(Value<'static>, PhantomData<fn() -> C>);
-
-impl<'de, C> Deserialize<'de> for Unread<C> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Value::deserialize(deserializer)?, PhantomData))
-    }
-}
-
-impl<C: JsonSchema> JsonSchema for Unread<C> {
-    fn schema_name() -> Cow<'static, str> {
-        C::schema_name()
-    }
-
-    fn schema_id() -> Cow<'static, str> {
-        C::schema_id()
-    }
-
-    fn inline_schema() -> bool {
-        C::inline_schema()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        C::json_schema(generator)
-    }
-}
+// A configuration of this type that is read each time that it is used. Documentation would go to its schema,
+// which is that of the type.
+#[derive(Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(with = "C")]
+pub(crate) struct Unread<C: JsonSchema>(Value<'static>, PhantomData<fn() -> C>);

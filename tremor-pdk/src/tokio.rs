@@ -43,10 +43,9 @@
 //! ```
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, Weak},
     task::{Context, Poll, ready},
     thread,
     time::Duration,
@@ -57,7 +56,7 @@ use ::tokio::{
     task::{AbortHandle, JoinHandle},
 };
 
-use crate::{Error, Host, Result, ffi::Guarded, oneshot};
+use crate::{Error, Host, Result, ffi::Guarded, lock::lock, oneshot};
 
 /// What the thread of a runtime is called.
 const THREAD: &str = "tokio-plugin";
@@ -176,8 +175,7 @@ impl Tasks {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        let tasks = self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-        tasks.running.iter().for_each(AbortHandle::abort);
+        lock(&self.tasks).running.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -232,27 +230,7 @@ impl<F: Future> Future for Within<F> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for Tokio {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tokio")
-    }
-}
-
-impl<T> fmt::Debug for Running<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Running")
-    }
-}
-
-impl<F> fmt::Debug for Within<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Within")
-    }
-}
+shows!(Tokio, Running<T>, Within<F>);
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;

@@ -1,16 +1,20 @@
 //! Times and sizes with their units, as people write them in flows: `250ms`, `100MiB`. For the keys of a
 //! configuration.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
 /// A time of more than nothing, with its unit: `250ms`, `5s`, `2m`, `1h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
+// No description: the key that is of this type has one.
+#[schemars(inline, description = "", extend("pattern" = "^[0-9]+ *(ms|s|m|h)$"))]
 pub struct Interval {
     ns: u64,
 }
@@ -63,23 +67,21 @@ impl fmt::Display for Interval {
     }
 }
 
-impl JsonSchema for Interval {
-    fn schema_name() -> Cow<'static, str> {
-        "Interval".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[0-9]+ *(ms|s|m|h)$" })
-    }
-}
-
 /// A size of at least a byte: a number of bytes, or a number and its unit: `64KiB`, `100MiB`, `1GiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
 #[serde(try_from = "Text", into = "u64")]
+#[schemars(
+    inline,
+    description = "",
+    with = "serde_json::Value",
+    extend(
+        "type" = ["integer", "string"],
+        "minimum" = 1,
+        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
+    )
+)]
 pub struct Size(u64);
 
 /// What a size may be written as.
@@ -126,24 +128,6 @@ impl TryFrom<Text> for Size {
 impl From<Size> for u64 {
     fn from(size: Size) -> Self {
         size.0
-    }
-}
-
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["integer", "string"],
-            "minimum": 1,
-            "pattern": "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
-        })
     }
 }
 

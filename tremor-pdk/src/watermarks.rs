@@ -2,14 +2,13 @@
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
-    fmt,
     future::poll_fn,
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
 };
 
-use crate::{Acks, Result};
+use crate::{Acks, Result, lock::lock};
 
 /// Turns pulls, which end in any order, into the position of each stream up to which everything is
 /// acknowledged: an offset of a partition, a place in a file.
@@ -138,7 +137,7 @@ impl<P: Clone> Watermarks<P> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<P>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 }
 
@@ -191,11 +190,7 @@ impl<P: Clone> Default for Watermarks<P> {
     }
 }
 
-impl<P> fmt::Debug for Watermarks<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Watermarks")
-    }
-}
+shows!(Watermarks<P>);
 
 /// What was brought, and up to where it is acknowledged.
 struct Marks<P> {

@@ -1,7 +1,7 @@
 """Prints src/schema.rs: the messages of OTLP, from the descriptors of the Python package opentelemetry-proto.
 
     python3 -m venv venv && venv/bin/pip install opentelemetry-proto
-    venv/bin/python scripts/schema.py > src/schema.rs && rustfmt src/schema.rs
+    venv/bin/python scripts/schema.py > src/schema.rs
 """
 
 from importlib.metadata import version
@@ -29,19 +29,19 @@ def constant(message):
 
 
 def field(it):
-    kind = "Kind::" + KINDS.get(it.type, "")
+    kind = KINDS.get(it.type, "")
     if it.message_type:
-        kind = f"Kind::Message(&{constant(it.message_type)})"
+        kind = f"Message({constant(it.message_type)})"
     elif it.name in IDS:
-        kind = "Kind::Hex"
-    text = f'Field::new({it.number}, "{it.json_name}", {kind})'
+        kind = "Hex"
+    text = f'{it.number} "{it.json_name}" {kind}'
     repeated = it.is_repeated if hasattr(it, "is_repeated") else it.label == it.LABEL_REPEATED
     if repeated:
-        text += ".repeated()"
+        text += " => repeated"
     elif it.containing_oneof and not it.containing_oneof.name.startswith("_"):
-        text += ".one_of()"
+        text += " => one_of"
     elif it.has_presence and not it.message_type:
-        text += ".optional()"
+        text += " => optional"
     return text
 
 
@@ -58,10 +58,11 @@ seen = {}
 for root in ROOTS:
     walk(root, seen)
 print(f"//! The messages of OTLP, made by `scripts/schema.py` of the package opentelemetry-proto {version('opentelemetry-proto')}.")
-print("\nuse crate::message::{Field, Kind, Message};")
-for message in seen.values():
+print("\nuse crate::message::{Field, Kind, Message, messages};\n\nmessages! {")
+for place, message in enumerate(seen.values()):
     shown = "pub(crate) " if message in ROOTS else ""
-    print(f"\n{shown}static {constant(message)}: Message = Message {{ name: \"{message.name}\", fields: &[")
+    print(f"{chr(10) if place else ''}    {shown}{constant(message)} \"{message.name}\" {{")
     for it in sorted(message.fields, key=lambda it: it.number):
-        print(f"    {field(it)},")
-    print("] };")
+        print(f"        {field(it)};")
+    print("    }")
+print("}")

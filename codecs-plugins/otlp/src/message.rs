@@ -66,3 +66,16 @@ pub(crate) enum Kind {
 
 /// How deep messages may be nested: protobuf's own limit.
 pub(crate) const DEEPEST: usize = 100;
+
+/// Messages by their fields: the number of each, its name and its kind, and what is to be known besides.
+macro_rules! messages {
+    ($($visibility:vis $constant:ident $message:literal {
+        $($number:literal $name:literal $kind:ident $(($inner:ident))? $(=> $is:ident)?;)*
+    })*) => {$(
+        $visibility static $constant: Message = Message {
+            name: $message,
+            fields: &[$(Field::new($number, $name, Kind::$kind $((&$inner))?)$(.$is())?),*],
+        };
+    )*};
+}
+pub(crate) use messages;

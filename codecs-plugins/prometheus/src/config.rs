@@ -1,7 +1,5 @@
 //! The options of the codec.
 
-use tremor_pdk::prelude::*;
-
 /// What an event is, and how it is written.
 #[tremor_pdk::config]
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,10 +19,9 @@ pub struct Config {
 }
 
 /// What an event is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "tremor_pdk::schemars")]
-#[serde(crate = "tremor_pdk::serde")]
 pub(crate) enum EventIs {
     /// One sample.
     #[default]
@@ -34,10 +31,9 @@ pub(crate) enum EventIs {
 }
 
 /// The version of the format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "tremor_pdk::schemars")]
-#[serde(crate = "tremor_pdk::serde")]
 pub(crate) enum Format {
     /// 0.0.4.
     #[default]
@@ -47,10 +43,9 @@ pub(crate) enum Format {
 }
 
 /// What values that are not finite become.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[tremor_pdk::config]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-#[schemars(crate = "tremor_pdk::schemars")]
-#[serde(crate = "tremor_pdk::serde")]
 pub(crate) enum NonFinite {
     /// A float, as all values.
     #[default]

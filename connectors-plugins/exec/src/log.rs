@@ -1,6 +1,6 @@
 //! Lines that a process writes to be read by people.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, sync::Arc};
 
 use tremor_pdk::{Counter, Host, Registered, Task, yield_now};
 
@@ -156,11 +156,6 @@ fn readable(line: &[u8]) -> String {
         }
     }
     text
-}
-
-/// Sets a pipe not to block.
-pub(crate) fn set_nonblocking(pipe: &OwnedFd) -> io::Result<()> {
-    Ok(rustix::io::ioctl_fionbio(pipe, true)?)
 }
 
 #[cfg(test)]

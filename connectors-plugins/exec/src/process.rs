@@ -1,26 +1,22 @@
 //! A process, from its start to its end.
 
 use std::{
-    fmt,
-    future::{Future, poll_fn},
-    io,
+    fmt, io,
     os::fd::OwnedFd,
-    pin::pin,
     process::Child,
     sync::{Arc, Mutex, PoisonError},
-    task::Poll,
     time::Duration,
 };
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
 };
-use tremor_pdk::{Descriptors, ErrorPolicy, Registered, Task, prelude::*};
+use tremor_pdk::{Descriptors, ErrorPolicy, Registered, Task, net::within, prelude::*};
 
 use crate::{
     config::{Config, Restart},
     latch::{Latch, Who},
-    log::{Logger, set_nonblocking},
+    log::Logger,
 };
 
 /// How long a process may take to end after SIGTERM. All that comes before its end and after it fits into
@@ -92,7 +88,7 @@ impl Process {
         let mut group = started.await?.map_err(|error| config.cannot_start(&host, &error))?;
         let descriptors = Descriptors::new(&host)?;
         let [stdin, stdout, stderr] = group.pipes()?.map(|pipe| {
-            set_nonblocking(&pipe)?;
+            rustix::io::ioctl_fionbio(&pipe, true)?;
             descriptors.register(pipe)
         });
         let (stdin, stdout, stderr) = (stdin?, stdout?, stderr?);
@@ -209,16 +205,6 @@ fn exit_of(pid: Pid) -> Option<Exit> {
         // It is reaped: by a process that asks for all of its children, or does not want to know of them.
         Err(_) => Some(Exit::Unknown),
     }
-}
-
-/// What a future comes to; none if it takes longer.
-async fn within<T>(host: &Host, time: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let (mut future, mut sleep) = (pin!(future), pin!(host.sleep(time)));
-    poll_fn(|context| match future.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }
 
 /// A process and all that it has started. Killed and reaped if it is dropped before it has ended.

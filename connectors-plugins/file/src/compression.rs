@@ -202,13 +202,12 @@ impl Read for Input {
             io::ErrorKind::Interrupted => error,
             kind => {
                 let (name, position) = (format.name(), self.position());
-                let why = match kind {
-                    io::ErrorKind::UnexpectedEof => "it was cut, or is still being written".into(),
-                    _ => error.to_string(),
-                };
-                let what = match kind {
-                    io::ErrorKind::UnexpectedEof => "ends in the middle of its",
-                    _ => "has corrupt",
+                let (what, why) = match kind {
+                    io::ErrorKind::UnexpectedEof => (
+                        "ends in the middle of its",
+                        "it was cut, or is still being written".into(),
+                    ),
+                    _ => ("has corrupt", error.to_string()),
                 };
                 io::Error::new(
                     kind,

@@ -243,15 +243,12 @@ impl Settings {
         if !headers.contains_key(CONTENT_TYPE) || config.content_type.is_some() {
             body_headers.insert(CONTENT_TYPE, content_type);
         }
-        match config.compression {
-            Compression::None => {}
-            Compression::Gzip => {
-                body_headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-            }
-            Compression::Zstd => {
-                body_headers.insert(CONTENT_ENCODING, HeaderValue::from_static("zstd"));
-            }
-        }
+        let encoding = match config.compression {
+            Compression::None => None,
+            Compression::Gzip => Some(HeaderValue::from_static("gzip")),
+            Compression::Zstd => Some(HeaderValue::from_static("zstd")),
+        };
+        body_headers.extend(encoding.map(|encoding| (CONTENT_ENCODING, encoding)));
         let found = config.max_response_bytes.get();
         let most = usize::try_from(found).ok().filter(|_| found <= MOST_BYTES);
         let max_response_bytes = most.ok_or_else(|| {

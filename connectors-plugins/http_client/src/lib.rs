@@ -24,6 +24,8 @@ mod config;
 mod io;
 mod line;
 mod otlp;
+#[path = "../../http_server/src/payload.rs"]
+mod payload;
 mod pool;
 mod proxy;
 mod sink;

@@ -1,7 +1,6 @@
 //! One connection to the peer, which requests go through one after the other.
 
 use std::{
-    convert::Infallible,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     sync::{
@@ -13,42 +12,16 @@ use std::{
 
 use hyper::{
     HeaderMap, Request, StatusCode,
-    body::{Body, Bytes, Frame, Incoming, SizeHint},
+    body::{Body, Bytes, Frame, Incoming},
     client::conn::http1::{self, SendRequest},
 };
 
 use tremor_pdk::{Error, Result};
 
-use crate::io::{Io, Stream};
-
-/// The body of a request.
-pub(crate) struct Payload(Option<Bytes>);
-
-impl Payload {
-    pub(crate) fn new(bytes: Bytes) -> Self {
-        Self((!bytes.is_empty()).then_some(bytes))
-    }
-}
-
-impl Body for Payload {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, Bytes::len) as u64)
-    }
-}
+use crate::{
+    io::{Io, Stream},
+    payload::Payload,
+};
 
 /// A response, as much of it as was asked for.
 pub(crate) struct Answer {

@@ -24,7 +24,8 @@ use tremor_pdk::{
 use crate::{
     config::Settings,
     io::Stream,
-    line::{Answer, Line, Payload},
+    line::{Answer, Line},
+    payload::Payload,
     proxy::Proxy,
     url::Url,
 };

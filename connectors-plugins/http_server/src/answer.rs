@@ -1,42 +1,17 @@
 //! What requests are answered with.
 
-use std::{
-    borrow::Cow,
-    convert::Infallible,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::borrow::Cow;
 
 use hyper::{
     Response, StatusCode,
-    body::{Body, Bytes, Frame, SizeHint},
+    body::Bytes,
     header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
 };
 
-use crate::otlp::{self, Encoding};
-
-/// The body of an answer: a text, until it is sent.
-pub(crate) struct Text(Option<Bytes>);
-
-impl Body for Text {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.as_ref().map_or(0, Bytes::len) as u64)
-    }
-}
+use crate::{
+    otlp::{self, Encoding},
+    payload::Payload,
+};
 
 /// The answer to a request.
 pub(crate) struct Answer {
@@ -81,7 +56,7 @@ impl Answer {
         Self { status: otlp::status(self.status), otlp: Some(encoding), ..self }
     }
 
-    pub(crate) fn into_response(self) -> Response<Text> {
+    pub(crate) fn into_response(self) -> Response<Payload> {
         let text = match (self.otlp, self.text) {
             (Some(encoding), text) => encoding.body(&text),
             (None, Cow::Borrowed(text)) => Bytes::from_static(text.as_bytes()),
@@ -92,7 +67,7 @@ impl Answer {
             None if text.is_empty() => None,
             None => Some(HeaderValue::from_static("text/plain; charset=utf-8")),
         };
-        let mut response = Response::new(Text((!text.is_empty()).then_some(text)));
+        let mut response = Response::new(Payload::new(text));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.extend(content_type.map(|value| (CONTENT_TYPE, value)));

@@ -116,18 +116,8 @@ where
             peer.set_cut_short();
             // It fits into what the system sends by itself, or the peer does not read at all.
             peer.begin(Phase::Last, &server.clock);
-            let mut rest = LATE;
-            let written = poll_fn(|context| {
-                if peer.is_overdue() {
-                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-                }
-                peer.polled(context);
-                Pin::new(&mut stream).poll_write(context, rest)
-            });
-            if let Ok(count) = written.await {
-                rest = &rest[count..];
-            }
-            if !rest.is_empty() {
+            let write = |context: &mut Context<'_>| Pin::new(&mut stream).poll_write(context, LATE);
+            if in_time(peer, write).await.unwrap_or(0) < LATE.len() {
                 debug!(server.host, "{} does not read why it was closed", peer.name);
             }
         }
@@ -148,6 +138,21 @@ fn status(error: &hyper::Error) -> StatusCode {
     }
 }
 
+/// An error once the peer has taken too long.
+async fn in_time<T>(
+    peer: &Peer,
+    mut poll: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+) -> io::Result<T> {
+    poll_fn(|context| {
+        peer.polled(context);
+        if peer.is_overdue() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        poll(context)
+    })
+    .await
+}
+
 /// Closes a connection. What the peer is still sending is read for a while: otherwise the system would
 /// reset the connection, and the peer might never see its answer.
 async fn end<S>(server: &Server, peer: &Peer, stream: &mut S) -> io::Result<()>
@@ -155,25 +160,13 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     peer.begin(Phase::Last, &server.clock);
-    let late = || Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-    poll_fn(|context| {
-        peer.polled(context);
-        if peer.is_overdue() { late() } else { Pin::new(&mut *stream).poll_close(context) }
-    })
-    .await?;
+    in_time(peer, |context| Pin::new(&mut *stream).poll_close(context)).await?;
     if !peer.is_cut_short() {
         return Ok(());
     }
     let mut read = 0;
     for reads in 1.. {
-        let count = poll_fn(|context| {
-            peer.polled(context);
-            if peer.is_overdue() {
-                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-            }
-            poll_read_some(stream, context, CHUNK, |_| ())
-        });
-        let count = count.await?;
+        let count = in_time(peer, |context| poll_read_some(stream, context, CHUNK, |_| ())).await?;
         read += count;
         if count == 0 || read >= READ_AT_LAST {
             break;

@@ -27,6 +27,7 @@ mod encoding;
 mod fate;
 mod io;
 mod otlp;
+mod payload;
 mod peer;
 mod place;
 mod request;

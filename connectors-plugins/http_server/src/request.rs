@@ -10,12 +10,13 @@ use hyper::{
 };
 
 use crate::{
-    answer::{Answer, Text},
+    answer::Answer,
     config::Preset,
     content::Content,
     encoding::{Encoding, too_long},
     fate::Outcome,
     otlp::{self, Signal},
+    payload::Payload,
     peer::{Peer, Phase},
     place::{Place, is_open},
     room::{Closed, Entry, Facts},
@@ -27,7 +28,7 @@ pub(crate) async fn answer(
     server: Arc<Server>,
     peer: Arc<Peer>,
     request: Request<Incoming>,
-) -> Result<Response<Text>, Infallible> {
+) -> Result<Response<Payload>, Infallible> {
     let is_otlp = matches!(server.settings.config.preset, Some(Preset::Otlp(_)));
     let otlp = if is_otlp { otlp::Encoding::of(request.headers()) } else { None };
     let answer = handle(&server, &peer, request).await.unwrap_or_else(|answer| answer);
@@ -110,10 +111,10 @@ impl Server {
             let allowed = HeaderValue::try_from(settings.config.methods.join(", "));
             let answer =
                 Answer::bad(StatusCode::METHOD_NOT_ALLOWED, "another method is expected\n");
-            return Err(allowed.map_or(answer, |allowed| {
-                Answer::bad(StatusCode::METHOD_NOT_ALLOWED, "another method is expected\n")
-                    .with(ALLOW, allowed)
-            }));
+            return Err(match allowed {
+                Ok(allowed) => answer.with(ALLOW, allowed),
+                Err(_) => answer,
+            });
         }
         if settings.config.preset.is_some() && otlp::Encoding::of(&head.headers).is_none() {
             let text =

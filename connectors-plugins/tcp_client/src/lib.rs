@@ -79,16 +79,13 @@ impl Connector for TcpClient {
     }
 
     async fn create_source(&mut self) -> Result<Option<Self::Source>> {
-        let source =
-            |link: &Arc<Link<TcpStream>>| StreamSource::new(link.clone(), &self.config.address);
-        Ok(self.link.as_ref().map(source))
+        let peer = &self.config.address;
+        Ok(self.link.clone().map(|link| StreamSource::new(link, peer)))
     }
 
     async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
-        let sink = |link: &Arc<Link<TcpStream>>| {
-            StreamSink::new(&self.context, link.clone(), &self.config.address)
-        };
-        Ok(self.link.as_ref().map(sink))
+        let peer = &self.config.address;
+        Ok(self.link.clone().map(|link| StreamSink::new(&self.context, link, peer)))
     }
 
     async fn on_connection_lost(&mut self) -> Result<()> {

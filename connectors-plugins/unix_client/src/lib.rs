@@ -77,16 +77,13 @@ impl Connector for UnixClient {
     }
 
     async fn create_source(&mut self) -> Result<Option<Self::Source>> {
-        let source =
-            |link: &Arc<Link<UnixStream>>| StreamSource::new(link.clone(), &self.path.display());
-        Ok(self.link.as_ref().map(source))
+        let peer = self.path.display();
+        Ok(self.link.clone().map(|link| StreamSource::new(link, &peer)))
     }
 
     async fn create_sink(&mut self) -> Result<Option<Self::Sink>> {
-        let sink = |link: &Arc<Link<UnixStream>>| {
-            StreamSink::new(&self.context, link.clone(), &self.path.display())
-        };
-        Ok(self.link.as_ref().map(sink))
+        let peer = self.path.display();
+        Ok(self.link.clone().map(|link| StreamSink::new(&self.context, link, &peer)))
     }
 
     async fn on_connection_lost(&mut self) -> Result<()> {

@@ -1,16 +1,17 @@
 //! Permissions as people write them.
 
-use std::borrow::Cow;
-
-use tremor_pdk::{
-    Error,
-    schemars::{JsonSchema, Schema, SchemaGenerator, json_schema},
-    serde::Deserialize,
-};
+use tremor_pdk::{Error, schemars::JsonSchema, serde::Deserialize};
 
 /// The permissions of a file, as octal digits: `0660`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(crate = "tremor_pdk::serde", try_from = "String")]
+// No description: the key that is of this type has one.
+#[schemars(
+    crate = "tremor_pdk::schemars",
+    inline,
+    description = "",
+    extend("pattern" = "^0?[0-7]{3}$")
+)]
 pub struct Mode(u32);
 
 impl Mode {
@@ -30,19 +31,5 @@ impl TryFrom<String> for Mode {
             let message = format!("`{text}` is no mode: write three octal digits, such as `0660`");
             Error::configuration(message)
         })
-    }
-}
-
-impl JsonSchema for Mode {
-    fn schema_name() -> Cow<'static, str> {
-        "Mode".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^0?[0-7]{3}$" })
     }
 }

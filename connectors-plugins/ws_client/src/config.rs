@@ -7,7 +7,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::session::Limits;
+use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval, in_memory};
 
 /// Whom to connect to, and with what.
 #[tremor_pdk::config]
@@ -56,31 +56,10 @@ pub struct Basic {
     pub password: String,
 }
 
-/// What a message is sent as.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Frames {
-    /// As text. What is not UTF-8 is not sent.
-    #[default]
-    Text,
-    /// As bytes.
-    Binary,
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the default of a key that may be null")]
-fn default_ping_interval() -> Option<Interval> {
-    Some(Interval::of_ms(30_000))
-}
-
-fn default_max_message_bytes() -> Size {
-    Size::of_bytes(4 << 20)
-}
-
 impl Config {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            max_message: usize::try_from(self.max_message_bytes.get()).unwrap_or(usize::MAX),
+            max_message: in_memory(self.max_message_bytes),
             ping_interval: self.ping_interval.map(Interval::get),
             idle_timeout: None,
         }

@@ -43,8 +43,8 @@ use tremor_pdk::{
 use tungstenite::protocol::{Role, WebSocketContext, frame::coding::CloseCode};
 
 pub use self::{
-    config::{Auth, Basic, Config, Frames},
-    session::Messages,
+    config::{Auth, Basic, Config},
+    session::{Frames, Messages},
     sink::Sender,
 };
 use self::{

@@ -3,9 +3,8 @@
 use std::{future::poll_fn, sync::Arc};
 
 use tremor_pdk::prelude::*;
-use tungstenite::{Bytes, Message, Utf8Bytes};
 
-use crate::{config::Frames, session::Link};
+use crate::session::{Frames, Link};
 
 /// The sink: each event is a message. A batch is delivered once the system has all of it: the protocol has no
 /// acknowledgements.
@@ -28,18 +27,9 @@ impl Sink for Sender {
         let mut exceptions = Exceptions::none();
         for (position, event) in batch.iter().enumerate() {
             let Some(bytes) = event.raw() else { continue };
-            let bytes = Bytes::copy_from_slice(bytes);
-            match self.frames {
-                Frames::Binary => self.link.send(Message::Binary(bytes)),
-                Frames::Text => match Utf8Bytes::try_from(bytes) {
-                    Ok(text) => self.link.send(Message::Text(text)),
-                    Err(error) => {
-                        let error = Error::bad_data(format!(
-                            "the message is no text: {error}; set `frames: binary`"
-                        ));
-                        exceptions.push(position..position + 1, error);
-                    }
-                },
+            match self.frames.message(bytes) {
+                Ok(message) => self.link.send(message),
+                Err(error) => exceptions.push(position..position + 1, error),
             }
         }
         self.link.wake();

@@ -41,13 +41,8 @@ impl Url {
             None if authority.as_str().rsplit(']').next().is_some_and(|it| it.contains(':')) => {
                 return Err(wrong(&"a port is a number up to 65535"));
             }
-            None => {
-                if is_secure {
-                    443
-                } else {
-                    80
-                }
-            }
+            None if is_secure => 443,
+            None => 80,
         };
         let address = format!("{}:{port}", authority.host()).parse()?;
         let path = uri.path_and_query().map_or("/", |it| it.as_str()).to_owned();

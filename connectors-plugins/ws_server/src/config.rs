@@ -8,7 +8,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::session::Limits;
+use crate::session::{Frames, Limits, default_max_message_bytes, default_ping_interval, in_memory};
 
 /// Where to listen, for whom, and whom to send to.
 #[tremor_pdk::config]
@@ -59,33 +59,12 @@ pub enum SendTo {
     Origin,
 }
 
-/// What a message is sent as.
-#[tremor_pdk::config]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Frames {
-    /// As text. What is not UTF-8 is not sent.
-    #[default]
-    Text,
-    /// As bytes.
-    Binary,
-}
-
 fn default_path() -> String {
     "/".to_owned()
 }
 
 fn default_max_connections() -> NonZeroUsize {
     const { NonZeroUsize::new(10_000).unwrap() }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the default of a key that may be null")]
-fn default_ping_interval() -> Option<Interval> {
-    Some(Interval::of_ms(30_000))
-}
-
-fn default_max_message_bytes() -> Size {
-    Size::of_bytes(4 << 20)
 }
 
 fn default_max_send_bytes() -> Size {
@@ -110,9 +89,4 @@ impl Config {
             idle_timeout: self.idle_timeout.map(Interval::get),
         }
     }
-}
-
-/// A size of something that has to fit into memory.
-pub(crate) fn in_memory(size: Size) -> usize {
-    usize::try_from(size.get()).unwrap_or(usize::MAX)
 }

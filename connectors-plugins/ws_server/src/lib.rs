@@ -36,8 +36,8 @@ use tremor_pdk::{
 
 use self::hub::Hub;
 pub use self::{
-    config::{Config, Frames, SendTo},
-    session::Messages,
+    config::{Config, SendTo},
+    session::{Frames, Messages},
     sink::Sender,
 };
 

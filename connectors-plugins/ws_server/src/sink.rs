@@ -3,12 +3,12 @@
 use std::{collections::HashMap, future::poll_fn, sync::Arc, task::Poll};
 
 use tremor_pdk::prelude::*;
-use tungstenite::{Bytes, Message, Utf8Bytes, protocol::frame::coding::CloseCode};
+use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
-    config::{Frames, SendTo, in_memory},
+    config::SendTo,
     hub::Hub,
-    session::Link,
+    session::{Link, in_memory},
 };
 
 /// The sink: sends each event as a message to all clients, or to the one that it came from.
@@ -23,16 +23,6 @@ pub struct Sender {
 impl Sender {
     pub(crate) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
-    }
-
-    fn message(&self, bytes: &[u8]) -> Result<Message> {
-        let bytes = Bytes::copy_from_slice(bytes);
-        match self.hub.config.frames {
-            Frames::Binary => Ok(Message::Binary(bytes)),
-            Frames::Text => Utf8Bytes::try_from(bytes).map(Message::Text).map_err(|error| {
-                Error::bad_data(format!("the message is no text: {error}; set `frames: binary`"))
-            }),
-        }
     }
 
     /// Closes a client that is too far behind to get so much more. Whether it was.
@@ -69,7 +59,7 @@ impl Sink for Sender {
         let mut any = false;
         for (position, event) in batch.iter().enumerate() {
             let Some(bytes) = event.raw() else { continue };
-            let message = match self.message(bytes) {
+            let message = match self.hub.config.frames.message(bytes) {
                 Ok(message) => message,
                 Err(error) => {
                     lost.push((position, error));

@@ -52,9 +52,7 @@ impl Record {
             json: json.buffer,
         }
     }
-}
 
-impl Record {
     /// The JSON text.
     pub fn json(&self) -> &[u8] {
         let length = u32::from_le_bytes(self.length) as usize;

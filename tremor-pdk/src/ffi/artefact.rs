@@ -2,6 +2,7 @@
 
 use abi_stable::{
     prefix_type::PrefixTypeTrait,
+    sabi_trait::TD_Opaque,
     std_types::{RResult, RStr, RString},
 };
 use schemars::JsonSchema;
@@ -14,11 +15,11 @@ use tremor_abi::{
     value::Value,
 };
 
-use super::{component, connector::connector, guard::guard};
+use super::{connector::connector, fused::Fused, guard::guard};
 use crate::{
     Codec, Component, Connector, Error, Operator, Postprocessor, Preprocessor, Sink, Source,
     component::make,
-    driver::ConnectorDriver,
+    driver::{CodecDriver, ConnectorDriver},
     only::{IsSink, IsSource, Only},
 };
 
@@ -89,7 +90,7 @@ pub fn sinks<T: Component + Sink>() -> ArtefactRef {
 }
 
 macro_rules! others {
-    ($($kinds:ident: $kind:ident, $trait:ident, $field:ident, $raw:ident;)*) => {$(
+    ($($kinds:ident: $kind:ident, $trait:ident, $field:ident, $raw:ident |$made:ident| $component:expr;)*) => {$(
         #[doc = concat!("Of a ", stringify!($field), ".")]
         pub fn $kinds<T: $trait + Component>() -> ArtefactRef {
             extern "C" fn new<T: $trait + Component>(
@@ -97,7 +98,8 @@ macro_rules! others {
                 config: &Value<'static>,
                 host: HostHandle,
             ) -> RResult<$raw, Error> {
-                create(id, config, host, component::$field::<T>)
+                let raw = |$made: T| $raw::from_value(Fused::new($component), TD_Opaque);
+                create(id, config, host, raw)
             }
             let constructors = Constructors { $field: new::<T>, ..NONE };
             artefact::<T>(ArtefactKind::$kind, not_supported, constructors)
@@ -106,10 +108,10 @@ macro_rules! others {
 }
 
 others! {
-    operators: OPERATOR, Operator, operator, RawOperatorBox;
-    codecs: CODEC, Codec, codec, RawCodecBox;
-    preprocessors: PREPROCESSOR, Preprocessor, preprocessor, RawPreprocessorBox;
-    postprocessors: POSTPROCESSOR, Postprocessor, postprocessor, RawPostprocessorBox;
+    operators: OPERATOR, Operator, operator, RawOperatorBox |made| made;
+    codecs: CODEC, Codec, codec, RawCodecBox |made| CodecDriver::new(made);
+    preprocessors: PREPROCESSOR, Preprocessor, preprocessor, RawPreprocessorBox |made| made;
+    postprocessors: POSTPROCESSOR, Postprocessor, postprocessor, RawPostprocessorBox |made| made;
 }
 
 extern "C" fn config_schema<C: JsonSchema>() -> RString {

@@ -1,51 +1,20 @@
 //! The adapters of operators, codecs and processors. No call here allocates.
 
-use abi_stable::{
-    sabi_trait::TD_Opaque,
-    std_types::{RBox, ROption, RResult, RString, RVec},
-};
+use abi_stable::std_types::{ROption, RString, RVec};
 use tremor_abi::{
-    component::{
-        RawCodec, RawCodec_TO, RawCodecBox, RawOperator, RawOperator_TO, RawOperatorBox,
-        RawPostprocessor, RawPostprocessor_TO, RawPostprocessorBox, RawPreprocessor,
-        RawPreprocessor_TO, RawPreprocessorBox,
-    },
+    component::{RawCodec, RawOperator, RawPostprocessor, RawPreprocessor},
     connector::CallResult,
 };
 
-use super::{guard::guard, stream::Fused};
+use super::{fused::Fused, guard::guard};
 use crate::{
-    Batch, Codec, Operator, Output, Postprocessor, Preprocessor, Result, driver::CodecDriver,
+    Batch, Codec, Operator, Output, Postprocessor, Preprocessor, driver::CodecDriver,
     dynamic::DynCodec,
 };
 
-struct Ffi<T>(Fused<T>);
-
-impl<T> Ffi<T> {
-    fn new(component: T) -> Self {
-        Self(Fused::new(component))
-    }
-
-    fn call(&mut self, what: &str, call: impl FnOnce(&mut T) -> Result<()>) -> CallResult<()> {
-        match self.0.call(what, call) {
-            Ok(result) => result.into(),
-            Err(error) => RResult::RErr(error),
-        }
-    }
-
-    /// Asks the component something; the default where it has panicked, now or before.
-    fn ask<R: Default>(&self, what: &str, ask: impl FnOnce(&T) -> R) -> R {
-        self.0.get().and_then(|component| guard(what, || ask(component)).ok()).unwrap_or_default()
-    }
-}
-
-pub(super) fn operator<T: Operator>(operator: T) -> RawOperatorBox {
-    RawOperator_TO::from_ptr(RBox::new(Ffi::new(operator)), TD_Opaque)
-}
-
-impl<T: Operator> RawOperator for Ffi<T> {
+impl<T: Operator> RawOperator for Fused<T> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("process", |operator| operator.process(batch, output))
+        self.try_call("process", |operator| operator.process(batch, output))
     }
 
     fn due(&self) -> ROption<u64> {
@@ -53,11 +22,11 @@ impl<T: Operator> RawOperator for Ffi<T> {
     }
 
     fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("on_time", |operator| operator.on_time(now, batch, output))
+        self.try_call("on_time", |operator| operator.on_time(now, batch, output))
     }
 
     fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("on_drain", |operator| operator.on_drain(batch, output))
+        self.try_call("on_drain", |operator| operator.on_drain(batch, output))
     }
 
     fn held(&self) -> usize {
@@ -66,17 +35,13 @@ impl<T: Operator> RawOperator for Ffi<T> {
 
     fn ports(&self) -> CallResult<RVec<RString>> {
         let ports = |operator: &T| operator.ports().into_iter().map(RString::from).collect();
-        guard("ports", || self.0.get().map(ports).unwrap_or_default()).into()
+        guard("ports", || self.get().map(ports).unwrap_or_default()).into()
     }
 }
 
-pub(super) fn codec<T: Codec>(codec: T) -> RawCodecBox {
-    RawCodec_TO::from_ptr(RBox::new(Ffi::new(CodecDriver::new(codec))), TD_Opaque)
-}
-
-impl<T: Codec> RawCodec for Ffi<CodecDriver<T>> {
+impl<T: Codec> RawCodec for Fused<CodecDriver<T>> {
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("decode", |codec| codec.decode(batch, output))
+        self.try_call("decode", |codec| codec.decode(batch, output))
     }
 
     fn encode(
@@ -85,17 +50,13 @@ impl<T: Codec> RawCodec for Ffi<CodecDriver<T>> {
         encoded: &mut Batch,
         output: &mut Output,
     ) -> CallResult<()> {
-        self.call("encode", |codec| codec.encode(batch, encoded, output))
+        self.try_call("encode", |codec| codec.encode(batch, encoded, output))
     }
 }
 
-pub(super) fn preprocessor<T: Preprocessor>(preprocessor: T) -> RawPreprocessorBox {
-    RawPreprocessor_TO::from_ptr(RBox::new(Ffi::new(preprocessor)), TD_Opaque)
-}
-
-impl<T: Preprocessor> RawPreprocessor for Ffi<T> {
+impl<T: Preprocessor> RawPreprocessor for Fused<T> {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("process", |preprocessor| preprocessor.process(batch, output))
+        self.try_call("process", |preprocessor| preprocessor.process(batch, output))
     }
 
     fn has_more(&self) -> bool {
@@ -111,16 +72,12 @@ impl<T: Preprocessor> RawPreprocessor for Ffi<T> {
     }
 }
 
-pub(super) fn postprocessor<T: Postprocessor>(postprocessor: T) -> RawPostprocessorBox {
-    RawPostprocessor_TO::from_ptr(RBox::new(Ffi::new(postprocessor)), TD_Opaque)
-}
-
-impl<T: Postprocessor> RawPostprocessor for Ffi<T> {
+impl<T: Postprocessor> RawPostprocessor for Fused<T> {
     fn suffix(&self) -> ROption<RVec<u8>> {
         self.ask("suffix", |postprocessor| postprocessor.suffix().map(RVec::from)).into()
     }
 
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.call("process", |postprocessor| postprocessor.process(batch, output))
+        self.try_call("process", |postprocessor| postprocessor.process(batch, output))
     }
 }

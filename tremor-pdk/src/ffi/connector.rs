@@ -1,51 +1,28 @@
 //! The adapter of a connector.
 
-use abi_stable::{
-    sabi_trait::TD_Opaque,
-    std_types::{RBox, ROption},
-};
+use abi_stable::{sabi_trait::TD_Opaque, std_types::ROption};
 use tremor_abi::connector::{
-    self as abi, CallFuture, CodecNeed, RawConnector, RawConnector_TO, RawConnectorBox, RawSinkBox,
-    RawSourceBox,
+    self as abi, CallFuture, CodecNeed, RawConnector, RawConnectorBox, RawSinkBox, RawSourceBox,
 };
 
-use super::{
-    call::into_call,
-    guard::guard,
-    stream::{self, Fused},
-};
-use crate::{CodecRequirement, Error, dynamic::DynConnector};
-
-struct FfiConnector(Fused<Box<dyn DynConnector>>);
+use super::{fused::Fused, guard::guard, stream};
+use crate::{CodecRequirement, dynamic::DynConnector};
 
 pub(super) fn connector(connector: Box<dyn DynConnector>) -> RawConnectorBox {
-    RawConnector_TO::from_ptr(RBox::new(FfiConnector(Fused::new(connector))), TD_Opaque)
-}
-
-/// Calls an asynchronous method of the connector under guard: making the future and polling it.
-macro_rules! call {
-    ($self:ident, $method:ident $(, $argument:expr)*) => {{
-        let connector = $self.0.get_mut();
-        into_call(stringify!($method), async move {
-            match connector {
-                Some(connector) => connector.$method($($argument),*).await,
-                None => Err(Error::panicked("the connector panicked before")),
-            }
-        })
-    }};
+    RawConnectorBox::from_value(Fused::new(connector), TD_Opaque)
 }
 
 macro_rules! forward {
     ($($method:ident,)*) => {
         $(fn $method(&mut self) -> CallFuture<'_, ()> {
-            call!(self, $method)
+            self.start(stringify!($method), |connector| connector.$method())
         })*
     };
 }
 
-impl RawConnector for FfiConnector {
+impl RawConnector for Fused<Box<dyn DynConnector>> {
     fn codec_requirement(&self) -> abi::CodecRequirement {
-        let requirement = || self.0.get().map(|connector| connector.codec_requirement());
+        let requirement = || self.get().map(|connector| connector.codec_requirement());
         let (need, default) = match guard("codec_requirement", requirement) {
             Ok(Some(CodecRequirement::Optional(codec))) => (CodecNeed::OPTIONAL, codec),
             Ok(Some(CodecRequirement::Structured)) => (CodecNeed::STRUCTURED, ""),
@@ -55,25 +32,17 @@ impl RawConnector for FfiConnector {
     }
 
     fn connect(&mut self, attempt: u64) -> CallFuture<'_, bool> {
-        call!(self, connect, attempt)
+        self.start("connect", move |connector| connector.connect(attempt))
     }
 
     fn create_source(&mut self) -> CallFuture<'_, ROption<RawSourceBox>> {
-        let connector = self.0.get_mut();
-        into_call("create_source", async move {
-            let Some(connector) = connector else {
-                return Err(Error::panicked("the connector panicked before"));
-            };
+        self.start("create_source", |connector| async move {
             Ok(connector.create_source().await?.map(stream::source).into())
         })
     }
 
     fn create_sink(&mut self) -> CallFuture<'_, ROption<RawSinkBox>> {
-        let connector = self.0.get_mut();
-        into_call("create_sink", async move {
-            let Some(connector) = connector else {
-                return Err(Error::panicked("the connector panicked before"));
-            };
+        self.start("create_sink", |connector| async move {
             Ok(connector.create_sink().await?.map(stream::sink).into())
         })
     }

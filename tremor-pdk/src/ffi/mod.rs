@@ -3,9 +3,9 @@
 //! it is for authors.
 
 pub mod artefact;
-mod call;
 mod component;
 mod connector;
+mod fused;
 mod guard;
 mod module;
 mod stream;

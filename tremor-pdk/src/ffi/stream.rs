@@ -1,86 +1,27 @@
 //! The adapters of the data path: sources and sinks. No call here allocates.
 
-use std::{mem::ManuallyDrop, task::Poll};
+use std::task::Poll;
 
 use abi_stable::{
     sabi_trait::TD_Opaque,
-    std_types::{RBox, ROption, RResult, RSlice},
+    std_types::{ROption, RResult, RSlice},
 };
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{
     self as abi, CallFuture, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind,
-    PullReply, RawAcks, RawAcks_TO, RawAcksBox, RawSink, RawSink_TO, RawSinkBox, RawSource,
-    RawSource_TO, RawSourceBox,
+    PullReply, RawAcks, RawAcksBox, RawSink, RawSinkBox, RawSource, RawSourceBox,
 };
 
-use super::{
-    call::into_call,
-    guard::{guard, guarded_drop},
-};
+use super::{fused::Fused, guard::guard};
 use crate::{
-    Acks, Batch, Error, Exception, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Exception, Exceptions, Pull, Signal,
     dynamic::{DynSink, DynSource},
 };
 
-/// A component that is gone for good once it has panicked: its state cannot be trusted.
-pub(super) struct Fused<T> {
-    component: ManuallyDrop<Option<T>>,
-}
-
-impl<T> Fused<T> {
-    pub(super) fn new(component: T) -> Self {
-        Self { component: ManuallyDrop::new(Some(component)) }
-    }
-
-    pub(super) fn call<R>(&mut self, what: &str, call: impl FnOnce(&mut T) -> R) -> Result<R> {
-        let Some(component) = self.component.as_mut() else {
-            return Err(gone(what));
-        };
-        let result = guard(what, || call(component));
-        if result.is_err() {
-            // A second panic, in the drop, adds nothing to the first.
-            let _ = guarded_drop(self.component.take());
-        }
-        result
-    }
-
-    pub(super) fn get(&self) -> Option<&T> {
-        self.component.as_ref()
-    }
-
-    pub(super) fn get_mut(&mut self) -> Option<&mut T> {
-        self.component.as_mut()
-    }
-}
-
-impl<T> Drop for Fused<T> {
-    fn drop(&mut self) {
-        // There is no caller left to tell of a panic in here.
-        let _ = guarded_drop(self.component.take());
-    }
-}
-
-/// What a component that has panicked answers to everything. Out of line, as what is rare is.
-#[cold]
-#[inline(never)]
-fn gone(what: &str) -> Error {
-    Error::panicked(format_args!("{what} after an earlier panic"))
-}
-
-struct FfiSource(Fused<Box<dyn DynSource>>);
+type FfiSource = Fused<Box<dyn DynSource>>;
 
 pub(super) fn source(source: Box<dyn DynSource>) -> RawSourceBox {
-    RawSource_TO::from_ptr(RBox::new(FfiSource(Fused::new(source))), TD_Opaque)
-}
-
-impl FfiSource {
-    fn call(
-        &mut self,
-        what: &str,
-        call: impl FnOnce(&mut Box<dyn DynSource>) -> Result<()>,
-    ) -> CallResult<()> {
-        self.0.call(what, call).and_then(|result| result).into()
-    }
+    RawSourceBox::from_value(Fused::new(source), TD_Opaque)
 }
 
 impl RawSource for FfiSource {
@@ -92,7 +33,7 @@ impl RawSource for FfiSource {
         let poll = |source: &mut Box<dyn DynSource>| {
             context.with_context(|context| source.poll_pull(context, batch))
         };
-        match self.0.call("pull", poll) {
+        match self.call("pull", poll) {
             Ok(Poll::Pending) => FfiPoll::Pending,
             Ok(Poll::Ready(result)) => FfiPoll::Ready(result.map(pull_reply).into()),
             Err(error) => FfiPoll::Ready(RResult::RErr(error)),
@@ -101,26 +42,19 @@ impl RawSource for FfiSource {
 
     fn give_up(&mut self, batch: &mut Batch) {
         // A future that panics while it is dropped takes its batch along; the next call tells.
-        let _ = self.0.call("give_up", |source| source.give_up(batch));
+        let _ = self.call("give_up", |source| source.give_up(batch));
     }
 
     fn acks(&mut self) -> CallResult<ROption<RawAcksBox>> {
-        let acks = self.0.call("acks", |source| source.acks()).and_then(|acks| acks);
-        acks.map(|acks| acks.map(acks_box).into()).into()
+        self.try_call("acks", |source| Ok(source.acks()?.map(acks_box).into()))
     }
 
     fn close(&mut self) -> CallFuture<'_, ()> {
-        let source = self.0.get_mut();
-        into_call("close", async move {
-            match source {
-                Some(source) => source.close().await,
-                None => Err(gone("close")),
-            }
-        })
+        self.start("close", |source| source.close())
     }
 
     fn on_circuit_breaker(&mut self, open: bool) -> CallResult<()> {
-        self.call("on_circuit_breaker", |source| source.on_circuit_breaker(open))
+        self.try_call("on_circuit_breaker", |source| source.on_circuit_breaker(open))
     }
 }
 
@@ -135,20 +69,20 @@ fn pull_reply(pull: Pull) -> PullReply {
     }
 }
 
-struct FfiAcks(Fused<Box<dyn Acks>>);
+type FfiAcks = Fused<Box<dyn Acks>>;
 
 fn acks_box(acks: Box<dyn Acks>) -> RawAcksBox {
-    RawAcks_TO::from_ptr(RBox::new(FfiAcks(Fused::new(acks))), TD_Opaque)
+    RawAcksBox::from_value(Fused::new(acks), TD_Opaque)
 }
 
 impl RawAcks for FfiAcks {
     fn most_in_flight(&self) -> u64 {
-        let most = || self.0.get().map_or(usize::MAX, |acks| acks.most_in_flight());
+        let most = || self.get().map_or(usize::MAX, |acks| acks.most_in_flight());
         guard("most_in_flight", most).map_or(u64::MAX, |most| most as u64)
     }
 
     fn ack(&mut self, pull: u64) -> CallResult<()> {
-        self.0.call("ack", |acks| acks.ack(pull)).and_then(|result| result).into()
+        self.try_call("ack", |acks| acks.ack(pull))
     }
 
     fn fail(&mut self, pull: u64, events: RSlice<'_, EventRange>) -> CallResult<()> {
@@ -160,7 +94,7 @@ impl RawAcks for FfiAcks {
             let events: Vec<_> = events.iter().map(range).collect();
             acks.fail(pull, &events)
         };
-        self.0.call("fail", fail).and_then(|result| result).into()
+        self.try_call("fail", fail)
     }
 
     fn undecodable(&mut self, pull: u64, messages: RSlice<'_, ExceptionRange>) -> CallResult<()> {
@@ -173,26 +107,26 @@ impl RawAcks for FfiAcks {
             let messages: Vec<_> = messages.iter().map(exception).collect();
             acks.undecodable(pull, &messages)
         };
-        self.0.call("undecodable", hear).and_then(|result| result).into()
+        self.try_call("undecodable", hear)
     }
 
     fn brings_again(&self) -> bool {
-        let again = || self.0.get().is_none_or(|acks| acks.brings_again());
+        let again = || self.get().is_none_or(|acks| acks.brings_again());
         guard("brings_again", again).unwrap_or(true)
     }
 }
 
-struct FfiSink(Fused<Box<dyn DynSink>>);
+type FfiSink = Fused<Box<dyn DynSink>>;
 
 pub(super) fn sink(sink: Box<dyn DynSink>) -> RawSinkBox {
-    RawSink_TO::from_ptr(RBox::new(FfiSink(Fused::new(sink))), TD_Opaque)
+    RawSinkBox::from_value(Fused::new(sink), TD_Opaque)
 }
 
 impl RawSink for FfiSink {
     fn in_flight(&mut self, wanted: u32) -> u32 {
         let slots = |sink: &mut Box<dyn DynSink>| sink.in_flight(wanted as usize);
         // Where it panics, the first delivery says so.
-        self.0.call("most_in_flight", slots).map_or(1, |slots| slots.try_into().unwrap_or(wanted))
+        self.call("most_in_flight", slots).map_or(1, |slots| slots.try_into().unwrap_or(wanted))
     }
 
     fn poll_deliver(
@@ -204,7 +138,7 @@ impl RawSink for FfiSink {
         let poll = |sink: &mut Box<dyn DynSink>| {
             context.with_context(|context| sink.poll_deliver(context, slot as usize, batch))
         };
-        match self.0.call("deliver", poll) {
+        match self.call("deliver", poll) {
             Ok(Poll::Pending) => FfiPoll::Pending,
             Ok(Poll::Ready(result)) => FfiPoll::Ready(result.map(deliver_reply).into()),
             Err(error) => FfiPoll::Ready(RResult::RErr(error)),
@@ -213,7 +147,7 @@ impl RawSink for FfiSink {
 
     fn give_up(&mut self, slot: u32) {
         // A future that panics while it is dropped takes the sink along; the next call tells.
-        let _ = self.0.call("give_up", |sink| sink.give_up(slot as usize));
+        let _ = self.call("give_up", |sink| sink.give_up(slot as usize));
     }
 
     fn on_signal(&mut self, signal: abi::Signal) -> CallFuture<'_, ()> {
@@ -221,15 +155,9 @@ impl RawSink for FfiSink {
             abi::Signal::TICK => Signal::Tick,
             abi::Signal::DRAIN => Signal::Drain,
             // A signal of a later minor: nothing that this plugin could know of.
-            _ => return into_call("on_signal", async { Ok(()) }),
+            _ => return CallFuture::new(std::future::ready(RResult::ROk(()))),
         };
-        let sink = self.0.get_mut();
-        into_call("on_signal", async move {
-            match sink {
-                Some(sink) => sink.on_signal(signal).await,
-                None => Err(gone("on_signal")),
-            }
-        })
+        self.start("on_signal", move |sink| sink.on_signal(signal))
     }
 }
 

@@ -1,21 +1,26 @@
 //! Addresses as people write them.
 
 use std::{
-    borrow::Cow,
     fmt,
     net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     str::FromStr,
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Host, Result};
 
 /// An address, `HOST:PORT`: of a peer, or to listen on. The host is a name, an IPv4 address, or an IPv6
 /// address in brackets. For a key of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+// No description: the key that is of this type has one.
+#[schemars(
+    inline,
+    description = "",
+    extend("pattern" = "^.+:[0-9]+$", "examples" = ["127.0.0.1:0"])
+)]
 pub struct Address {
     host: Target,
     port: u16,
@@ -117,24 +122,6 @@ impl fmt::Display for Address {
             Target::Ip(ip) => write!(f, "{}", SocketAddr::new(*ip, self.port)),
             Target::Name(name) => write!(f, "{name}:{}", self.port),
         }
-    }
-}
-
-impl JsonSchema for Address {
-    fn schema_name() -> Cow<'static, str> {
-        "Address".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": "^.+:[0-9]+$",
-            "examples": ["127.0.0.1:0"]
-        })
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use crate::{Host, Task};
+use crate::{Host, Task, lock::lock};
 
 /// A timer. A task of its own waits for it, so that a source that waits for sockets and is woken by one of
 /// them does not have to set it again: that costs as much as the read.
@@ -35,7 +35,7 @@ impl Alarm {
         self.task = Some(host.spawn("waits for a time", async move {
             timer.await;
             bell.rang_ns.store(clock.now_ns().max(1), Ordering::Release);
-            let waiting = bell.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let waiting = lock(&bell.waiting).take();
             waiting.into_iter().for_each(Waker::wake);
         }));
     }
@@ -59,10 +59,7 @@ impl Alarm {
         if !self.is_set() {
             return Poll::Pending;
         }
-        {
-            let waiting = &mut *self.bell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            *waiting = Some(context.waker().clone());
-        }
+        *lock(&self.bell.waiting) = Some(context.waker().clone());
         // It may have rung before the waker was there.
         if self.bell.rang_ns.load(Ordering::Acquire) > 0 { Poll::Ready(()) } else { Poll::Pending }
     }

@@ -194,17 +194,7 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
     }
 }
 
-impl<S> fmt::Debug for StreamSource<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSource").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Debug for StreamSink<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamSink").field("peer", &self.peer).finish_non_exhaustive()
-    }
-}
+shows! { StreamSource<S> { peer } StreamSink<S> { peer } }
 
 #[cfg(all(test, feature = "testing"))]
 mod tests;

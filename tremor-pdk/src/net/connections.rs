@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::ioctl_fionbio;
+
 pub use self::door::Listener;
 use self::{
     door::Door,
@@ -97,8 +99,8 @@ impl Connections {
     /// The operating system has no descriptor left, or the host cannot wait.
     pub fn new(host: &Host, listener: impl Into<Listener>, limits: Limits) -> Result<Self> {
         let (listener, poller) = (listener.into(), Poller::new(host)?);
-        listener.set_nonblocking()?;
-        poller.add(listener.descriptor(), LISTENER).map_err(std::io::Error::from)?;
+        ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
+        poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
         let counts = Counts {
             open: host.gauge("connections", "Connections that are open."),
             accepted: host.counter("connections_accepted", "Connections that were accepted."),

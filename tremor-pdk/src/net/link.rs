@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSlice, Write},
     os::fd::AsFd,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll},
@@ -15,7 +15,7 @@ use super::{
     secure::{Buffers, Session},
     stream::{StreamSocket, receive, send_slices},
 };
-use crate::Batch;
+use crate::{Batch, lock::lock};
 
 /// A connection that a source reads while a sink writes it, with TLS or without: see
 /// [`StreamSource`](super::StreamSource).
@@ -202,10 +202,6 @@ impl<D: AsFd> Write for Raw<D> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<S> fmt::Debug for Link<S> {

@@ -1,7 +1,6 @@
 //! Datagrams.
 
 use std::{
-    fmt,
     future::poll_fn,
     io::{self, IoSlice},
     net::{SocketAddr, UdpSocket as StdUdpSocket},
@@ -202,11 +201,7 @@ impl Source for Datagrams {
     }
 }
 
-impl fmt::Debug for Datagrams {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Datagrams").field("socket", &self.socket).finish_non_exhaustive()
-    }
-}
+shows! { Datagrams { socket } DatagramSink { socket } }
 
 /// The sink of a socket for datagrams that is connected to its peer: each message is a datagram.
 ///
@@ -290,12 +285,6 @@ impl Sink for DatagramSink {
             }
         }
         exceptions.into()
-    }
-}
-
-impl fmt::Debug for DatagramSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DatagramSink").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 

@@ -16,8 +16,8 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
 };
 use tempfile::TempDir;
 
@@ -77,18 +77,12 @@ impl Authority {
 
     /// A certificate for these names or IP addresses.
     pub fn issue(&self, names: &[&str]) -> Identity {
-        self.sign(&params(names, "a peer of tests"))
+        Identity::of(|key| params(names, "a peer of tests").signed_by(key, &self.issuer))
     }
 
     /// A certificate with something odd about it.
     pub fn issue_odd(&self, names: &[&str], oddity: Oddity) -> Identity {
-        self.sign(&odd(names, oddity))
-    }
-
-    fn sign(&self, params: &CertificateParams) -> Identity {
-        let key = KeyPair::generate().expect("a key");
-        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate").pem();
-        Identity { certificate, key: key.serialize_pem() }
+        Identity::of(|key| odd(names, oddity).signed_by(key, &self.issuer))
     }
 }
 
@@ -104,7 +98,7 @@ impl Identity {
     /// # Panics
     /// As [`Authority::new`].
     pub fn self_signed(names: &[&str]) -> Self {
-        Self::self_signed_of(&params(names, "a peer of tests"))
+        Self::of(|key| params(names, "a peer of tests").self_signed(key))
     }
 
     /// As [`Self::self_signed`], with something odd about it.
@@ -112,12 +106,13 @@ impl Identity {
     /// # Panics
     /// As [`Authority::new`].
     pub fn self_signed_odd(names: &[&str], oddity: Oddity) -> Self {
-        Self::self_signed_of(&odd(names, oddity))
+        Self::of(|key| odd(names, oddity).self_signed(key))
     }
 
-    fn self_signed_of(params: &CertificateParams) -> Self {
+    /// A new key, with the certificate that is made for it.
+    fn of(make: impl FnOnce(&KeyPair) -> Result<Certificate, rcgen::Error>) -> Self {
         let key = KeyPair::generate().expect("a key");
-        let certificate = params.self_signed(&key).expect("a certificate").pem();
+        let certificate = make(&key).expect("a certificate").pem();
         Self { certificate, key: key.serialize_pem() }
     }
 

@@ -5,7 +5,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -17,13 +17,20 @@ use async_ffi::FfiFuture;
 use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
 
 use super::descriptors;
+use crate::lock::lock;
 
 /// How long to wait for a file descriptor before looking whether something else has happened.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
 
-#[derive(Default)]
 pub(super) struct World(Mutex<State>);
 
+impl Default for World {
+    fn default() -> Self {
+        Self(Mutex::new(State { now_ns: 1_000_000_000, ..State::default() }))
+    }
+}
+
+#[derive(Default)]
 pub(super) struct State {
     pub(super) now_ns: u64,
     /// Whether time passes only where the test says so, as long as a file descriptor is waited for.
@@ -38,25 +45,6 @@ pub(super) struct State {
     wakes_tasks: Arc<WakesTasks>,
     waits: Vec<Wait>,
     next_wait: u64,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            now_ns: 1_000_000_000,
-            holds_time: false,
-            folder: String::new(),
-            log: Vec::new(),
-            metrics: Vec::new(),
-            stop_requests: Vec::new(),
-            connections_lost: 0,
-            jobs: VecDeque::new(),
-            tasks: Vec::new(),
-            wakes_tasks: Arc::default(),
-            waits: Vec::new(),
-            next_wait: 0,
-        }
-    }
 }
 
 pub(super) struct Metric {
@@ -90,7 +78,7 @@ struct Wait {
 
 impl World {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Does the next of what there is to do, in this order: what has been woken already; a
@@ -324,18 +312,14 @@ impl Wake for Wakeup {
 struct WakesTasks(Mutex<Weak<Wakeup>>);
 
 impl WakesTasks {
-    fn lock(&self) -> MutexGuard<'_, Weak<Wakeup>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn set(&self, wakeup: &Arc<Wakeup>) {
-        *self.lock() = Arc::downgrade(wakeup);
+        *lock(&self.0) = Arc::downgrade(wakeup);
     }
 }
 
 impl Wake for WakesTasks {
     fn wake(self: Arc<Self>) {
-        let wakeup = self.lock().upgrade();
+        let wakeup = lock(&self.0).upgrade();
         // Where none is run, all tasks are polled as soon as one is.
         wakeup.into_iter().for_each(Wakeup::wake);
     }

@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File, TryLockError},
     io::{self, Read, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -75,7 +74,7 @@ impl Checkpoint {
                 Ok(file) => {
                     lock(&file, path)?;
                     // Another process may have put the next one in its place just now.
-                    if is_at(&file, path) {
+                    if folder::has(path, &file) {
                         break file;
                     }
                 }
@@ -161,13 +160,6 @@ fn lock(file: &File, path: &Path) -> Result<()> {
         // Not every file system has locks.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
-}
-
-/// Whether the file has this name.
-fn is_at(file: &File, path: &Path) -> bool {
-    let place = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-    let (ours, named) = (file.metadata().map(place).ok(), fs::metadata(path).map(place).ok());
-    ours.is_some() && ours == named
 }
 
 fn checksum(files: &[Entry]) -> Result<String> {

@@ -1,9 +1,8 @@
 //! How the file is when it is begun, and when another one takes its place.
 
 use std::{
-    fs::{File, Metadata, TryLockError},
+    fs::{File, TryLockError},
     io,
-    os::unix::fs::MetadataExt,
     time::UNIX_EPOCH,
 };
 
@@ -130,7 +129,7 @@ impl Output {
             self.not_on_disk(&error)
         })?;
         // An earlier attempt may have got so far, and no further.
-        if self.is_in_place(&current.file) {
+        if folder::has(&self.path, &current.file) {
             let aside = rotation.set_aside(now_ns);
             aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
         }
@@ -147,13 +146,5 @@ impl Output {
             }
         }
         Ok(())
-    }
-
-    /// Whether the file still has its name.
-    fn is_in_place(&self, file: &File) -> bool {
-        let place = |metadata: &Metadata| (metadata.dev(), metadata.ino());
-        let ours = file.metadata().map(|metadata| place(&metadata)).ok();
-        ours.is_some()
-            && ours == std::fs::metadata(&self.path).map(|metadata| place(&metadata)).ok()
     }
 }

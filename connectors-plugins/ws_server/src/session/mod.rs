@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 pub(crate) mod cases;
+mod config;
 mod drive;
 mod end;
 mod head;
@@ -16,8 +17,9 @@ use std::time::Duration;
 
 use tungstenite::protocol::WebSocketConfig;
 
-pub use self::inbox::Messages;
+pub use self::{config::Frames, inbox::Messages};
 pub(crate) use self::{
+    config::{default_max_message_bytes, default_ping_interval, in_memory},
     drive::Session,
     end::End,
     head::{read_head, write_all},

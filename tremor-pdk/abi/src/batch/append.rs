@@ -48,7 +48,7 @@ impl Batch {
 
     /// How many bytes the nodes of the document at `root` take, and how many its text and data.
     pub(super) fn document_size(&self, root: u32) -> (usize, usize) {
-        let nodes = &self.nodes()[subtree(self.nodes(), root)];
+        let nodes = &self.nodes()[subtree(self.nodes(), root as usize)];
         let data = nodes.iter().filter_map(data).map(|data| data.len());
         (size_of_val(nodes), data.sum())
     }
@@ -69,8 +69,8 @@ fn value_size(value: &Value<'_>) -> usize {
 
 /// The nodes of the value at `root`; what a forged one says of itself ends with the nodes there
 /// are.
-fn subtree(nodes: &[Node], root: u32) -> Range<usize> {
-    let root = (root as usize).min(nodes.len());
+pub(super) fn subtree(nodes: &[Node], root: usize) -> Range<usize> {
+    let root = root.min(nodes.len());
     let span = nodes.get(root).map_or(0, |node| node.span().max(1));
     let end = root.saturating_add(usize::try_from(span).unwrap_or(usize::MAX));
     root..end.min(nodes.len())
@@ -81,8 +81,7 @@ fn data(node: &Node) -> Option<Range<usize>> {
     if !matches!(node.kind(), NodeKind::STRING | NodeKind::BYTES) {
         return None;
     }
-    let start = usize::try_from(node.payload()).ok()?;
-    Some(start..start.checked_add(node.len() as usize)?)
+    node.data()
 }
 
 /// Copies events into the buffers of another batch.
@@ -131,7 +130,7 @@ impl Copy<'_> {
 
     /// Copies a value; `known` is a range of bytes that is already there, and where.
     fn document(&mut self, root: u32, known: Option<(Range<usize>, usize)>) -> u32 {
-        let nodes = &self.from.nodes()[subtree(self.from.nodes(), root)];
+        let nodes = &self.from.nodes()[subtree(self.from.nodes(), root as usize)];
         let (mut start, mut end, mut total) = (usize::MAX, 0, 0);
         for data in nodes.iter().filter_map(data) {
             if !data.is_empty() {

@@ -50,7 +50,7 @@ impl Cutter<'_> {
         let from = self.template.payload.start as usize;
         self.bytes.reserve(head.len() + range.len());
         self.bytes.extend_from_copy_slice(head);
-        self.bytes.extend_from_copy_within(from + range.start..from + range.end);
+        extend_from_within(self.bytes, from + range.start..from + range.end);
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
 
@@ -82,7 +82,7 @@ impl Cutter<'_> {
             return self.push(payload.start, payload.len() + tail.len(), EventFlags(0));
         }
         let start = self.bytes.len();
-        self.bytes.extend_from_copy_within(payload);
+        extend_from_within(self.bytes, payload);
         self.bytes.extend_from_copy_slice(tail);
         self.push(start, self.bytes.len() - start, EventFlags(0));
     }
@@ -160,17 +160,11 @@ impl Cutter<'_> {
 }
 
 /// `RVec` has no `extend_from_within`.
-trait ExtendFromCopyWithin {
-    fn extend_from_copy_within(&mut self, range: Range<usize>);
-}
-
-impl ExtendFromCopyWithin for ByteBuffer {
-    fn extend_from_copy_within(&mut self, range: Range<usize>) {
-        let start = self.len();
-        self.resize(start + range.len(), 0);
-        let (old, new) = self.split_at_mut(start);
-        new.copy_from_slice(&old[range]);
-    }
+fn extend_from_within(bytes: &mut ByteBuffer, range: Range<usize>) {
+    let start = bytes.len();
+    bytes.resize(start + range.len(), 0);
+    let (old, new) = bytes.split_at_mut(start);
+    new.copy_from_slice(&old[range]);
 }
 
 impl Batch {

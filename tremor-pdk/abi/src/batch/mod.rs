@@ -56,7 +56,7 @@ use crate::{
 ///
 /// Cloning shares the buffers: it copies the event list and the edited values, nothing else.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(Clone, StableAbi)]
 pub struct Batch {
     events: RVec<Event>,
     values: RVec<Value<'static>>,
@@ -190,18 +190,6 @@ impl Batch {
     #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         self.bytes().get(span.range()).unwrap_or_default()
-    }
-}
-
-impl Clone for Batch {
-    fn clone(&self) -> Self {
-        Self {
-            events: self.events.clone(),
-            values: self.values.clone(),
-            shared: self.shared.clone(),
-            limit: self.limit,
-            pull: self.pull,
-        }
     }
 }
 

@@ -83,24 +83,15 @@ fn compare_shapes(a: &Shape<'_>, b: &Shape<'_>, depth: usize) -> Ordering {
 }
 
 fn compare_arrays(a: ArrayRef<'_>, b: ArrayRef<'_>, depth: usize) -> Ordering {
-    for (a, b) in a.iter().zip(b) {
-        match compare(a, b, depth) {
-            Ordering::Equal => {}
-            unequal => return unequal,
-        }
-    }
-    a.len().cmp(&b.len())
+    let mut pairs = a.iter().zip(b).map(|(a, b)| compare(a, b, depth));
+    pairs.find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
 fn compare_objects(a: ObjectRef<'_>, b: ObjectRef<'_>, depth: usize) -> Ordering {
     let (a, b) = (sorted(a), sorted(b));
-    for (a, b) in a.iter().zip(&b) {
-        match a.0.cmp(b.0).then_with(|| compare(a.1, b.1, depth)) {
-            Ordering::Equal => {}
-            unequal => return unequal,
-        }
-    }
-    a.len().cmp(&b.len())
+    let pairs = a.iter().zip(&b);
+    let mut pairs = pairs.map(|(a, b)| a.0.cmp(b.0).then_with(|| compare(a.1, b.1, depth)));
+    pairs.find(|order| order.is_ne()).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
 fn sorted(object: ObjectRef<'_>) -> Vec<(&str, ValueRef<'_>)> {
@@ -183,15 +174,7 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
         return Ordering::Less;
     }
     let whole = float.trunc();
-    integer.cmp(&(whole as i128)).then_with(|| {
-        if float > whole {
-            Ordering::Less
-        } else if float < whole {
-            Ordering::Greater
-        } else {
-            Ordering::Equal
-        }
-    })
+    integer.cmp(&(whole as i128)).then(whole.partial_cmp(&float).unwrap_or(Ordering::Equal))
 }
 
 impl Hash for Number {

@@ -61,10 +61,7 @@ fn keys(nodes: &[Node], head: usize) -> impl Iterator<Item = usize> + '_ {
 }
 
 fn text(bytes: &[u8], key: Node) -> &[u8] {
-    let range = usize::try_from(key.payload())
-        .ok()
-        .and_then(|start| Some(start..start.checked_add(key.len() as usize)?));
-    range.and_then(|range| bytes.get(range)).unwrap_or_default()
+    key.data().and_then(|range| bytes.get(range)).unwrap_or_default()
 }
 
 /// The words of this many keys are compared with each other rather than filtered.

@@ -119,6 +119,13 @@ impl Node {
         Self::new(NodeKind::OBJECT, 0, len, span)
     }
 
+    /// Where the bytes are that a string or bytes node refers to.
+    #[inline]
+    pub(crate) fn data(&self) -> Option<std::ops::Range<usize>> {
+        let start = usize::try_from(self.payload).ok()?;
+        Some(start..start.checked_add(self.len as usize)?)
+    }
+
     /// The same text or binary data at another offset.
     #[inline]
     pub(crate) const fn moved_to(mut self, offset: u64) -> Self {

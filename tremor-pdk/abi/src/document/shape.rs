@@ -1,6 +1,6 @@
 //! What a value is, to be matched on.
 
-use value_trait::{ValueType, base::TypedValue};
+use value_trait::ValueType;
 
 use super::{ArrayRef, NodeKind, ObjectRef, ValueRef, view::Repr};
 use crate::value::{Array, Bytes, Object, Str, Value};
@@ -126,11 +126,5 @@ impl<'a> ValueRef<'a> {
                 Value::Object(tree)
             }
         }
-    }
-}
-
-impl TypedValue for ValueRef<'_> {
-    fn value_type(&self) -> ValueType {
-        ValueRef::value_type(*self)
     }
 }

@@ -106,7 +106,8 @@ impl<'a> Subtree<'a> {
         self.nodes.get(1..).unwrap_or_default()
     }
 
-    /// What a string or bytes node refers to.
+    /// What a string or bytes node refers to. Written out: by way of [`Node::data`] the compiler makes longer
+    /// code of what reads a document.
     #[inline]
     pub(super) fn data(&self, node: Node) -> Option<&'a [u8]> {
         let start = usize::try_from(node.payload()).ok()?;

@@ -15,7 +15,7 @@ use super::{Value, deep};
 /// An array of values: 16 bytes and two allocations, which is what keeps a value at 32 bytes. It
 /// reads and edits as a slice.
 #[repr(C)]
-#[derive(Clone, StableAbi)]
+#[derive(Clone, Default, StableAbi)]
 pub struct Array<'v>(RBox<RVec<Value<'v>>>);
 
 impl<'v> Array<'v> {
@@ -76,12 +76,6 @@ impl Drop for Array<'_> {
 impl fmt::Debug for Array<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self).finish()
-    }
-}
-
-impl Default for Array<'_> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

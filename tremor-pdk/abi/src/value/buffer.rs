@@ -101,6 +101,114 @@ impl Drop for Buffer<'_> {
     }
 }
 
+/// What [`Str`](super::Str) and [`Bytes`](super::Bytes) have in common: they are made of the slice that
+/// they hold, and read, compare, hash and show themselves as that slice.
+macro_rules! holds {
+    ($name:ident, $slice:ty, $owned:ty, $as_slice:ident) => {
+        impl $name<'_> {
+            /// Whether it lives elsewhere.
+            #[inline]
+            pub const fn is_borrowed(&self) -> bool {
+                self.0.is_borrowed()
+            }
+
+            /// The same, copied if it was borrowed.
+            #[inline]
+            pub fn into_static(self) -> $name<'static> {
+                $name(self.0.into_static())
+            }
+        }
+
+        impl std::ops::Deref for $name<'_> {
+            type Target = $slice;
+
+            #[inline]
+            fn deref(&self) -> &$slice {
+                self.$as_slice()
+            }
+        }
+
+        impl AsRef<$slice> for $name<'_> {
+            #[inline]
+            fn as_ref(&self) -> &$slice {
+                self
+            }
+        }
+
+        impl std::borrow::Borrow<$slice> for $name<'_> {
+            #[inline]
+            fn borrow(&self) -> &$slice {
+                self
+            }
+        }
+
+        impl Default for $name<'_> {
+            #[inline]
+            fn default() -> Self {
+                Self::borrowed(Default::default())
+            }
+        }
+
+        impl<'v> From<&'v $slice> for $name<'v> {
+            #[inline]
+            fn from(slice: &'v $slice) -> Self {
+                Self::borrowed(slice)
+            }
+        }
+
+        impl From<$owned> for $name<'_> {
+            #[inline]
+            fn from(owned: $owned) -> Self {
+                Self(Buffer::owned(Vec::from(owned).into_boxed_slice()))
+            }
+        }
+
+        impl<'v> From<std::borrow::Cow<'v, $slice>> for $name<'v> {
+            fn from(slice: std::borrow::Cow<'v, $slice>) -> Self {
+                match slice {
+                    std::borrow::Cow::Borrowed(slice) => slice.into(),
+                    std::borrow::Cow::Owned(owned) => owned.into(),
+                }
+            }
+        }
+
+        impl PartialEq for $name<'_> {
+            #[inline]
+            fn eq(&self, other: &Self) -> bool {
+                **self == **other
+            }
+        }
+
+        impl Eq for $name<'_> {}
+
+        impl PartialOrd for $name<'_> {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $name<'_> {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                (**self).cmp(other)
+            }
+        }
+
+        impl std::hash::Hash for $name<'_> {
+            #[inline]
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                (**self).hash(state);
+            }
+        }
+
+        impl std::fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Debug::fmt(&**self, f)
+            }
+        }
+    };
+}
+pub(super) use holds;
+
 #[cfg(test)]
 mod tests {
     use super::Buffer;

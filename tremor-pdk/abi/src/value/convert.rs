@@ -166,13 +166,13 @@ impl<'a> TryFrom<ValueRef<'a>> for &'a str {
 
 /// Takes a value apart.
 macro_rules! unwrap {
-    ($($to:ident, $expected:expr;)*) => {$(
+    ($($variant:ident($to:ident), $expected:expr;)*) => {$(
         impl<'v> TryFrom<Value<'v>> for $to<'v> {
             type Error = TryTypeError;
 
             fn try_from(value: Value<'v>) -> Result<Self, TryTypeError> {
                 match value {
-                    Value::$to(inner) => Ok(inner),
+                    Value::$variant(inner) => Ok(inner),
                     other => Err(TryTypeError { expected: $expected, got: other.value_type() }),
                 }
             }
@@ -181,20 +181,10 @@ macro_rules! unwrap {
 }
 
 unwrap! {
-    Bytes, BYTES;
-    Array, ValueType::Array;
-    Object, ValueType::Object;
-}
-
-impl<'v> TryFrom<Value<'v>> for Str<'v> {
-    type Error = TryTypeError;
-
-    fn try_from(value: Value<'v>) -> Result<Self, TryTypeError> {
-        match value {
-            Value::String(text) => Ok(text),
-            other => Err(TryTypeError { expected: ValueType::String, got: other.value_type() }),
-        }
-    }
+    String(Str), ValueType::String;
+    Bytes(Bytes), BYTES;
+    Array(Array), ValueType::Array;
+    Object(Object), ValueType::Object;
 }
 
 /// Comparison with plain values, on either form.
@@ -222,20 +212,9 @@ eq! {
     u32, |view, other| view == Value::from(*other).view();
     u64, |view, other| view == Value::from(*other).view();
     f64, |view, other| view == Value::from(*other).view();
+    str, |view, other| view.as_str() == Some(other);
     &str, |view, other| view.as_str() == Some(*other);
     String, |view, other| view.as_str() == Some(other.as_str());
-}
-
-impl PartialEq<str> for ValueRef<'_> {
-    fn eq(&self, other: &str) -> bool {
-        self.as_str() == Some(other)
-    }
-}
-
-impl PartialEq<str> for Value<'_> {
-    fn eq(&self, other: &str) -> bool {
-        self.as_str() == Some(other)
-    }
 }
 
 #[cfg(test)]

@@ -71,12 +71,9 @@ impl<'v> Value<'v> {
     }
 
     fn apply(&mut self, change: Change<'v>) -> Result<(), NoSuchPlace> {
-        match change {
-            Change::Set(path, value) => self.set_path(&path, value).map(drop),
-            Change::Default(path, value) => match self.get_path(&path) {
-                Some(_) => Ok(()),
-                None => self.set_path(&path, value).map(drop),
-            },
+        let set = match change {
+            Change::Set(path, value) => Some((path, value)),
+            Change::Default(path, value) => self.get_path(&path).is_none().then_some((path, value)),
             Change::Merge(path, changes) => {
                 if let Some(place) = self.get_path_mut(&path) {
                     place.merge(changes);
@@ -84,21 +81,16 @@ impl<'v> Value<'v> {
                 }
                 let mut value = Value::Null;
                 value.merge(changes);
-                self.set_path(&path, value).map(drop)
+                Some((path, value))
             }
             Change::Remove(path) => {
                 self.remove_path(&path);
-                Ok(())
+                None
             }
-            Change::Copy(from, to) => match self.get_path(&from).cloned() {
-                Some(value) => self.set_path(&to, value).map(drop),
-                None => Ok(()),
-            },
-            Change::Move(from, to) => match self.remove_path(&from) {
-                Some(value) => self.set_path(&to, value).map(drop),
-                None => Ok(()),
-            },
-        }
+            Change::Copy(from, to) => self.get_path(&from).cloned().map(|value| (to, value)),
+            Change::Move(from, to) => self.remove_path(&from).map(|value| (to, value)),
+        };
+        set.map_or(Ok(()), |(path, value)| self.set_path(&path, value).map(drop))
     }
 }
 

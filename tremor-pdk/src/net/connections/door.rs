@@ -48,13 +48,6 @@ impl From<UnixListener> for Listener {
 }
 
 impl Listener {
-    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(listener) => listener.set_nonblocking(true),
-            Self::Unix(listener) => listener.set_nonblocking(true),
-        }
-    }
-
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Self::Tcp(listener) => listener.as_fd(),

@@ -1,8 +1,8 @@
 //! The key `tls` of a connector's configuration.
 
-use std::{borrow::Cow, fmt, path::PathBuf};
+use std::{fmt, path::PathBuf};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{Error, Result};
@@ -32,7 +32,14 @@ pub struct Tls {
 }
 
 /// The oldest version of TLS that a peer may speak. Those before 1.2 are not safe.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, JsonSchema)]
+// No description: the key that is of this type has one.
+#[schemars(
+    inline,
+    description = "",
+    with = "serde_json::Value",
+    extend("enum" = ["1.2", "1.3", 1.2, 1.3])
+)]
 pub enum MinVersion {
     /// TLS 1.2.
     #[default]
@@ -125,20 +132,6 @@ impl de::Visitor<'_> for Version {
 
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<MinVersion, E> {
         self.visit_str(&number.to_string())
-    }
-}
-
-impl JsonSchema for MinVersion {
-    fn schema_name() -> Cow<'static, str> {
-        "MinVersion".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "enum": ["1.2", "1.3", 1.2, 1.3] })
     }
 }
 

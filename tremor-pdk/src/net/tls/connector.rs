@@ -136,8 +136,4 @@ impl Load for Settings {
     }
 }
 
-impl std::fmt::Debug for TlsConnector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TlsConnector").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+shows! { TlsConnector { name } }

@@ -4,10 +4,10 @@ use std::{
     fs, io,
     os::unix::fs::MetadataExt,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use crate::{Host, Result};
+use crate::{Host, Result, lock::lock};
 
 /// How often the files are looked at, at most, in ns.
 const LOOKED_EVERY_NS: u64 = 1_000_000_000;
@@ -167,8 +167,4 @@ fn stamp(path: &Path) -> Stamp {
     let modified = time(metadata.mtime(), metadata.mtime_nsec());
     let changed = time(metadata.ctime(), metadata.ctime_nsec());
     Some((metadata.dev(), metadata.ino(), metadata.len(), modified, changed))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -93,29 +93,21 @@ pub(super) fn direct<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Verdict
 }
 
 /// A call under way on a test host. It is polled when it has been woken, and not otherwise.
-pub(super) struct Calls<'h> {
-    pub(super) host: &'h TestHost,
-    pub(super) patience: &'h Patience,
+pub(super) struct Calls {
+    pub(super) host: TestHost,
+    pub(super) patience: Patience,
 }
 
-impl Calls<'_> {
-    /// Runs a call to its end; `None` where it waits for something outside that does not come.
-    pub(super) fn run<T>(
-        &self,
-        what: &str,
-        future: impl Future<Output = Result<T>>,
-    ) -> Verdict<Option<Result<T>>> {
-        let mut future = pin!(future);
-        self.poll(what, usize::MAX, |context| future.as_mut().poll(context))
-    }
-
-    /// As [`Calls::run`], where waiting for something outside is at fault as well.
+impl Calls {
+    /// Runs a call to its end; that it waits for something outside is a reason to skip.
     pub(super) fn finish<T>(
         &self,
         what: &str,
         future: impl Future<Output = Result<T>>,
     ) -> Verdict<Result<T>> {
-        self.run(what, future)?.ok_or_else(|| {
+        let mut future = pin!(future);
+        let finished = self.poll(what, usize::MAX, |context| future.as_mut().poll(context))?;
+        finished.ok_or_else(|| {
             Finding::skip(format_args!("`{what}` waits for a peer that does not answer here"))
         })
     }

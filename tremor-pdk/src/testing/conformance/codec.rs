@@ -6,10 +6,11 @@ use super::{
     corpus,
     report::{Finding, Verdict, ensure, fault},
     subject::{Instance, Subject},
+    transcript::short,
 };
 use tremor_abi::batch::HostBatch;
 
-use crate::{Batch, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
+use crate::{Batch, Error, ErrorKind, Output, Result, Value, ValueRef, dynamic::DynCodec};
 
 /// A codec that is asked for one message at a time.
 struct Messages(Box<dyn DynCodec>);
@@ -75,7 +76,7 @@ impl Messages {
 const ONE: &str = "write one value for a message, append one message for a value, or answer with \
     `Error::bad_data`";
 
-fn of_bad_data(what: &str, error: &crate::Error) -> Verdict {
+fn of_bad_data(what: &str, error: &Error) -> Verdict {
     let kind = error.kind();
     let seen = || format!("{what} is an error of the kind {kind}: {error}");
     ensure(kind == ErrorKind::BAD_DATA, seen, "answer with `Error::bad_data`")
@@ -83,11 +84,6 @@ fn of_bad_data(what: &str, error: &crate::Error) -> Verdict {
 
 fn text(value: &Value<'_>) -> String {
     ValueRef::from(value).to_string()
-}
-
-fn short(bytes: &[u8]) -> String {
-    let head = &bytes[..bytes.len().min(40)];
-    format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
 }
 
 pub(super) fn round_trips(subject: &Subject) -> Verdict {
@@ -104,24 +100,15 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
         encoded += 1;
         let help =
             "decode what `encode` writes; a format that cannot hold a value refuses it in `encode`";
-        let once = codec.decode(&message)?.map_err(|error| {
-            fault(
-                format_args!("its own message {} cannot be decoded: {error}", short(&message)),
-                help,
-            )
-        })?;
-        let again = codec.encode(&once)?.map_err(|error| {
-            fault(
-                format_args!("what it decodes of {} cannot be encoded: {error}", short(&message)),
-                help,
-            )
-        })?;
-        let twice = codec.decode(&again)?.map_err(|error| {
-            fault(
-                format_args!("its own message {} cannot be decoded: {error}", short(&again)),
-                help,
-            )
-        })?;
+        let cannot = |what: &str, message: &[u8], done: &str| {
+            let seen = format!("{what} {} cannot be {done}", short(message));
+            move |error: Error| fault(format_args!("{seen}: {error}"), help)
+        };
+        let once =
+            codec.decode(&message)?.map_err(cannot("its own message", &message, "decoded"))?;
+        let again =
+            codec.encode(&once)?.map_err(cannot("what it decodes of", &message, "encoded"))?;
+        let twice = codec.decode(&again)?.map_err(cannot("its own message", &again, "decoded"))?;
         let (once, twice) = (text(&once), text(&twice));
         let seen = || {
             format!(

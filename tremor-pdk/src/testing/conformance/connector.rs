@@ -1,7 +1,7 @@
 //! Checks of the life of a connector.
 
 use super::{
-    call::{direct, poll_once},
+    call::{Calls, direct, poll_once},
     construct::shared,
     process::Open,
     report::{Verdict, ensure, fault},
@@ -67,7 +67,8 @@ fn drop_after(subject: &Subject, last: usize) -> Verdict {
         1 => return poll_once(&mut connector.connect(1)),
         _ => {}
     }
-    let mut connected = Connected::new(connector, host.clone(), subject.patience.clone());
+    let calls = Calls { host, patience: subject.patience.clone() };
+    let mut connected = Connected::new(connector, calls);
     connected.connect()?;
     match last {
         2 => {}

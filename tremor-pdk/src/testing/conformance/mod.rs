@@ -65,7 +65,7 @@ use self::{checks::Check, report::Finding};
 use super::TestHost;
 use crate::{
     Codec, Component, Connector, Operator, Postprocessor, Preprocessor, Sink, Source,
-    linked::{self, LinkedComponent},
+    linked::{self, LinkedComponent, Make as Linked},
 };
 
 /// The names of the checks of components of this kind, in the words of metadata, in their order.
@@ -150,39 +150,29 @@ pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
     Checked { check: name.to_owned(), outcome: Outcome::Failed(fault) }
 }
 
-impl Subject {
-    /// A component of an author's crate, made without the boundary.
-    fn linked(component: LinkedComponent, config: &str) -> Self {
-        let make = move |config: &Json, host: &TestHost| {
-            let (id, handle) = ("verify", host.handle());
-            Ok(match component.make {
-                linked::Make::Connector(make) => Instance::Connector(make(id, config, handle)?),
-                linked::Make::Operator(make) => Instance::Operator(make(id, config, handle)?),
-                linked::Make::Codec(make) => Instance::Codec(make(id, config, handle)?),
-                linked::Make::Preprocessor(make) => {
-                    Instance::Preprocessor(make(id, config, handle)?)
-                }
-                linked::Make::Postprocessor(make) => {
-                    Instance::Postprocessor(make(id, config, handle)?)
-                }
-            })
-        };
-        Self {
-            kind: component.kind.to_owned(),
-            schema: (component.config_schema)(),
-            // What is no JSON is no configuration either.
-            config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
-            folder: PathBuf::new(),
-            is_alone: false,
-            patience: Patience::default(),
-            make: Box::new(make),
-        }
-    }
-}
-
 /// Checks a component of any kind, made without the boundary.
 pub fn linked(component: LinkedComponent, config: &str) -> Report {
-    Subject::linked(component, config).check_all()
+    let make = move |config: &Json, host: &TestHost| {
+        let (id, handle) = ("verify", host.handle());
+        match component.make {
+            Linked::Connector(make) => make(id, config, handle).map(Instance::Connector),
+            Linked::Operator(make) => make(id, config, handle).map(Instance::Operator),
+            Linked::Codec(make) => make(id, config, handle).map(Instance::Codec),
+            Linked::Preprocessor(make) => make(id, config, handle).map(Instance::Preprocessor),
+            Linked::Postprocessor(make) => make(id, config, handle).map(Instance::Postprocessor),
+        }
+    };
+    let subject = Subject {
+        kind: component.kind.to_owned(),
+        schema: (component.config_schema)(),
+        // What is no JSON is no configuration either.
+        config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
+        folder: PathBuf::new(),
+        is_alone: false,
+        patience: Patience::default(),
+        make: Box::new(make),
+    };
+    subject.check_all()
 }
 
 macro_rules! of_kinds {

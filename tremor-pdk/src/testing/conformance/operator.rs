@@ -139,9 +139,7 @@ impl Accounted {
     /// A batch of events, later than those before.
     fn process(&mut self, number: u64) -> Verdict {
         let mut batch = input(number);
-        self.call("process", number, &mut batch, |operator, batch, output| {
-            operator.process(batch, output)
-        })
+        self.call("process", number, &mut batch, Operator::process)
     }
 
     /// It is late enough for what is due.
@@ -165,9 +163,7 @@ impl Accounted {
     }
 
     fn drain(&mut self) -> Verdict {
-        self.call("on_drain", 0, &mut Batch::new(), |operator, batch, output| {
-            operator.on_drain(batch, output)
-        })
+        self.call("on_drain", 0, &mut Batch::new(), Operator::on_drain)
     }
 }
 
@@ -212,9 +208,7 @@ pub(super) fn names_ports(subject: &Subject) -> Verdict {
 pub(super) fn accounts(subject: &Subject) -> Verdict {
     let mut operator = Accounted::new(subject)?;
     (1..=BATCHES).try_for_each(|number| operator.process(number))?;
-    operator.call("process", BATCHES + 1, &mut Batch::new(), |operator, batch, output| {
-        operator.process(batch, output)
-    })
+    operator.call("process", BATCHES + 1, &mut Batch::new(), Operator::process)
 }
 
 pub(super) fn knows_the_time(subject: &Subject) -> Verdict {

@@ -12,6 +12,8 @@ use tremor_abi::batch::HostBatch;
 
 use crate::{Batch, Error, ErrorKind, Output, Postprocessor, Preprocessor};
 
+const NO_STATIC: &str = "keep state in `self` and not in a static";
+
 /// How often a preprocessor may say that it has more to put out of one batch.
 const MORE: usize = 10_000;
 
@@ -100,12 +102,10 @@ pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
         let whole = run(subject, &bytes, bytes.len())?;
         for length in [1, 2, 3, 7, 64] {
             let split = run(subject, &bytes, length)?;
-            if let Some(difference) = whole.transcript.differs(&split.transcript) {
-                let seen = format!("with bytes that come {length} at a time, {difference}");
-                let help = "keep the bytes of a message that has not ended, for each stream, until the \
-                    rest of them comes";
-                return Err(fault(seen, help));
-            }
+            let seen = |it: &str| format!("with bytes that come {length} at a time, {it}");
+            let help = "keep the bytes of a message that has not ended, for each stream, until the \
+                rest of them comes";
+            whole.transcript.expect(&split.transcript, seen, help)?;
         }
     }
     Ok(())
@@ -139,16 +139,9 @@ pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
     for (stream, _) in (1..).zip(&streams) {
         together.end(stream, false)?;
     }
-    match expected.differs(&together.transcript) {
-        None => Ok(()),
-        Some(difference) => {
-            let seen = format!("with streams that come by turns, {difference}");
-            Err(fault(
-                seen,
-                "keep a state for each stream: `Event::stream` says which one an event is of",
-            ))
-        }
-    }
+    let seen = |it: &str| format!("with streams that come by turns, {it}");
+    let help = "keep a state for each stream: `Event::stream` says which one an event is of";
+    expected.expect(&together.transcript, seen, help)
 }
 
 pub(super) fn ends_streams(subject: &Subject) -> Verdict {
@@ -181,10 +174,8 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
         let mut by_list = listed.transcript.clone();
         explicit.forget_ends();
         by_list.forget_ends();
-        if let Some(difference) = explicit.differs(&by_list) {
-            let seen = format!("where only the streams in `streams` are ended, {difference}");
-            return Err(fault(seen, help));
-        }
+        let seen = |it: &str| format!("where only the streams in `streams` are ended, {it}");
+        explicit.expect(&by_list, seen, help)?;
     }
     Ok(())
 }
@@ -206,11 +197,8 @@ pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
         aborted.feed(1, &bytes, 5)?;
         aborted.end(1, false)?;
         let expected = run(subject, &bytes, 5)?;
-        if let Some(difference) = expected.transcript.differs(&aborted.transcript) {
-            let seen =
-                format!("after a stream was aborted, in one of the same number {difference}");
-            return Err(fault(seen, help));
-        }
+        let seen = |it: &str| format!("after a stream was aborted, in one of the same number {it}");
+        expected.transcript.expect(&aborted.transcript, seen, help)?;
     }
     Ok(())
 }
@@ -236,10 +224,8 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         }
         for (position, pre) in all.iter_mut().enumerate() {
             pre.end(1, false)?;
-            if let Some(difference) = expected.transcript.differs(&pre.transcript) {
-                let seen = format!("in instance {} of {MANY}, {difference}", position + 2);
-                return Err(fault(seen, "keep state in `self` and not in a static"));
-            }
+            let seen = |it: &str| format!("in instance {} of {MANY}, {it}", position + 2);
+            expected.transcript.expect(&pre.transcript, seen, NO_STATIC)?;
         }
     }
     Ok(())
@@ -295,15 +281,10 @@ pub(super) fn frames(subject: &Subject) -> Verdict {
     let mut batch = Batch::new();
     messages.iter().for_each(|message| batch.push_message(&[message, &suffix[..]].concat()));
     expected.add(&batch);
-    match expected.differs(&post.transcript) {
-        None => Ok(()),
-        Some(difference) => {
-            let seen = format!("`process` does not put `suffix` after every message: {difference}");
-            let help = "let `process` do what `suffix` says, or answer `None` there";
-            Err(fault(seen, help)
-                .of("`Postprocessor::suffix`: what it does, if that is no more than a suffix"))
-        }
-    }
+    let seen = |it: &str| format!("`process` does not put `suffix` after every message: {it}");
+    let help = "let `process` do what `suffix` says, or answer `None` there";
+    let contract = "`Postprocessor::suffix`: what it does, if that is no more than a suffix";
+    expected.expect(&post.transcript, seen, help).map_err(|finding| finding.of(contract))
 }
 
 pub(super) fn takes_hostile_bytes(subject: &Subject) -> Verdict {
@@ -325,10 +306,8 @@ pub(super) fn post_shares_nothing(subject: &Subject) -> Verdict {
     let mut all = (0..MANY).map(|_| Post::new(subject)).collect::<Verdict<Vec<_>>>()?;
     for (position, post) in all.iter_mut().enumerate() {
         post.process(&messages)?;
-        if let Some(difference) = first.transcript.differs(&post.transcript) {
-            let seen = format!("in instance {} of {MANY}, {difference}", position + 2);
-            return Err(fault(seen, "keep state in `self` and not in a static"));
-        }
+        let seen = |it: &str| format!("in instance {} of {MANY}, {it}", position + 2);
+        first.transcript.expect(&post.transcript, seen, NO_STATIC)?;
     }
     Ok(())
 }

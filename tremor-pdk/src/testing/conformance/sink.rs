@@ -8,7 +8,7 @@ use super::{
     report::{Finding, Verdict, ensure, fault},
     subject::{Connected, Subject, is_of_peer},
 };
-use crate::{Batch, CodecRequirement, ErrorPolicy, Exceptions, Result, Signal};
+use crate::{Batch, CodecRequirement, Error, ErrorPolicy, Exceptions, Result, Signal};
 
 /// Batches of the kind that a sink asked for.
 fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
@@ -50,17 +50,16 @@ fn batches(codec: CodecRequirement) -> Vec<(&'static str, Batch)> {
 }
 
 fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict {
+    let misnamed = |error: &Error| {
+        let help = "name events by their positions in the batch, in order, each once";
+        fault(format_args!("to {what}: {error}"), help)
+    };
     match answer {
         Ok(exceptions) => {
-            let help = "name events by their positions in the batch, in order, each once";
-            let about = exceptions.clone().about(batch.len());
-            about.map(drop).map_err(|error| fault(format_args!("to {what}: {error}"), help))
+            exceptions.clone().about(batch.len()).map(drop).map_err(|error| misnamed(&error))
         }
         // What the driver says of ranges that cannot be.
-        Err(error) if error.message().contains("answered a delivery of") => {
-            let help = "name events by their positions in the batch, in order, each once";
-            Err(fault(format_args!("to {what}: {error}"), help))
-        }
+        Err(error) if error.message().contains("answered a delivery of") => Err(misnamed(error)),
         Err(error) if is_of_peer(error) => Ok(()),
         Err(error) if batch.is_empty() => {
             let help = "answer `Ok` where there is nothing to deliver";
@@ -164,7 +163,7 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     accepted(&mut connected, Signal::Drain)?;
     let help = "await in `Sink::deliver` what delivers, and in `on_signal` of `Signal::Drain` what is \
         held back: flush buffers, await the future of `Host::blocking`";
-    let jobs = connected.host.0.lock().jobs.len();
+    let jobs = connected.calls.host.0.lock().jobs.len();
     ensure(jobs == 0, || format!("after a drain, {jobs} pieces of work are not done"), help)?;
     let drained = files(&subject.folder);
     connected.stop(false)?;

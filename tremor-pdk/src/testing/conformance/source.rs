@@ -64,7 +64,7 @@ impl Pulling {
             }
             Some(Ok(Pull::Events)) if is_empty => self.empty += 1,
             Some(Ok(Pull::Idle(time))) if is_empty && time.is_zero() => self.empty += 1,
-            Some(Ok(Pull::Idle(time))) => self.connected.host.advance(time),
+            Some(Ok(Pull::Idle(time))) => self.connected.calls.host.advance(time),
             Some(Ok(Pull::Events)) => self.empty = 0,
             Some(Err(error)) if goes_on.contains(&error.policy()) => {}
             Some(Err(error)) if error.kind() == ErrorKind::INTERNAL => {
@@ -149,7 +149,7 @@ pub(super) fn heeds_the_limit(subject: &Subject) -> Verdict {
                 help,
             )?;
             match pulled {
-                Some(Ok(Pull::Idle(time))) => pulling.connected.host.advance(time),
+                Some(Ok(Pull::Idle(time))) => pulling.connected.calls.host.advance(time),
                 Some(Ok(Pull::Events)) => {}
                 _ => break,
             }
@@ -192,10 +192,8 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
                 break;
             }
         }
-        if let Some(difference) = expected.differs(&pulling.transcript) {
-            let seen = format!("with pulls that are dropped after {polls} polls, {difference}");
-            return Err(fault(seen, help));
-        }
+        let seen = |it: &str| format!("with pulls that are dropped after {polls} polls, {it}");
+        expected.expect(&pulling.transcript, seen, help)?;
     }
     Ok(())
 }
@@ -215,16 +213,16 @@ pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
         }
     }
     for (position, (pulling, _)) in all.iter().enumerate() {
-        if let Some(difference) = expected.differs(&pulling.transcript) {
-            let seen = format!(
+        let seen = |it: &str| {
+            format!(
                 "instance {} of {MANY} with one configuration brings other events than the first: \
-                 {difference}",
+                 {it}",
                 position + 2
-            );
-            let help = "keep state in `self` and not in a static; what a source brings follows from \
-                its configuration, its peer and `Host::now_ns`";
-            return Err(fault(seen, help));
-        }
+            )
+        };
+        let help = "keep state in `self` and not in a static; what a source brings follows from \
+            its configuration, its peer and `Host::now_ns`";
+        expected.expect(&pulling.transcript, seen, help)?;
     }
     Ok(())
 }

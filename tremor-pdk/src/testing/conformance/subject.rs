@@ -1,6 +1,6 @@
 //! What is checked: a component that can be made again and again.
 
-use std::{future::poll_fn, path::PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value as Json;
 
@@ -92,7 +92,8 @@ impl Subject {
     pub(super) fn connected(&self) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
-        let mut connected = Connected::new(connector, host, self.patience.clone());
+        let calls = Calls { host, patience: self.patience.clone() };
+        let mut connected = Connected::new(connector, calls);
         connected.connect()?;
         connected.call("on_start", |connector| connector.on_start())?;
         Ok(connected)
@@ -126,29 +127,22 @@ pub(super) struct Connected {
     pub(super) acks: Option<Box<dyn Acks>>,
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
-    pub(super) host: TestHost,
+    pub(super) calls: Calls,
     /// How many pulls of this connection have brought something.
     pub(super) pulls: u64,
-    patience: Patience,
 }
 
 impl Connected {
     /// A connector without a connection.
-    pub(super) fn new(
-        connector: Box<dyn DynConnector>,
-        host: TestHost,
-        patience: Patience,
-    ) -> Self {
-        Self { source: None, acks: None, sink: None, connector, host, pulls: 0, patience }
+    pub(super) fn new(connector: Box<dyn DynConnector>, calls: Calls) -> Self {
+        Self { source: None, acks: None, sink: None, connector, calls, pulls: 0 }
     }
 
     /// From `connect` to the two sides.
     pub(super) fn connect(&mut self) -> Verdict {
-        let (host, patience) = (self.host.clone(), self.patience.clone());
-        let calls = Calls { host: &host, patience: &patience };
         let mut attempt = 1;
         loop {
-            match calls.finish("connect", self.connector.connect(attempt))? {
+            match self.calls.finish("connect", self.connector.connect(attempt))? {
                 Ok(true) => break,
                 Ok(false) if attempt < ATTEMPTS => attempt += 1,
                 Ok(false) => {
@@ -166,8 +160,8 @@ impl Connected {
         }
         self.call("on_connection_established", |connector| connector.on_connection_established())?;
         self.pulls = 0;
-        self.source = side(calls.finish("create_source", self.connector.create_source())?)?;
-        self.sink = side(calls.finish("create_sink", self.connector.create_sink())?)?;
+        self.source = side(self.calls.finish("create_source", self.connector.create_source())?)?;
+        self.sink = side(self.calls.finish("create_sink", self.connector.create_sink())?)?;
         if let Some(source) = &mut self.source {
             let refused = |error| fault(format_args!("`acks` failed: {error}"), OF_CALLS);
             self.acks = direct("acks", || source.acks())?.map_err(refused)?;
@@ -181,10 +175,7 @@ impl Connected {
         what: &'static str,
         call: impl FnOnce(&mut dyn DynConnector) -> crate::dynamic::BoxFuture<'_, Result<()>>,
     ) -> Verdict {
-        let host = self.host.clone();
-        let calls = Calls { host: &host, patience: &self.patience };
-        let answered = calls.finish(what, call(&mut *self.connector))?;
-        match answered {
+        match self.calls.finish(what, call(&mut *self.connector))? {
             Ok(()) => Ok(()),
             Err(error) if is_of_peer(&error) => {
                 Err(Finding::skip(format_args!("`{what}`: {error}")))
@@ -206,8 +197,7 @@ impl Connected {
         let Some(source) = &mut self.source else { return Err(Finding::skip("it has no source")) };
         // One that brings nothing leaves its number to the next.
         batch.set_pull(self.pulls + 1);
-        let calls = Calls { host: &self.host, patience: &self.patience };
-        let pulled = calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
+        let pulled = self.calls.poll("pull", polls, |context| source.poll_pull(context, batch))?;
         if pulled.is_none() {
             source.give_up(batch);
         }
@@ -234,8 +224,7 @@ impl Connected {
         polls: usize,
     ) -> Verdict<Option<Result<Exceptions>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        let calls = Calls { host: &self.host, patience: &self.patience };
-        calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
+        self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
 
     /// Gives up the delivery in a slot.
@@ -246,17 +235,15 @@ impl Connected {
 
     /// Delivers a batch.
     pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        let mut batch = batch.clone();
-        let calls = Calls { host: &self.host, patience: &self.patience };
-        calls.run("deliver", poll_fn(|context| sink.poll_deliver(context, 0, &mut batch)))
+        self.deliver_in(0, &mut batch.clone(), usize::MAX)
     }
 
     /// Tells the sink something.
     pub(super) fn signal(&mut self, signal: Signal) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        let calls = Calls { host: &self.host, patience: &self.patience };
-        calls.finish("on_signal", sink.on_signal(signal)).map_err(|finding| finding.of(OF_CALLS))
+        self.calls
+            .finish("on_signal", sink.on_signal(signal))
+            .map_err(|finding| finding.of(OF_CALLS))
     }
 
     /// To the end, with or without a drain, and what is left then.
@@ -270,7 +257,7 @@ impl Connected {
         }
         (self.source, self.acks, self.sink) = (None, None, None);
         self.call("on_stop", |connector| connector.on_stop())?;
-        Ok(self.host)
+        Ok(self.calls.host)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::report::{Verdict, fault};
 use crate::Batch;
 
 /// What came out, stream by stream: how it was cut into batches and fragments does not matter.
@@ -51,8 +52,17 @@ impl Transcript {
         }
     }
 
-    /// How another differs from this one; none where it does not.
-    pub(super) fn differs(&self, other: &Self) -> Option<String> {
+    /// Another one is the same; what is seen is said of how it differs.
+    pub(super) fn expect(
+        &self,
+        other: &Self,
+        seen: impl FnOnce(&str) -> String,
+        help: &'static str,
+    ) -> Verdict {
+        self.differs(other).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
+    }
+
+    fn differs(&self, other: &Self) -> Option<String> {
         if self.finished && !other.finished {
             return Some("it did not finish".to_owned());
         }
@@ -85,15 +95,17 @@ impl Transcript {
 
 impl Item {
     fn shown(&self) -> String {
-        let bytes = |bytes: &[u8]| {
-            let head = &bytes[..bytes.len().min(40)];
-            format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
-        };
         match self {
-            Self::Fragment(raw) | Self::Message(raw) => bytes(raw),
-            Self::Value(text) => bytes(text.as_bytes()),
+            Self::Fragment(raw) | Self::Message(raw) => short(raw),
+            Self::Value(text) => short(text.as_bytes()),
             Self::End => "the end of the stream".to_owned(),
             Self::Aborted => "an aborted stream".to_owned(),
         }
     }
+}
+
+/// The beginning of a message, and how long it is.
+pub(super) fn short(bytes: &[u8]) -> String {
+    let head = &bytes[..bytes.len().min(40)];
+    format!("`{}` ({} bytes)", String::from_utf8_lossy(head).escape_debug(), bytes.len())
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Batch, PayloadKind, Span, fill::narrow};
+use super::{Batch, PayloadKind, Span, append::subtree, fill::narrow};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Key, Node, NodeKind, ValueRef, Writer, equal, fingerprint},
@@ -211,25 +211,18 @@ impl Splice<'_> {
         self.found.clear();
         for path in renames {
             let place = path.iter().try_fold(root, |object, name| self.find(object, name));
-            self.found.push(place.map(|value| self.span(value)));
+            self.found.push(place.map(|value| subtree(self.nodes, value)));
         }
         let new = self.nodes.len();
         self.object(Some(root), branch);
         new
     }
 
-    /// The nodes of a value; what a forged one says of itself ends with the nodes there are.
-    fn span(&self, value: usize) -> Range<usize> {
-        let span = self.nodes.get(value).map_or(0, |node| node.span().max(1));
-        let end = usize::try_from(span).ok().and_then(|span| value.checked_add(span));
-        value..end.unwrap_or(usize::MAX).min(self.nodes.len())
-    }
-
     /// The pairs of an object; none where it is no object.
     fn pairs(&self, object: usize) -> Pairs {
         let head = self.nodes.get(object).filter(|head| head.kind() == NodeKind::OBJECT);
         let left = head.map_or(0, Node::len);
-        Pairs { key: object + 1, end: self.span(object).end, left }
+        Pairs { key: object + 1, end: subtree(self.nodes, object).end, left }
     }
 
     /// The position of a key's value in an object.
@@ -245,12 +238,8 @@ impl Splice<'_> {
 
     fn is(&self, key: usize, name: &Name) -> bool {
         let node = self.nodes[key];
-        let start = usize::try_from(node.payload()).unwrap_or(usize::MAX);
-        node.word() == name.word
-            && start
-                .checked_add(node.len() as usize)
-                .and_then(|end| self.bytes.get(start..end))
-                .is_some_and(|data| equal(data, name.text.as_bytes()))
+        let data = || node.data().and_then(|data| self.bytes.get(data));
+        node.word() == name.word && data().is_some_and(|data| equal(data, name.text.as_bytes()))
     }
 
     /// Whether a renamed field that the event has is put below.

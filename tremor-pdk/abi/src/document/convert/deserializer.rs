@@ -204,30 +204,25 @@ struct Variant<'de> {
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = ReadError;
-    type Variant = Content<'de>;
+    type Variant = Self;
 
-    fn variant_seed<S: DeserializeSeed<'de>>(
-        self,
-        seed: S,
-    ) -> Result<(S::Value, Content<'de>), ReadError> {
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), ReadError> {
         let name = seed.deserialize(BorrowedStrDeserializer::new(self.name))?;
-        Ok((name, Content(self.content)))
+        Ok((name, self))
     }
 }
 
-struct Content<'de>(Option<Reader<'de>>);
-
-impl<'de> Content<'de> {
+impl<'de> Variant<'de> {
     fn expect(self, what: &str) -> Result<Reader<'de>, ReadError> {
-        self.0.ok_or_else(|| de::Error::invalid_type(Unexpected::UnitVariant, &what))
+        self.content.ok_or_else(|| de::Error::invalid_type(Unexpected::UnitVariant, &what))
     }
 }
 
-impl<'de> VariantAccess<'de> for Content<'de> {
+impl<'de> VariantAccess<'de> for Variant<'de> {
     type Error = ReadError;
 
     fn unit_variant(self) -> Result<(), ReadError> {
-        self.0.map_or(Ok(()), Deserialize::deserialize)
+        self.content.map_or(Ok(()), Deserialize::deserialize)
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, ReadError> {

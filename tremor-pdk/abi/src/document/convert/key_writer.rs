@@ -9,14 +9,19 @@ pub(super) struct KeyWriter<'w, 'b>(pub(super) &'w mut Writer<'b>);
 
 type Never = Impossible<(), WriteError>;
 
-fn refuse<T>(what: &str) -> Result<T, WriteError> {
-    Err(WriteError::custom(format_args!("{what} cannot be a key; keys are text")))
-}
-
 macro_rules! as_text {
     ($($method:ident: $type:ty),* $(,)?) => {$(
         fn $method(self, value: $type) -> Result<(), WriteError> {
             self.serialize_str(&value.to_string())
+        }
+    )*};
+}
+
+/// Methods for values that cannot be a key: with what, for what they would answer, and what it is called.
+macro_rules! refused {
+    ($($method:ident($($argument:ty),*) -> $answer:ty: $what:literal;)*) => {$(
+        fn $method(self $(, _: $argument)*) -> Result<$answer, WriteError> {
+            Err(WriteError::custom(concat!($what, " cannot be a key; keys are text")))
         }
     )*};
 }
@@ -46,50 +51,7 @@ impl Serializer for KeyWriter<'_, '_> {
         serialize_char: char,
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-    ) -> Result<(), WriteError> {
-        self.serialize_str(variant)
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
-
-    fn serialize_f32(self, _: f32) -> Result<(), WriteError> {
-        refuse("a float")
-    }
-
-    fn serialize_f64(self, _: f64) -> Result<(), WriteError> {
-        refuse("a float")
-    }
-
-    fn serialize_bytes(self, _: &[u8]) -> Result<(), WriteError> {
-        refuse("binary data")
-    }
-
-    fn serialize_none(self) -> Result<(), WriteError> {
-        refuse("an absent value")
-    }
-
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
-
-    fn serialize_unit(self) -> Result<(), WriteError> {
-        refuse("null")
-    }
-
-    fn serialize_unit_struct(self, _: &'static str) -> Result<(), WriteError> {
-        refuse("null")
-    }
+    transparent!();
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
@@ -98,46 +60,22 @@ impl Serializer for KeyWriter<'_, '_> {
         _: &'static str,
         _: &T,
     ) -> Result<(), WriteError> {
-        refuse("an object")
+        Err(WriteError::custom("an object cannot be a key; keys are text"))
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Never, WriteError> {
-        refuse("an array")
-    }
-
-    fn serialize_tuple(self, _: usize) -> Result<Never, WriteError> {
-        refuse("an array")
-    }
-
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Never, WriteError> {
-        refuse("an array")
-    }
-
-    fn serialize_tuple_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Never, WriteError> {
-        refuse("an object")
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Never, WriteError> {
-        refuse("an object")
-    }
-
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Never, WriteError> {
-        refuse("an object")
-    }
-
-    fn serialize_struct_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        _: &'static str,
-        _: usize,
-    ) -> Result<Never, WriteError> {
-        refuse("an object")
+    refused! {
+        serialize_f32(f32) -> (): "a float";
+        serialize_f64(f64) -> (): "a float";
+        serialize_bytes(&[u8]) -> (): "binary data";
+        serialize_none() -> (): "an absent value";
+        serialize_unit() -> (): "null";
+        serialize_unit_struct(&'static str) -> (): "null";
+        serialize_seq(Option<usize>) -> Never: "an array";
+        serialize_tuple(usize) -> Never: "an array";
+        serialize_tuple_struct(&'static str, usize) -> Never: "an array";
+        serialize_tuple_variant(&'static str, u32, &'static str, usize) -> Never: "an object";
+        serialize_map(Option<usize>) -> Never: "an object";
+        serialize_struct(&'static str, usize) -> Never: "an object";
+        serialize_struct_variant(&'static str, u32, &'static str, usize) -> Never: "an object";
     }
 }

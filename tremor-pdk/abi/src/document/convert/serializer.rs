@@ -25,6 +25,25 @@ impl ser::Error for WriteError {
     }
 }
 
+/// Values that the writer has a method for, widened where it has none for their width.
+macro_rules! written {
+    ($($method:ident($type:ty) => $write:ident;)*) => {$(
+        fn $method(self, value: $type) -> Result<(), WriteError> {
+            self.$write(value.into());
+            self.status()
+        }
+    )*};
+}
+
+/// Containers that are no variant of an enum.
+macro_rules! opened {
+    ($($method:ident($($argument:ty),*) => $kind:ident;)*) => {$(
+        fn $method(self $(, _: $argument)*) -> Result<Open<'w, 'b>, WriteError> {
+            Open::new(self, NodeKind::$kind, None)
+        }
+    )*};
+}
+
 /// Enums are represented as serde represents them in JSON: a unit variant by its name, any other by
 /// an object with the variant's name as its only key. Map keys are text, or numbers, truth values and
 /// characters as text.
@@ -39,26 +58,20 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
     type SerializeStruct = Open<'w, 'b>;
     type SerializeStructVariant = Open<'w, 'b>;
 
-    fn serialize_bool(self, value: bool) -> Result<(), WriteError> {
-        self.bool(value);
-        self.status()
-    }
-
-    fn serialize_i8(self, value: i8) -> Result<(), WriteError> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i16(self, value: i16) -> Result<(), WriteError> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i32(self, value: i32) -> Result<(), WriteError> {
-        self.serialize_i64(value.into())
-    }
-
-    fn serialize_i64(self, value: i64) -> Result<(), WriteError> {
-        self.i64(value);
-        self.status()
+    written! {
+        serialize_bool(bool) => bool;
+        serialize_i8(i8) => i64;
+        serialize_i16(i16) => i64;
+        serialize_i32(i32) => i64;
+        serialize_i64(i64) => i64;
+        serialize_u8(u8) => u64;
+        serialize_u16(u16) => u64;
+        serialize_u32(u32) => u64;
+        serialize_u64(u64) => u64;
+        serialize_f32(f32) => f64;
+        serialize_f64(f64) => f64;
+        serialize_str(&str) => str;
+        serialize_bytes(&[u8]) => bytes;
     }
 
     fn serialize_i128(self, value: i128) -> Result<(), WriteError> {
@@ -69,23 +82,6 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         }
     }
 
-    fn serialize_u8(self, value: u8) -> Result<(), WriteError> {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u16(self, value: u16) -> Result<(), WriteError> {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u32(self, value: u32) -> Result<(), WriteError> {
-        self.serialize_u64(value.into())
-    }
-
-    fn serialize_u64(self, value: u64) -> Result<(), WriteError> {
-        self.u64(value);
-        self.status()
-    }
-
     fn serialize_u128(self, value: u128) -> Result<(), WriteError> {
         match u64::try_from(value) {
             Ok(value) => self.serialize_u64(value),
@@ -93,35 +89,12 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         }
     }
 
-    fn serialize_f32(self, value: f32) -> Result<(), WriteError> {
-        self.serialize_f64(value.into())
-    }
-
-    fn serialize_f64(self, value: f64) -> Result<(), WriteError> {
-        self.f64(value);
-        self.status()
-    }
-
     fn serialize_char(self, value: char) -> Result<(), WriteError> {
         self.serialize_str(value.encode_utf8(&mut [0; 4]))
     }
 
-    fn serialize_str(self, value: &str) -> Result<(), WriteError> {
-        self.str(value);
-        self.status()
-    }
-
-    fn serialize_bytes(self, value: &[u8]) -> Result<(), WriteError> {
-        self.bytes(value);
-        self.status()
-    }
-
     fn serialize_none(self) -> Result<(), WriteError> {
         self.serialize_unit()
-    }
-
-    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), WriteError> {
-        value.serialize(self)
     }
 
     fn serialize_unit(self) -> Result<(), WriteError> {
@@ -133,22 +106,7 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         self.serialize_unit()
     }
 
-    fn serialize_unit_variant(
-        self,
-        _: &'static str,
-        _: u32,
-        variant: &'static str,
-    ) -> Result<(), WriteError> {
-        self.serialize_str(variant)
-    }
-
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(
-        self,
-        _: &'static str,
-        value: &T,
-    ) -> Result<(), WriteError> {
-        value.serialize(self)
-    }
+    transparent!();
 
     fn serialize_newtype_variant<T: Serialize + ?Sized>(
         self,
@@ -164,16 +122,12 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         self.status()
     }
 
-    fn serialize_seq(self, _: Option<usize>) -> Result<Open<'w, 'b>, WriteError> {
-        Open::new(self, NodeKind::ARRAY, None)
-    }
-
-    fn serialize_tuple(self, _: usize) -> Result<Open<'w, 'b>, WriteError> {
-        Open::new(self, NodeKind::ARRAY, None)
-    }
-
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Open<'w, 'b>, WriteError> {
-        Open::new(self, NodeKind::ARRAY, None)
+    opened! {
+        serialize_seq(Option<usize>) => ARRAY;
+        serialize_tuple(usize) => ARRAY;
+        serialize_tuple_struct(&'static str, usize) => ARRAY;
+        serialize_map(Option<usize>) => OBJECT;
+        serialize_struct(&'static str, usize) => OBJECT;
     }
 
     fn serialize_tuple_variant(
@@ -184,14 +138,6 @@ impl<'w, 'b> ser::Serializer for &'w mut Writer<'b> {
         _: usize,
     ) -> Result<Open<'w, 'b>, WriteError> {
         Open::new(self, NodeKind::ARRAY, Some(variant))
-    }
-
-    fn serialize_map(self, _: Option<usize>) -> Result<Open<'w, 'b>, WriteError> {
-        Open::new(self, NodeKind::OBJECT, None)
-    }
-
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Open<'w, 'b>, WriteError> {
-        Open::new(self, NodeKind::OBJECT, None)
     }
 
     fn serialize_struct_variant(

@@ -93,23 +93,14 @@ impl Hasher for IdentityHasher {
 }
 
 /// Gives a borrowed form of a key the same hash that [`hash`] gives the key's bytes. `str` writes
-/// its bytes at once, followed by a terminator of one byte, which is left out.
-pub(super) struct KeyHasher {
-    /// The seed before, the hash after.
-    state: u64,
-}
-
-impl KeyHasher {
-    #[inline]
-    pub(super) const fn new(seed: u64) -> Self {
-        Self { state: seed }
-    }
-}
+/// its bytes at once, followed by a terminator of one byte, which is left out. Holds the seed before, the
+/// hash after.
+pub(super) struct KeyHasher(pub(super) u64);
 
 impl Hasher for KeyHasher {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        self.state = hash(self.state, bytes);
+        self.0 = hash(self.0, bytes);
     }
 
     #[inline]
@@ -117,7 +108,7 @@ impl Hasher for KeyHasher {
 
     #[inline]
     fn finish(&self) -> u64 {
-        self.state
+        self.0
     }
 }
 
@@ -151,7 +142,7 @@ mod tests {
     #[test]
     fn a_borrowed_key_hashes_as_its_bytes() {
         for key in ["", "a", "größe", "a key of more than sixteen bytes"] {
-            let mut hasher = KeyHasher::new(7);
+            let mut hasher = KeyHasher(7);
             key.hash(&mut hasher);
             assert_eq!(hasher.finish(), hash(7, key.as_bytes()));
         }

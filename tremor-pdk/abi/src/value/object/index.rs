@@ -44,7 +44,7 @@ impl Index {
         key: &Q,
         is_it: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let mut hasher = KeyHasher::new(self.seed);
+        let mut hasher = KeyHasher(self.seed);
         key.hash(&mut hasher);
         self.find_hash(hasher.finish(), is_it)
     }

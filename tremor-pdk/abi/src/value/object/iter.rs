@@ -9,59 +9,38 @@ use crate::value::{Str, Value};
 #[derive(Clone)]
 pub struct Iter<'a, 'v>(pub(super) std::slice::Iter<'a, Entry<'v>>);
 
-impl<'a, 'v> Iterator for Iter<'a, 'v> {
-    type Item = (&'a Str<'v>, &'a Value<'v>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|entry| (&entry.key, &entry.value))
-    }
-
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl ExactSizeIterator for Iter<'_, '_> {}
-
 /// Keys and values to be edited; see [`Object::iter_mut`].
 pub struct IterMut<'a, 'v>(pub(super) std::slice::IterMut<'a, Entry<'v>>);
-
-impl<'a, 'v> Iterator for IterMut<'a, 'v> {
-    type Item = (&'a Str<'v>, &'a mut Value<'v>);
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|entry| (&entry.key, &mut entry.value))
-    }
-
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
-}
-
-impl ExactSizeIterator for IterMut<'_, '_> {}
 
 /// The entries of an object taken apart.
 pub struct IntoIter<'v>(<RVec<Entry<'v>> as IntoIterator>::IntoIter);
 
-impl<'v> Iterator for IntoIter<'v> {
-    type Item = (Str<'v>, Value<'v>);
+/// Iterators that take entries apart.
+macro_rules! take_apart {
+    ($($name:ident<$($lifetime:lifetime),+>: $item:ty, |$entry:ident| $parts:expr;)*) => {$(
+        impl<$($lifetime),+> Iterator for $name<$($lifetime),+> {
+            type Item = $item;
 
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        self.0.next().map(|entry| (entry.key, entry.value))
-    }
+            #[inline]
+            fn next(&mut self) -> Option<Self::Item> {
+                self.0.next().map(|$entry| $parts)
+            }
 
-    #[inline]
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.0.size_hint()
-    }
+            #[inline]
+            fn size_hint(&self) -> (usize, Option<usize>) {
+                self.0.size_hint()
+            }
+        }
+
+        impl<$($lifetime),+> ExactSizeIterator for $name<$($lifetime),+> {}
+    )*};
 }
 
-impl ExactSizeIterator for IntoIter<'_> {}
+take_apart! {
+    Iter<'a, 'v>: (&'a Str<'v>, &'a Value<'v>), |entry| (&entry.key, &entry.value);
+    IterMut<'a, 'v>: (&'a Str<'v>, &'a mut Value<'v>), |entry| (&entry.key, &mut entry.value);
+    IntoIter<'v>: (Str<'v>, Value<'v>), |entry| (entry.key, entry.value);
+}
 
 impl<'v> IntoIterator for Object<'v> {
     type Item = (Str<'v>, Value<'v>);

@@ -27,11 +27,11 @@ const LINEAR: usize = 32;
 /// a seeded hash of the key to its position is kept beside the entries. Iteration is that of a
 /// slice at every size.
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(Default, StableAbi)]
 pub struct Object<'v>(RBox<Body<'v>>);
 
 #[repr(C)]
-#[derive(StableAbi)]
+#[derive(Default, StableAbi)]
 struct Body<'v> {
     entries: RVec<Entry<'v>>,
     /// Present exactly when there are more than [`LINEAR`] entries.
@@ -262,12 +262,6 @@ impl Clone for Object<'_> {
 impl Drop for Object<'_> {
     fn drop(&mut self) {
         deep::dismantle(self.0.entries.iter_mut().map(|entry| &mut entry.value));
-    }
-}
-
-impl Default for Object<'_> {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

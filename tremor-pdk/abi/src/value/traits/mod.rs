@@ -15,50 +15,57 @@ use value_trait::{
 use super::{Array, Object, Str, Value};
 use crate::document::ValueRef;
 
-impl ValueAsScalar for Value<'_> {
-    #[inline]
-    fn as_null(&self) -> Option<()> {
-        self.is_null().then_some(())
-    }
+/// What value-trait asks of a value and of a view of one. The methods called are their own ones.
+macro_rules! typed_scalars {
+    ($($type:ty),*) => {$(
+        impl ValueAsScalar for $type {
+            #[inline]
+            fn as_null(&self) -> Option<()> {
+                (*self).is_null().then_some(())
+            }
 
-    #[inline]
-    fn as_bool(&self) -> Option<bool> {
-        Value::as_bool(self)
-    }
+            #[inline]
+            fn as_bool(&self) -> Option<bool> {
+                (*self).as_bool()
+            }
 
-    #[inline]
-    fn as_i64(&self) -> Option<i64> {
-        Value::as_i64(self)
-    }
+            #[inline]
+            fn as_i64(&self) -> Option<i64> {
+                (*self).as_i64()
+            }
 
-    #[inline]
-    fn as_u64(&self) -> Option<u64> {
-        Value::as_u64(self)
-    }
+            #[inline]
+            fn as_u64(&self) -> Option<u64> {
+                (*self).as_u64()
+            }
 
-    #[inline]
-    fn as_f64(&self) -> Option<f64> {
-        Value::as_f64(self)
-    }
+            #[inline]
+            fn as_f64(&self) -> Option<f64> {
+                (*self).as_f64()
+            }
 
-    #[inline]
-    fn as_str(&self) -> Option<&str> {
-        Value::as_str(self)
-    }
+            #[inline]
+            fn as_str(&self) -> Option<&str> {
+                (*self).as_str()
+            }
+        }
+
+        impl TypedValue for $type {
+            fn value_type(&self) -> ValueType {
+                (*self).value_type()
+            }
+        }
+
+        impl TypedCustomValue for $type {
+            /// Binary data has no type of its own in value-trait.
+            fn is_custom(&self) -> bool {
+                (*self).as_bytes().is_some()
+            }
+        }
+    )*};
 }
 
-impl TypedValue for Value<'_> {
-    fn value_type(&self) -> ValueType {
-        Value::value_type(self)
-    }
-}
-
-impl TypedCustomValue for Value<'_> {
-    /// Binary data has no type of its own in value-trait.
-    fn is_custom(&self) -> bool {
-        matches!(self, Self::Bytes(_))
-    }
-}
+typed_scalars!(Value<'_>, ValueRef<'_>);
 
 impl<'v> ValueAsArray for Value<'v> {
     type Array = Array<'v>;
@@ -150,44 +157,6 @@ impl Writable for Value<'_> {
 
     fn write_pp<'writer, W: 'writer + Write>(&self, writer: &mut W) -> io::Result<()> {
         write!(writer, "{self:#}")
-    }
-}
-
-impl ValueAsScalar for ValueRef<'_> {
-    #[inline]
-    fn as_null(&self) -> Option<()> {
-        self.is_null().then_some(())
-    }
-
-    #[inline]
-    fn as_bool(&self) -> Option<bool> {
-        ValueRef::as_bool(*self)
-    }
-
-    #[inline]
-    fn as_i64(&self) -> Option<i64> {
-        ValueRef::as_i64(*self)
-    }
-
-    #[inline]
-    fn as_u64(&self) -> Option<u64> {
-        ValueRef::as_u64(*self)
-    }
-
-    #[inline]
-    fn as_f64(&self) -> Option<f64> {
-        ValueRef::as_f64(*self)
-    }
-
-    #[inline]
-    fn as_str(&self) -> Option<&str> {
-        ValueRef::as_str(*self)
-    }
-}
-
-impl TypedCustomValue for ValueRef<'_> {
-    fn is_custom(&self) -> bool {
-        self.as_bytes().is_some()
     }
 }
 
