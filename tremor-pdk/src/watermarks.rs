@@ -266,7 +266,7 @@ impl<P: Clone> Marks<P> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Acks, Progress, Unacknowledged, Watermarks};
+    use super::{Acks, Unacknowledged, Watermarks};
 
     /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
     fn three() -> Watermarks<u64> {
@@ -350,6 +350,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg(feature = "testing")]
     fn a_task_that_waits_for_progress_gets_the_last_of_each_stream() {
         let host = crate::testing::TestHost::new();
         let mut watermarks = three();
@@ -358,7 +359,7 @@ mod tests {
         }
         let progress = host.block_on(watermarks.progress());
         assert_eq!(progress.acknowledged, [(0, 20), (1, 20)]);
-        assert_eq!(watermarks.take(), Progress::default());
+        assert_eq!(watermarks.take(), super::Progress::default());
         let (acks, other) = (watermarks.clone(), watermarks.clone());
         let task = host.block_on(async move {
             let mut acks = acks;
