@@ -185,6 +185,11 @@ fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_r
         let status = stopper.connectors(flow).into_iter().flatten();
         status.filter(|it| it.connector == connector).map(|it| (it.state, it.restarts)).next()
     };
+    let taken = |flow: &str| -> u64 {
+        let flows = stopper.flows();
+        let components = flows.iter().filter(|it| it.name == flow).flat_map(|it| &it.components);
+        components.map(|it| it.counts.taken).sum()
+    };
     let until = |flow: &str, connector: &str, expected| {
         while state(flow, connector) != Some(expected) {
             thread::yield_now();
@@ -198,6 +203,9 @@ fn a_connector_is_restarted_and_a_flow_drained_from_outside_while_another_flow_r
         until("one", "out", (State::Running, 0));
         assert!(stopper.restart("one", "out") && !stopper.restart("one", "nobody"));
         until("one", "out", (State::Running, 1));
+        while taken("one") == 0 {
+            thread::yield_now();
+        }
         assert!(stopper.pause("one", "in"));
         until("one", "in", (State::Paused, 0));
         assert!(stopper.drain_flow("one", Duration::from_mins(1)));

@@ -1,6 +1,12 @@
 //! Asking plugins about their configuration, whatever they answer.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::Path,
+    time::Duration,
+};
 
 use serde_json::json;
 use tremor_runtime::plugin::{Describer, Error, ErrorKind, Library, Policy};
@@ -92,6 +98,14 @@ fn a_child_says_that_configurations_fit_and_what_keeps_it_from_that_is_a_no() {
     ] {
         assert_eq!(describer.all_fit(&configurations), expected, "{configurations:?}");
     }
+}
+
+#[test]
+fn a_configuration_is_checked_in_a_folder_whose_name_is_no_utf_8() {
+    let relay = Library::inspect(&library("fixture-relay")).unwrap();
+    let folder = Path::new(OsStr::from_bytes(b"/caf\xe9"));
+    let checked = describer().check(&relay, ("connector", "relay"), &json!({ "count": 1 }), folder);
+    checked.unwrap();
 }
 
 #[test]

@@ -63,8 +63,9 @@ const FLAGS: &str = "TREMOR_TEST_PLUGIN_RUSTFLAGS";
 fn fixtures() -> Vec<String> {
     let folder = workspace().join("tests/fixtures/plugins");
     let entries = fs::read_dir(folder).expect("the folder of the fixtures");
-    let name = |entry: fs::DirEntry| format!("fixture-{}", entry.file_name().display());
-    entries.map(|entry| name(entry.expect("a fixture"))).collect()
+    let entries = entries.map(|entry| entry.expect("an entry of the folder of the fixtures"));
+    let packages = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
+    packages.map(|entry| format!("fixture-{}", entry.file_name().display())).collect()
 }
 
 /// The library of a fixture, with further flags for the compiler of that one crate.

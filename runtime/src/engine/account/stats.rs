@@ -23,6 +23,8 @@ macro_rules! counts {
         ///
         /// `taken + created = delivered + dead_lettered + discarded + merged + failed`, and what is
         /// [in flight](ComponentCounts::in_flight).
+        ///
+        /// The admin API writes it as it is, less what it says elsewhere or not at all.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
         pub struct ComponentCounts {
             $($(#[$about])* pub $name: u64,)*

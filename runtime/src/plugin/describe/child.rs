@@ -74,8 +74,12 @@ fn checked(plugin: &Plugin, policy: Policy) -> Result<Answer, Error> {
             Error::without_file(ErrorKind::Describe, message)
         })?;
     let ask = |(kind, name, config, folder): &(String, String, Value, String)| {
-        let checked = check(plugin.library(), (kind, name), config, folder, policy)?;
-        Ok(checked.map_err(|error| Wrong(error.to_string())))
+        match check(plugin.library(), (kind, name), config, folder, policy) {
+            Ok(checked) => Ok(checked.map_err(|error| Wrong(error.to_string()))),
+            // The others can be asked. This one is asked again alone.
+            Err(error) if questions.len() > 1 => Ok(Err(Wrong(error.to_string()))),
+            Err(error) => Err(error),
+        }
     };
     Ok(Answer::Checked(questions.iter().map(ask).collect::<Result<_, _>>()?))
 }

@@ -179,7 +179,8 @@ impl Describer {
             });
         }
         let wrong = |Wrong(why)| Error::new(ErrorKind::Configuration, library.path(), why);
-        let input = serde_json::to_vec(&[(kind, name, config, folder)]).unwrap_or_default();
+        let question = (kind, name, config, folder.to_string_lossy());
+        let input = serde_json::to_vec(&[question]).unwrap_or_default();
         match self.ask(library, &[CHECK.into()], input)? {
             Answer::Checked(mut checked) if checked.len() == 1 => checked.remove(0).map_err(wrong),
             answer => Err(self.nonsense(library, &answer)),
@@ -187,7 +188,8 @@ impl Describer {
     }
 
     /// Has instances made of several configurations, in one child process: the ports of those that are good.
-    /// Of those that have none, nothing is known: a child that crashes, say, is at fault for one of them.
+    /// Of those that have none, nothing is known, and each is to be asked about alone: a child that crashes, say, is
+    /// at fault for one of them.
     pub(crate) fn check_all(
         &self,
         library: &Library,

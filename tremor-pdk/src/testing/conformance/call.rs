@@ -92,7 +92,7 @@ pub(super) fn direct<T>(what: &str, call: impl FnOnce() -> Result<T>) -> Verdict
     answer(what, timed(what, call)?)
 }
 
-/// A call under way on a test host. It is polled when it has been woken, and not otherwise.
+/// Makes calls on a test host. A call is polled when it has been woken, and not otherwise.
 pub(super) struct Calls {
     pub(super) host: TestHost,
     pub(super) patience: Patience,

@@ -17,7 +17,7 @@ macro_rules! as_text {
     )*};
 }
 
-/// Methods for values that cannot be a key: with what, for what they would answer, and what it is called.
+/// Methods for values that cannot be a key: `method(arguments) -> answer: what the error calls the value`.
 macro_rules! refused {
     ($($method:ident($($argument:ty),*) -> $answer:ty: $what:literal;)*) => {$(
         fn $method(self $(, _: $argument)*) -> Result<$answer, WriteError> {
