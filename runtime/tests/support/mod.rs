@@ -103,7 +103,8 @@ fn in_target(arguments: &[&str]) -> Command {
     // that look at it run again, and what depends on them is built again.
     for (variable, _) in env::vars_os() {
         let name = variable.to_string_lossy();
-        if name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_") {
+        let is_of_package = ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|it| name.starts_with(it));
+        if is_of_package || name == "OUT_DIR" {
             cargo.env_remove(&variable);
         }
     }
