@@ -1,11 +1,12 @@
 //! A pipeline that several tasks feed, as a task of its own.
 
-use std::{future::poll_fn, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use crate::engine::{
     account::token::InFlight,
     life::{
         control::{Control, Phase},
+        turn::Turn,
         wait::{Alarm, Interrupt},
     },
     queue::Receiver,
@@ -34,9 +35,10 @@ impl PipelineTask {
     pub(crate) async fn run(mut self) {
         let control = self.control.clone();
         let mut stopped = Interrupt::new(&control, Phase::Stopped, None);
-        let mut alarm = Alarm::default();
+        let (mut alarm, mut turn) = (Alarm::default(), Turn::default());
         loop {
-            match self.next(&mut stopped, &mut alarm).await {
+            turn.share(Instant::now()).await;
+            match self.next(&mut stopped, &mut alarm, &mut turn).await {
                 Step::Received(item) => self.router.emit(item).await,
                 Step::Due => self.router.tell_time().await,
                 Step::Ended => {
@@ -50,9 +52,17 @@ impl PipelineTask {
         self.router.stats.lost(self.queue.close());
     }
 
-    async fn next(&mut self, stopped: &mut Interrupt<'_>, alarm: &mut Alarm) -> Step {
+    async fn next(
+        &mut self,
+        stopped: &mut Interrupt<'_>,
+        alarm: &mut Alarm,
+        turn: &mut Turn,
+    ) -> Step {
         let due = self.router.egress.due();
         poll_fn(|context| {
+            if stopped.now().is_some() {
+                return Poll::Ready(Step::Stopped);
+            }
             if alarm.poll(context, [(due, ())]).is_ready() {
                 return Poll::Ready(Step::Due);
             }
@@ -60,7 +70,11 @@ impl PipelineTask {
                 let received = received.map(|queued| Step::Received(queued.item));
                 return Poll::Ready(received.unwrap_or(Step::Ended));
             }
-            stopped.poll(context).map(|_| Step::Stopped)
+            let step = stopped.poll(context).map(|_| Step::Stopped);
+            if step.is_pending() {
+                turn.end();
+            }
+            step
         })
         .await
     }

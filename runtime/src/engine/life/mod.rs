@@ -10,6 +10,7 @@ pub(crate) mod losses;
 pub(crate) mod notices;
 pub(crate) mod overrun;
 pub(crate) mod standing;
+pub(crate) mod turn;
 pub(crate) mod wait;
 pub(crate) mod wakers;
 pub(crate) mod watch;

@@ -136,7 +136,11 @@ impl Lane {
         }
     }
 
-    /// Takes the first delivery of what is larger than one, and puts the rest where it was.
+    /// Takes the first delivery off a batch that is larger than one, and puts the remainder back at `at`.
+    ///
+    /// Cutting off one delivery copies every event after it. The batch is therefore halved until two
+    /// deliveries are left, so that cutting `n` events into deliveries copies each of them about log2(n)
+    /// times, and not once for each delivery before it. As many parts wait meanwhile.
     fn cut(
         &mut self,
         at: usize,
@@ -146,17 +150,23 @@ impl Lane {
     ) -> Option<Pending> {
         let (max_events, max_bytes) = (batching.max_events.get(), batching.max_bytes.get());
         let place = pending.place();
-        let part = pending.into_parts().next()?;
+        let mut part = pending.into_parts().next()?;
         let (count, _) = part.fitting(1, max_events, max_bytes);
-        let (first, rest) = part.cut(count);
-        if let Some(rest) = rest {
-            if at == self.0.len() {
-                self.join(place, rest, batching, store);
-            } else {
-                self.0.insert(at, uncut(place, rest));
+        loop {
+            let end = part.middle(max_events, max_bytes).max(count);
+            let (first, rest) = part.cut(end);
+            if let Some(rest) = rest {
+                if at == self.0.len() {
+                    self.join(place, rest, batching, store);
+                } else {
+                    self.0.insert(at, uncut(place, rest));
+                }
             }
+            if end == count {
+                return Some(Pending::new(place.0, place.1, first));
+            }
+            part = first;
         }
-        Some(Pending::new(place.0, place.1, first))
     }
 
     /// Nothing more is joined to the last one.

@@ -26,6 +26,7 @@ use crate::engine::{
         control::{Control, Phase},
         gate::{self, Side},
         standing::Standing,
+        turn::Turn,
         wait::{Alarm, Interrupt},
     },
     queue::{Payload, Queued, Receiver},
@@ -103,6 +104,8 @@ struct Session<'s> {
     sink: Box<dyn DynSink>,
     connection: &'s Connection,
     interrupt: Interrupt<'s>,
+    /// Limits how long a sink that answers at once keeps its thread.
+    turn: Turn,
     slots: Slots,
     /// Whether it may be called while deliveries are under way.
     is_parallel: bool,
@@ -146,6 +149,7 @@ impl SinkSide {
             sink,
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
+            turn: Turn::default(),
             slots,
             is_parallel,
             alarm: Alarm::default(),
@@ -173,7 +177,9 @@ impl Session<'_> {
                 self.side.standing.gate.set_rests(Side::Sink, self.rests);
                 continue;
             }
-            while !is_paused
+            // A sink that answers every delivery at once would never get to wait for an interrupt.
+            let may_begin = !is_paused && self.interrupt.now().is_none();
+            while may_begin
                 && self.slots.has_free()
                 && let Some(pending) = self.side.backlog.take_next(self.slots.pending())
             {
@@ -184,7 +190,7 @@ impl Session<'_> {
             }
             let under_way: usize = self.slots.pending().map(Pending::events).sum();
             self.side.standing.set_in_flight(self.side.backlog.events() + under_way);
-            let result = match self.next(is_paused).await {
+            let result = match self.next(is_paused, may_begin).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
                     self.side.router.stats.taken(queued.events());
@@ -225,8 +231,10 @@ impl Session<'_> {
         }
     }
 
-    async fn next(&mut self, is_paused: bool) -> Step {
-        let Self { side, sink, interrupt, slots, is_parallel, alarm, gate, .. } = self;
+    async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
+        let now = Instant::now();
+        self.turn.share(now).await;
+        let Self { side, sink, interrupt, turn, slots, is_parallel, alarm, gate, .. } = self;
         // One that takes one delivery at a time is told when that is over.
         let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
         // What is due and finds no slot is begun with the next answer.
@@ -238,14 +246,13 @@ impl Session<'_> {
             (may_be_told.then_some(self.tick), Due::Tick),
         ];
         // A sink that always has something to do is told the time as well.
-        let now = Instant::now();
         let due = times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
         if let Some((_, due)) = due.min_by_key(|(at, _)| *at) {
             return Step::Due(due);
         }
         // What is to be delivered again comes before whatever else there is.
         let has_room = side.backlog.has_room(slots.has_free(), slots.pending());
-        let may_receive = has_room && !is_paused && side.retries.next().is_none();
+        let may_receive = has_room && may_begin && side.retries.next().is_none();
         poll_fn(|context| {
             if !slots.is_empty()
                 && let Poll::Ready((pending, result)) = slots.poll(context, &mut **sink)
@@ -267,7 +274,11 @@ impl Session<'_> {
             if gate.poll(context, is_paused).is_ready() {
                 return Poll::Ready(Step::Gate);
             }
-            alarm.poll(context, times).map(Step::Due)
+            let due = alarm.poll(context, times).map(Step::Due);
+            if due.is_pending() {
+                turn.end();
+            }
+            due
         })
         .await
     }

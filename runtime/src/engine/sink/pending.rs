@@ -214,6 +214,23 @@ impl Part {
         fitting
     }
 
+    /// Returns the end of the first delivery that reaches the middle of the events, or 0 if the last delivery does.
+    pub(super) fn middle(&self, max_events: usize, max_bytes: usize) -> usize {
+        let batch = self.outgoing.as_ref().unwrap_or(&self.item.batch);
+        let (mut count, mut bytes) = (0, 0);
+        for (position, event) in batch.events().iter().enumerate() {
+            let size = batch.size_of(event);
+            if count == max_events || (count > 0 && bytes + size > max_bytes) {
+                if 2 * position >= batch.len() {
+                    return position;
+                }
+                (count, bytes) = (0, 0);
+            }
+            (count, bytes) = (count + 1, bytes + size);
+        }
+        0
+    }
+
     /// So many of its first events, and the rest if there is one. Its pull ends when both are done with.
     pub(super) fn cut(self, events: usize) -> (Self, Option<Self>) {
         let counts = [events, self.events().saturating_sub(events)];
@@ -225,6 +242,8 @@ impl Part {
             let mut both = batch.divide(&counts).into_iter();
             (both.next().unwrap_or_default(), both.next().unwrap_or_default())
         };
+        #[cfg(test)]
+        CUT_EVENTS.with(|cut| cut.set(cut.get() + self.events()));
         let Self { item: InFlight { batch, token, is_letter }, outgoing, weight, attempts } = self;
         let (batch, rest) = both(batch);
         let (outgoing, rest_outgoing) = outgoing.map(both).unzip();
@@ -247,4 +266,10 @@ impl Part {
         let outgoing = self.outgoing.as_ref().map(|outgoing| outgoing.pick(positions));
         Self { item, outgoing, weight, attempts: self.attempts.clone() }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Number of events that were in parts when these were cut in two.
+    pub(super) static CUT_EVENTS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

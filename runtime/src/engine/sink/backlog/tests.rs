@@ -13,6 +13,7 @@ use tremor_pdk::{
 };
 
 use super::{Backlog, Batching, Lane, Part, Pending, SINK_WAITING_BYTES};
+use crate::engine::sink::pending::CUT_EVENTS;
 use crate::engine::{
     account::token::{InFlight, Token},
     life::backoff::{Attempts, Policy},
@@ -160,7 +161,7 @@ fn what_is_larger_than_a_delivery_is_cut_as_its_deliveries_leave() {
     assert_eq!((backlog.lanes[0].len(), backlog.events()), (3, 11));
     let mut all = Vec::new();
     while let Some(pending) = backlog.take_next([].into_iter()) {
-        assert!(pending.events() <= 2 && backlog.lanes[0].len() <= 2);
+        assert!(pending.events() <= 2 && backlog.lanes[0].len() <= 4);
         all.extend(messages(pending));
     }
     assert_eq!(all.concat(), "00000000011");
@@ -433,5 +434,29 @@ proptest! {
         }
         prop_assert_eq!(came, went);
         prop_assert_eq!(backlog.events(), 0);
+    }
+}
+
+/// Cutting off delivery after delivery would copy all events that are left each time: 800 million here.
+#[test]
+fn cutting_a_batch_into_deliveries_is_not_quadratic() {
+    const EVENTS: usize = 40_000;
+    for (max_events, max_bytes) in [(1, usize::MAX), (7, usize::MAX), (usize::MAX, 20)] {
+        let mut backlog = Backlog::new(Some(batching(max_events, max_bytes, Duration::ZERO)));
+        backlog.begin(1, true);
+        CUT_EVENTS.set(0);
+        backlog.push(part(&vec![1; EVENTS], |position| format!("{position:05}")), [].into_iter());
+        let (mut found, mut waiting) = (Vec::new(), 0);
+        while let Some(pending) = backlog.take_next([].into_iter()) {
+            waiting = waiting.max(backlog.lanes[0].len());
+            let messages = messages(pending);
+            let is_last = backlog.is_empty();
+            let full = if max_bytes == 20 { 4 } else { max_events };
+            assert!(messages.len() == full || is_last, "{} events", messages.len());
+            found.extend(messages);
+        }
+        assert!(found.into_iter().eq((0..EVENTS).map(|position| format!("{position:05}"))));
+        assert!(CUT_EVENTS.get() <= 20 * EVENTS, "{} events were copied", CUT_EVENTS.get());
+        assert!(waiting <= 20, "{waiting} parts waited");
     }
 }
