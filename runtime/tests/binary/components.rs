@@ -120,6 +120,15 @@ fn a_batch_that_an_operator_forged_fails_and_nothing_of_it_is_read() {
     assert_eq!(run.stdout, "");
 }
 
+/// The events are not acknowledged: they count as failed, and the error names the operator's mistake.
+#[test]
+fn port_that_does_not_exist_fails_its_events() {
+    let config = "{ ports: [side, other] }";
+    let (run, _) = run(&through_operator(config, "p/side -> other"), "nowhere\nkeep-this\n");
+    run.expect(0, &["2 failed", "port 7", "names 2 of its own", "[side, other]"]);
+    assert_eq!(run.stdout, "", "nothing of such a call can be believed");
+}
+
 #[test]
 fn what_an_operator_holds_back_leaves_when_its_time_comes_or_the_flow_ends() {
     let (run, _) = run(&through_operator("{ }", "p/err -> other"), "hold\n");

@@ -155,6 +155,18 @@ impl Step {
                  rejected, held, or said to be discarded, merged or created"
             )));
         }
+        let unknown = self.output.ports().iter().map(|out| out.port).find(|port| {
+            *port != Output::OUT && usize::from(*port) >= self.ports.len()
+        });
+        if let Some(port) = unknown {
+            let names: Vec<_> = self.ports().collect();
+            return Some(Error::internal(format_args!(
+                "the operator sent events to its port {port}, but `Operator::ports` names {} of \
+                 its own, counted from 0: [{}]",
+                names.len(),
+                names.join(", "),
+            )));
+        }
         let is_forgotten = self.held_events > 0 && self.held.is_empty() && self.output.holds() == 0;
         (is_forgotten && came.is_tracked()).then(|| {
             Error::internal(
