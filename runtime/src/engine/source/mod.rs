@@ -2,6 +2,7 @@
 
 pub(crate) mod intake;
 pub(crate) mod pace;
+mod remainder;
 pub(crate) mod settling;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
@@ -24,7 +25,6 @@ use crate::engine::{
         connection::{Connection, End},
         control::{Control, Phase},
         gate::{self, Gate, Side},
-        last_call::in_time,
         standing::Standing,
         wait::{Alarm, Cause, Interrupt},
     },
@@ -38,7 +38,10 @@ use crate::engine::{
     spin,
     tuning::TIME_SLICE,
 };
-use crate::{executor, processor::StreamEnd};
+use crate::{
+    executor,
+    processor::{Next, StreamEnd},
+};
 
 /// When a pull follows one that time may mend.
 const RETRY: Policy =
@@ -203,17 +206,19 @@ impl Session<'_> {
                 self.tell_time().await?;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
-            if let Some((pulled, ticket)) = pulled
+            if let Next::Piece((pulled, ticket)) = pulled
                 && self.take_through(pulled, ticket).await?
             {
                 // The task that was woken runs sooner here than on a processor that is to be woken as well.
                 executor::yield_now().await;
             }
             match step {
-                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => {
+                Step::Pulled(Ok(Pull::Events)) => {
                     self.attempts.restart();
                     self.let_others_work().await;
                 }
+                // Each round is as much work as a poll may do.
+                Step::WentOn => executor::yield_now().await,
                 Step::Pulled(Ok(Pull::Idle(wait))) => {
                     self.attempts.restart();
                     if let Some(end) = self.idle(wait).await? {
@@ -287,7 +292,7 @@ impl Session<'_> {
         &mut self,
         mut batch: Batch,
         until: Option<Instant>,
-    ) -> (Step, Option<(Pulled, Ticket)>) {
+    ) -> (Step, Next<(Pulled, Ticket)>) {
         let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
         let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
@@ -296,7 +301,7 @@ impl Session<'_> {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_more() {
+            if !waited && intake.has_more() && others.may_go_on() {
                 *pulled_at = Instant::now();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
@@ -356,17 +361,6 @@ impl Session<'_> {
         self.shared.sending(self.worker.router.tell_time()).await
     }
 
-    /// Takes everything that was pulled through, as far as it does not wait for more.
-    async fn take_rest_through(&mut self) -> Result<(), Error> {
-        let mut told = Ok(());
-        loop {
-            let next = self.shared.intake.lock().await.next(&self.shared.egress);
-            let Some((pulled, ticket)) = next else { return told };
-            self.pulled_at = Instant::now();
-            told = told.and(self.take_through(pulled, ticket).await.map(drop));
-        }
-    }
-
     /// Waits until the next pull is due. The end, where the source is to end meanwhile.
     async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
         self.take_rest_through().await?;
@@ -387,58 +381,24 @@ impl Session<'_> {
             }
         }
     }
-
-    /// All streams end: what preprocessors hold goes out, or is rejected.
-    async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
-        self.helpers_end().await;
-        let told = self.take_rest_through().await;
-        match how {
-            StreamEnd::Complete => self.shared.intake.lock().await.end(),
-            StreamEnd::Aborted => self.shared.intake.lock().await.abort(),
-        }
-        let told = told.and(self.take_rest_through().await);
-        if how == StreamEnd::Complete {
-            self.shared.intake.lock().await.settle_held();
-        }
-        told
-    }
-
-    /// The connection is over, and its streams with it: nothing that has begun in it goes on in the
-    /// next one. The source hears of what it can be told.
-    async fn breaks_off(&mut self, end: End) -> End {
-        let ended = self.end_streams(StreamEnd::Aborted).await;
-        let (mut told, mut source) = {
-            let mut intake = self.shared.intake.lock().await;
-            let told = ended.and_then(|()| intake.tell_ended());
-            (told.and_then(|()| intake.fail_outstanding()), intake.take_source())
-        };
-        if told.is_ok() {
-            told = in_time("close", source.close(), self.shared.control, Phase::Stopped).await;
-        }
-        match (end, told) {
-            // What the source has to say of that is said of a connection that is lost as it is.
-            (End::Interrupted, Err(error)) => End::of(error),
-            (end, _) => end,
-        }
-    }
-
-    /// Nothing more is pulled; what was is on its way.
-    async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
-        self.end_streams(streams).await?;
-        self.shared.sending(self.worker.router.close()).await?;
-        Ok(End::Finished)
-    }
-
-    /// Waits until no task helps any more.
-    async fn helpers_end(&mut self) {
-        self.shared.intake.end().await;
-        for helper in self.helpers.drain(..) {
-            self.idle_helpers.push(helper.await);
-        }
-    }
 }
 
 impl Shared<'_> {
+    /// Between two rounds of work while the source is not pulled: reports to its connector whether it is
+    /// paused.
+    async fn report_rest(&mut self) {
+        poll_fn(|context| {
+            let Poll::Ready(mut intake) = self.intake.poll_lock(context) else {
+                return Poll::Pending;
+            };
+            if self.others.rests_at_gate(context) {
+                intake.pauses();
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     /// Sends something to queues. While that waits for room, the source hears of what has ended, and its
     /// connector of a pause.
     async fn sending<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
@@ -470,6 +430,12 @@ impl Others<'_> {
     /// Whether the source is to be held now.
     fn holds(&self) -> Held {
         Held { by_breaker: self.breaker.0.is_open(), by_gate: self.gate.0.is_closed() }
+    }
+
+    /// Returns whether what was pulled is preprocessed further: not while the connector is paused, or
+    /// once the source is to end.
+    fn may_go_on(&self) -> bool {
+        self.interrupt.now().is_none() && !self.gate.0.is_closed()
     }
 
     /// While the source is not called: what its connector has to know where it is paused. Whether it is.
