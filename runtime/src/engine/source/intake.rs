@@ -196,9 +196,9 @@ impl Intake {
         self.source.on_circuit_breaker(is_open)
     }
 
-    /// Whether the source has brought anything.
-    pub(crate) fn has_brought(&self) -> bool {
-        self.pulls > 0
+    /// Returns the number of pulls that read something.
+    pub(crate) fn pulls(&self) -> u64 {
+        self.pulls
     }
 
     /// Whether events come without end, as far as is known.

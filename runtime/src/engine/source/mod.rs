@@ -1,5 +1,6 @@
 //! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
 
+mod futile;
 pub(crate) mod intake;
 pub(crate) mod pace;
 mod remainder;
@@ -30,12 +31,12 @@ use crate::engine::{
     },
     route::router::{Egress, Ticket},
     source::{
+        futile::Futile,
         intake::{Inlet, Intake, Pulled},
         settling::Settling,
         shared_intake::SharedIntake,
         worker::Worker,
     },
-    spin,
     tuning::TIME_SLICE,
 };
 use crate::{
@@ -107,6 +108,10 @@ struct Session<'s> {
     is_steady: bool,
     /// Pulls that are to be tried again, in a row.
     attempts: Attempts,
+    /// Pulls without an event, in a row.
+    futile: Futile,
+    /// `true` if the last pull read something.
+    brings: bool,
     /// When other tasks could last run.
     yielded_at: Instant,
     /// When the source was last polled.
@@ -118,6 +123,7 @@ struct Shared<'s> {
     intake: Arc<SharedIntake>,
     egress: Arc<Egress>,
     control: &'s Control,
+    standing: &'s Standing,
     others: Others<'s>,
 }
 
@@ -161,6 +167,7 @@ impl SourceSide {
             intake: intake.clone(),
             egress,
             control: &self.control,
+            standing: &self.standing,
             others: Others {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
@@ -177,6 +184,8 @@ impl SourceSide {
             shared,
             is_steady: false,
             attempts: Attempts::new(RETRY),
+            futile: Futile::default(),
+            brings: false,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
@@ -186,7 +195,7 @@ impl SourceSide {
         let has_brought = {
             let mut intake = intake.lock().await;
             self.inlet = std::mem::take(&mut intake.inlet);
-            intake.has_brought()
+            intake.pulls() > 0
         };
         if has_brought {
             connection.event_passed();
@@ -212,15 +221,31 @@ impl Session<'_> {
                 // The task that was woken runs sooner here than on a processor that is to be woken as well.
                 executor::yield_now().await;
             }
+            if self.brings && self.futile.end(&self.worker.router.name) {
+                self.shared.standing.mend();
+            }
             match step {
-                Step::Pulled(Ok(Pull::Events)) => {
+                Step::Pulled(Ok(Pull::Events)) if self.brings => {
                     self.attempts.restart();
                     self.let_others_work().await;
                 }
+                Step::Pulled(Ok(Pull::Events)) => {
+                    self.attempts.restart();
+                    let wait =
+                        self.futile.add(&self.worker.router.name, "`Pull::Events`, no event");
+                    if let Some(end) = self.slow_down(wait).await? {
+                        return Ok(end);
+                    }
+                }
                 // Each round is as much work as a poll may do.
                 Step::WentOn => executor::yield_now().await,
-                Step::Pulled(Ok(Pull::Idle(wait))) => {
+                Step::Pulled(Ok(Pull::Idle(mut wait))) => {
                     self.attempts.restart();
+                    if wait.is_zero() && !self.brings {
+                        let slowed =
+                            self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero");
+                        wait = slowed.unwrap_or_default();
+                    }
                     if let Some(end) = self.idle(wait).await? {
                         return Ok(end);
                     }
@@ -228,10 +253,11 @@ impl Session<'_> {
                 Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    let router = &self.worker.router;
-                    self.shared.control.losses().add(&router.name, 1, || error);
-                    router.stats.lost(1);
-                    self.let_others_work().await;
+                    self.shared.standing.note(&error);
+                    let wait = self.futile.fail(&self.worker.router.name, &error);
+                    if let Some(end) = self.slow_down(wait).await? {
+                        return Ok(end);
+                    }
                 }
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                     if let Some(end) = self.retry(&error).await? {
@@ -293,7 +319,8 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Next<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
+        let Self { shared, is_steady, pulled_at, yielded_at, brings, .. } = self;
+        *brings = false;
         let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
         let mut waited = false;
@@ -317,7 +344,9 @@ impl Session<'_> {
                 let may_pull = held == Held::default() && intake.may_pull();
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
+                    let pulls = intake.pulls();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
+                        *brings = intake.pulls() > pulls;
                         if waited {
                             *yielded_at = *pulled_at;
                         }
@@ -359,27 +388,6 @@ impl Session<'_> {
 
     async fn tell_time(&mut self) -> Result<(), Error> {
         self.shared.sending(self.worker.router.tell_time()).await
-    }
-
-    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
-    async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
-        self.take_rest_through().await?;
-        let until = executor::after(wait);
-        if spin::until(self.shared.control.processors(), until) {
-            self.let_others_work().await;
-            return Ok(None);
-        }
-        loop {
-            match self.next(Batch::new(), Some(until)).await.0 {
-                Step::Failed(error) => return Err(error),
-                Step::Broken => return Ok(Some(End::Interrupted)),
-                Step::Held(held) => self.hold(held).await?,
-                Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
-                Step::Due => self.tell_time().await?,
-                Step::Changed => {}
-                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
-            }
-        }
     }
 }
 

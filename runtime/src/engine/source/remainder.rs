@@ -3,25 +3,64 @@
 //! A few bytes may expand to terabytes in preprocessors. Each round of a loop here does a bounded amount of
 //! work, then lets other tasks run, and looks at what may end it.
 
-use tremor_pdk::Error;
+use std::time::{Duration, Instant};
 
-use super::Session;
+use tremor_pdk::{Batch, Error};
+
+use super::{Session, Step};
 use crate::{
-    engine::life::{connection::End, control::Phase, last_call::in_time},
+    engine::{
+        life::{connection::End, control::Phase, last_call::in_time},
+        spin,
+    },
     executor,
     processor::{Next, StreamEnd},
 };
 
 /// Maximum number of rounds after the connection was lost, each of about [`Batch::WEIGHT_AT_MOST`] bytes.
 /// Sending waits for no capacity then, so that this also bounds what a lost connection adds to queues.
-///
-/// [`Batch::WEIGHT_AT_MOST`]: tremor_pdk::Batch::WEIGHT_AT_MOST
 const ROUNDS_WHEN_LOST: usize = 64;
 
 impl Session<'_> {
+    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
+    pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
+        self.take_rest_through().await?;
+        let until = executor::after(wait);
+        if spin::until(self.shared.control.processors(), until) {
+            self.let_others_work().await;
+            return Ok(None);
+        }
+        loop {
+            let (step, pulled) = self.next(Batch::new(), Some(until)).await;
+            if let Next::Piece((pulled, ticket)) = pulled {
+                self.take_through(pulled, ticket).await?;
+            }
+            match step {
+                Step::Failed(error) => return Err(error),
+                Step::Broken => return Ok(Some(End::Interrupted)),
+                Step::Held(held) => self.hold(held).await?,
+                Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
+                Step::Due => self.tell_time().await?,
+                Step::Changed => {}
+                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
+            }
+        }
+    }
+
+    /// After a pull without an event: waits before the next one where there have been many.
+    pub(super) async fn slow_down(&mut self, wait: Option<Duration>) -> Result<Option<End>, Error> {
+        match wait {
+            Some(wait) => self.idle(wait).await,
+            None => {
+                self.let_others_work().await;
+                Ok(None)
+            }
+        }
+    }
+
     /// Takes what was pulled through until the source waits, its flow drains, its connection is lost or it
     /// is paused: those who called look at the last three next.
-    pub(super) async fn take_rest_through(&mut self) -> Result<(), Error> {
+    async fn take_rest_through(&mut self) -> Result<(), Error> {
         let mut told = Ok(());
         loop {
             if !self.shared.others.may_go_on() {
@@ -56,7 +95,7 @@ impl Session<'_> {
     /// Does one round, and lets other tasks run. Returns whether it was the last.
     async fn round(&mut self) -> (bool, Result<(), Error>) {
         let next = self.shared.intake.lock().await.next(&self.shared.egress);
-        self.pulled_at = std::time::Instant::now();
+        self.pulled_at = Instant::now();
         let told = match next {
             Next::Nothing => return (true, Ok(())),
             Next::More => Ok(()),
