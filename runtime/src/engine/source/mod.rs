@@ -160,7 +160,8 @@ impl SourceSide {
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
-            executor::spawn(intake.clone().help(worker))
+            let turns = self.control.calls().watch(&worker.router.name, Some("helper"));
+            executor::spawn(turns.turns(intake.clone().help(worker)))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
         let shared = Shared {
