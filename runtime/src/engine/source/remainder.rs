@@ -49,13 +49,11 @@ impl Session<'_> {
 
     /// After a pull without an event: waits before the next one where there have been many.
     pub(super) async fn slow_down(&mut self, wait: Option<Duration>) -> Result<Option<End>, Error> {
-        match wait {
-            Some(wait) => self.idle(wait).await,
-            None => {
-                self.let_others_work().await;
-                Ok(None)
-            }
+        if let Some(wait) = wait {
+            return self.idle(wait).await;
         }
+        self.let_others_work().await;
+        Ok(None)
     }
 
     /// Takes what was pulled through until the source waits, its flow drains, its connection is lost or it
