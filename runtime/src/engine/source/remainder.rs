@@ -21,6 +21,10 @@ use crate::{
 /// Sending waits for no capacity then, so that this also bounds what a lost connection adds to queues.
 const ROUNDS_WHEN_LOST: usize = 64;
 
+/// Maximum number of rounds after the flow was stopped: it ends two seconds later whatever is left. Enough for
+/// everything but bombs.
+const ROUNDS_WHEN_STOPPED: usize = 8;
+
 impl Session<'_> {
     /// Waits until the next pull is due. The end, where the source is to end meanwhile.
     pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
@@ -72,14 +76,16 @@ impl Session<'_> {
         }
     }
 
-    /// Takes everything that was pulled through, as far as it does not wait for more. What is left when
-    /// the flow stops, or [too long](ROUNDS_WHEN_LOST) after the connection was lost, is discarded.
+    /// Takes everything that was pulled through, as far as it does not wait for more. What is left some
+    /// rounds after the flow was [stopped](ROUNDS_WHEN_STOPPED) or the connection was
+    /// [lost](ROUNDS_WHEN_LOST) is discarded.
     async fn take_all_through(&mut self) -> Result<(), Error> {
-        let (mut told, mut rounds) = (Ok(()), 0);
+        let (mut told, mut late, mut lost) = (Ok(()), 0, 0);
         loop {
             let connection = self.worker.router.connection.as_ref();
-            rounds += usize::from(connection.is_some_and(|it| it.is_broken()));
-            if rounds > ROUNDS_WHEN_LOST || self.shared.control.has_reached(Phase::Stopped) {
+            late += usize::from(self.shared.control.has_reached(Phase::Stopped));
+            lost += usize::from(connection.is_some_and(|it| it.is_broken()));
+            if late > ROUNDS_WHEN_STOPPED || lost > ROUNDS_WHEN_LOST {
                 return told.and(self.abandon().await);
             }
             let (is_over, result) = self.round().await;
