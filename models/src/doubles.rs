@@ -105,6 +105,7 @@ pub struct Busy;
 
 pub mod tuning {
     pub const BATCHES_FOR_ANOTHER: usize = 1;
+    pub const HELPER_TIME_SLICE: ::std::time::Duration = ::std::time::Duration::MAX;
     pub const WITHOUT_MORE_HELP: ::std::time::Duration = ::std::time::Duration::ZERO;
 }
 
@@ -198,6 +199,16 @@ pub trait Share {
     fn settle(self);
 }
 
+/// Result of a round of preprocessing.
+#[derive(Debug)]
+pub enum Next<T> {
+    #[expect(dead_code, reason = "an intake of the models gives nothing")]
+    Piece(T),
+    #[expect(dead_code, reason = "an intake of the models gives nothing")]
+    More,
+    Nothing,
+}
+
 /// What a source brings: so many batches.
 #[derive(Debug)]
 pub struct Intake {
@@ -231,8 +242,8 @@ impl Intake {
         self.is_steady()
     }
 
-    pub fn next(&mut self, (): &()) -> Option<(Batch, ())> {
-        None
+    pub fn next(&mut self, (): &()) -> Next<(Batch, ())> {
+        Next::Nothing
     }
 }
 

@@ -66,7 +66,7 @@ pub mod engine {
 pub mod oneshot;
 
 pub mod processor {
-    pub use crate::doubles::Share;
+    pub use crate::doubles::{Next, Share};
 }
 
 pub mod value {

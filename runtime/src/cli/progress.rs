@@ -173,6 +173,7 @@ mod tests {
             connectors: sources.iter().map(status).collect(),
             components: sources.iter().map(component).collect(),
             failure: None,
+            long_turns: std::collections::BTreeMap::new(),
         }
     }
 

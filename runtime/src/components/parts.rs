@@ -18,6 +18,7 @@ use crate::{
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
+    processor::MakePreprocessor,
     stop::Stopper,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
@@ -107,9 +108,16 @@ impl Parts for FlowParts<'_> {
         &self,
         connector: &str,
         component: &Component,
-    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic> {
-        let make = ComponentFactory::preprocessor;
-        self.processor(Kind::Preprocessor, component, connector, make, Watched::preprocessor)
+    ) -> Result<(Box<dyn Preprocessor>, MakePreprocessor), flow::Diagnostic> {
+        let make = self.processor(
+            Kind::Preprocessor,
+            component,
+            connector,
+            ComponentFactory::preprocessor,
+            Watched::preprocessor,
+        )?;
+        let first = make().map_err(|it| wrong(self.flow, Kind::Preprocessor, component, &it))?;
+        Ok((first, Box::new(make)))
     }
 
     fn postprocessor(
@@ -117,8 +125,14 @@ impl Parts for FlowParts<'_> {
         connector: &str,
         component: &Component,
     ) -> Result<Box<dyn Postprocessor>, flow::Diagnostic> {
-        let make = ComponentFactory::postprocessor;
-        self.processor(Kind::Postprocessor, component, connector, make, Watched::postprocessor)
+        let make = self.processor(
+            Kind::Postprocessor,
+            component,
+            connector,
+            ComponentFactory::postprocessor,
+            Watched::postprocessor,
+        )?;
+        make().map_err(|it| wrong(self.flow, Kind::Postprocessor, component, &it))
     }
 }
 
@@ -141,7 +155,7 @@ impl FlowParts<'_> {
         }
     }
 
-    /// A preprocessor or a postprocessor of a connector.
+    /// Returns what makes instances of a preprocessor or a postprocessor of a connector.
     fn processor<T>(
         &self,
         kind: Kind,
@@ -149,13 +163,15 @@ impl FlowParts<'_> {
         connector: &str,
         make: fn(&ComponentFactory, &Config, &Arc<HostContext>) -> Result<T>,
         record: fn(&Watched, T) -> T,
-    ) -> Result<T, flow::Diagnostic> {
+    ) -> Result<impl Fn() -> Result<T> + Send + 'static, flow::Diagnostic>
+    where
+        T: 'static,
+    {
         let factory = self.component(kind, component)?;
         let watched = self.watched(kind, component, connector);
-        let host = self.host(connector, component)(None);
-        let make = || make(&factory, component.config.value(), &host);
-        make_recorded(watched.as_ref(), make, record)
-            .map_err(|error| wrong(self.flow, kind, component, &error))
+        let host = self.host(connector, component);
+        let config = component.config.value().clone();
+        Ok(move || make_recorded(watched.as_ref(), || make(&factory, &config, &host(None)), record))
     }
 
     /// What makes instances of a component that is no connector and no codec of the runtime's own. Loads its

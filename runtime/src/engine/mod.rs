@@ -144,8 +144,15 @@ impl Planned {
     /// Starts the flow.
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, books, tasks } = self;
-        let connectors = tasks.connectors.into_iter().map(|task| executor::spawn(task.run()));
-        let pipelines = tasks.pipelines.into_iter().map(|task| executor::spawn(task.run()));
+        let calls = control.calls();
+        let connectors = tasks.connectors.into_iter().map(|task| {
+            let turns = calls.watch(&task.name, Some("connector"));
+            executor::spawn(turns.turns(task.run()))
+        });
+        let pipelines = tasks.pipelines.into_iter().map(|task| {
+            let turns = calls.watch(&task.router.name, Some("pipeline"));
+            executor::spawn(turns.turns(task.run()))
+        });
         let tasks = connectors.chain(pipelines).collect();
         Flow { name, control, books: Arc::new(books), tasks, started: Instant::now() }
     }

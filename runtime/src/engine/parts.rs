@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tremor_pdk::{Error, Operator, Postprocessor, Preprocessor, dynamic::DynConnector};
 
-use crate::{codec::MakeCodec, engine::life::connection::Connection, flow, watchdog::Limit};
+use crate::{
+    codec::MakeCodec, engine::life::connection::Connection, flow, processor::MakePreprocessor,
+    watchdog::Limit,
+};
 
 /// What the engine has to know of a connector's type.
 pub(crate) struct ConnectorType {
@@ -60,15 +63,15 @@ pub(crate) trait Parts {
     /// Whether an operator keeps nothing between batches, so that several of it are as good as one.
     fn is_stateless(&self, operator: &flow::Component) -> bool;
 
-    /// A preprocessor of a connector.
+    /// Makes a preprocessor of a connector, and returns with it what makes further instances.
     ///
     /// # Errors
-    /// What is wrong with it, at its place in the flow.
+    /// The reason why there is no instance, at the component's line of the flow file.
     fn preprocessor(
         &self,
         connector: &str,
         component: &flow::Component,
-    ) -> Result<Box<dyn Preprocessor>, flow::Diagnostic>;
+    ) -> Result<(Box<dyn Preprocessor>, MakePreprocessor), flow::Diagnostic>;
 
     /// A postprocessor of a connector.
     ///

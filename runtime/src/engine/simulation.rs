@@ -20,7 +20,7 @@ use crate::engine::{
 use crate::{
     codec::{BatchDecoder, BatchEncoder, MakeCodec},
     flow::{self, ERR, Flow, Node, NodeId, OUT, Role},
-    processor::{Chain, Framing, Piece, Share, StreamEnd},
+    processor::{Chain, Framing, Next, Piece, Share, StreamEnd},
 };
 
 /// A flow whose sources are fed by hand, and what comes out of it.
@@ -182,9 +182,13 @@ impl Simulation {
 
     /// Emits what comes out of a source's preprocessors.
     fn emit_all(&mut self, source: usize) {
-        while let Some(Piece { mut batch, mut rejected, is_made_here, .. }) =
-            self.sources[source].preprocessors.next()
-        {
+        loop {
+            let Piece { mut batch, mut rejected, is_made_here, .. } =
+                match self.sources[source].preprocessors.next() {
+                    Next::Piece(piece) => piece,
+                    Next::More => continue,
+                    Next::Nothing => return,
+                };
             let rejected_events = rejected.iter_mut().map(|rejected| &mut rejected.event);
             for event in batch.events_mut().iter_mut().chain(rejected_events) {
                 if is_made_here && event.ingest_ns == 0 {

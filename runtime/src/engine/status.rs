@@ -1,5 +1,7 @@
 //! A flow as it stands: looked at from outside, at no cost to its tasks.
 
+use std::collections::BTreeMap;
+
 use crate::engine::{
     account::stats::{Books, Component},
     life::{
@@ -21,6 +23,8 @@ pub struct FlowStatus {
     pub components: Vec<Component>,
     /// What failed it first, if anything did.
     pub failure: Option<Failure>,
+    /// Number of turns of its tasks that took more than 100 ms, by component and task.
+    pub long_turns: BTreeMap<(Box<str>, Box<str>), u64>,
 }
 
 /// The state of a flow.
@@ -70,6 +74,7 @@ impl FlowStatus {
         let mut components = books.components();
         // As events go.
         components.sort_by_key(|component| component.kind);
-        Self { name: name.to_owned(), state, connectors, components, failure }
+        let long_turns = control.calls().long_turns();
+        Self { name: name.to_owned(), state, connectors, components, failure, long_turns }
     }
 }

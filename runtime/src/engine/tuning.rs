@@ -29,6 +29,10 @@ pub(crate) const STEADY: usize = 16;
 /// (`bench/runs/2026-11-21-half-load-one-pass`).
 pub(crate) const TIME_SLICE: Duration = Duration::from_millis(1);
 
+/// Longest time that a helper works without a turn for other tasks. Longer than [`TIME_SLICE`], because a helper
+/// has a processor that no other task needed when it began.
+pub(crate) const HELPER_TIME_SLICE: Duration = Duration::from_millis(10);
+
 /// What the key `batch` of a connector stands for that has no value of its own: as many events as a body of
 /// HTTP usually has,
 pub(crate) const SINK_BATCH_EVENTS: NonZeroUsize = NonZeroUsize::new(1_000).unwrap();

@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tremor_pdk::{Batch, Output, Preprocessor, abi::batch::HostBatch, abi::batch::Rejected};
+use tremor_pdk::{
+    Batch, Output, Preprocessor, Result, abi::batch::HostBatch, abi::batch::Rejected,
+};
 
 use super::preprocess;
 
@@ -45,6 +47,20 @@ pub(crate) struct Piece<S> {
     pub(crate) is_made_here: bool,
 }
 
+/// Result of one bounded round of work.
+pub(crate) enum Next<T> {
+    /// Something came out. More may follow.
+    Piece(T),
+    /// Nothing came out of this round, but the work is not finished. The caller yields and looks at its
+    /// interrupts before the next round.
+    More,
+    /// The work is finished.
+    Nothing,
+}
+
+/// Makes another instance of a preprocessor.
+pub(crate) type MakePreprocessor = Box<dyn Fn() -> Result<Box<dyn Preprocessor>> + Send>;
+
 /// How streams end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamEnd {
@@ -56,6 +72,8 @@ pub(crate) enum StreamEnd {
 
 struct Step<S> {
     preprocessor: Box<dyn Preprocessor>,
+    /// Makes the instance that replaces the preprocessor after [`Chain::restart`]. `None` in tests.
+    make: Option<MakePreprocessor>,
     /// Of the pulls that it holds bytes of, by stream.
     held: BTreeMap<u64, Vec<S>>,
 }
@@ -91,9 +109,16 @@ impl<S> Default for Chain<S> {
 
 impl<S> Chain<S> {
     pub(crate) fn new(preprocessors: Vec<Box<dyn Preprocessor>>) -> Self {
-        let step = |preprocessor| Step { preprocessor, held: BTreeMap::new() };
-        let steps = preprocessors.into_iter().map(step).collect();
-        Self { steps, output: Output::new(), ready: Vec::new() }
+        let steps = preprocessors.into_iter().map(|preprocessor| Step::new(preprocessor, None));
+        Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
+    }
+
+    /// Makes a chain whose preprocessors [`Chain::restart`] can replace.
+    pub(crate) fn restartable(
+        preprocessors: impl IntoIterator<Item = (Box<dyn Preprocessor>, MakePreprocessor)>,
+    ) -> Self {
+        let steps = preprocessors.into_iter().map(|(first, make)| Step::new(first, Some(make)));
+        Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
     }
 
     /// Whether something that came in has not gone through all steps yet.
@@ -105,7 +130,11 @@ impl<S> Chain<S> {
 impl<S: Share> Chain<S> {
     /// Of how many pulls something waits here for what is yet to come of its stream.
     pub(crate) fn held_pulls(&self) -> usize {
-        let held = self.steps.iter().flat_map(|step| step.held.values()).flatten();
+        let mut held = self.steps.iter().flat_map(|step| step.held.values());
+        let (Some(first), second) = (held.next(), held.next()) else { return 0 };
+        // A source is asked for this at each poll. Mostly one stream is held by one step, in one share a pull.
+        let Some(second) = second else { return first.len() };
+        let held = [first, second].into_iter().chain(held).flatten();
         held.map(S::pull).collect::<BTreeSet<_>>().len()
     }
 
@@ -133,21 +162,37 @@ impl<S: Share> Chain<S> {
         self.steps.iter_mut().for_each(|step| step.held.clear());
     }
 
-    /// What comes out next. None: all that came in is out, as far as it is not held.
-    pub(crate) fn next(&mut self) -> Option<Piece<S>> {
-        while let Some(Ready { step, task }) = self.ready.pop() {
-            let is_made_here = !matches!(task, Task::Process(..));
-            let (batch, origin, whole) = self.run(step, task);
-            let rejected = self.output.take_rejected();
-            let discarded = self.output.take_discarded();
-            let (share, earlier) = origin.shares();
-            if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
-                earlier.into_iter().chain(share).for_each(S::settle);
-                continue;
+    /// Discards everything that has come in and is not out, and replaces the preprocessors by new instances.
+    /// The pulls of what is discarded fail.
+    ///
+    /// For input that cannot be taken through in time: a few bytes may expand to terabytes.
+    ///
+    /// # Errors
+    /// The first error of a constructor.
+    pub(crate) fn restart(&mut self) -> Result<()> {
+        self.drop_held();
+        for step in &mut self.steps {
+            if let Some(make) = &step.make {
+                step.preprocessor = make()?;
             }
-            return Some(Piece { batch, rejected, discarded, whole, share, earlier, is_made_here });
         }
-        None
+        Ok(())
+    }
+
+    /// Runs each preprocessor at most once, and returns what comes out. [`Next::Nothing`]: all that came
+    /// in is out, except for what preprocessors hold.
+    pub(crate) fn next(&mut self) -> Next<Piece<S>> {
+        let Some(Ready { step, task }) = self.ready.pop() else { return Next::Nothing };
+        let is_made_here = !matches!(task, Task::Process(..));
+        let (batch, origin, whole) = self.run(step, task);
+        let rejected = self.output.take_rejected();
+        let discarded = self.output.take_discarded();
+        let (share, earlier) = origin.shares();
+        if batch.is_empty() && rejected.is_empty() && discarded == 0 && whole {
+            earlier.into_iter().chain(share).for_each(S::settle);
+            return if self.has_more() { Next::More } else { Next::Nothing };
+        }
+        Next::Piece(Piece { batch, rejected, discarded, whole, share, earlier, is_made_here })
     }
 
     /// Runs one step, and those after it as far as they go at once.
@@ -174,6 +219,12 @@ impl<S: Share> Chain<S> {
             goes_on = false;
         }
         (batch, origin, whole)
+    }
+}
+
+impl<S> Step<S> {
+    fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
+        Self { preprocessor, make, held: BTreeMap::new() }
     }
 }
 
@@ -208,8 +259,10 @@ impl<S: Share> Step<S> {
         let whole = process(&mut *self.preprocessor, batch);
         let mut out = streams(batch);
         out.extend(output.rejected().iter().map(|rejected| rejected.event.stream));
+        out.sort_unstable();
         for stream in came {
-            let (holds, puts_out) = (self.preprocessor.holds(stream), out.contains(&stream));
+            let puts_out = out.binary_search(&stream).is_ok();
+            let holds = self.preprocessor.holds(stream);
             self.account(stream, holds, puts_out, goes_on, origin);
         }
         whole

@@ -17,7 +17,7 @@ mod testing;
 use tremor_pdk::{Batch, Output, Result};
 
 pub(crate) use self::{
-    chain::{Chain, Piece, Share, StreamEnd},
+    chain::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd},
     framing::Framing,
     join::Join,
     remove_empty::RemoveEmpty,

@@ -43,6 +43,14 @@ impl Finding {
         let Self { flow, record, call, verdict } = self;
         let (component, call) = (&record.component, Named(record, *call));
         match verdict {
+            Verdict::Holds(lasts) if record.is_of_runtime() => tracing::warn!(
+                %flow, %component, %call, ?lasts,
+                "a task of the runtime keeps its thread in one turn, so that other tasks wait; this \
+                 is a fault of the runtime or a sign of a machine without processor time"
+            ),
+            Verdict::Over(lasted) if record.is_of_runtime() => {
+                tracing::info!(%flow, %component, %call, ?lasted, "the turn is over");
+            }
             Verdict::Holds(lasts) => tracing::warn!(
                 %flow, %component, %call, ?lasts,
                 "a call blocks its thread, which another one stands in for while there may be more; \
@@ -73,7 +81,8 @@ pub(super) fn log_crowded(wanted: usize, had: usize) {
 
 /// The component, and what call it is in, where that is one that holds others up.
 pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
-    let state = record.state()?;
+    // The call into a plugin that the turn may be in has a record of its own.
+    let state = record.state().filter(|state| state.call != Call::Turn)?;
     let (held, open) = {
         let seen = record.seen();
         (seen.held, seen.open)

@@ -5,6 +5,9 @@
 //! [from time to time](PERIOD). A thread that is held by a call is replaced, so that whatever else
 //! runs in the process goes on; what lasts longer is reported. The supervision of a component
 //! has calls [limited](Limit).
+//!
+//! The runtime's own tasks are recorded in the same way. A turn of theirs that lasts is counted and reported,
+//! unless it is within a call into a plugin, which has a record of its own.
 
 mod findings;
 mod limit;
@@ -14,6 +17,7 @@ mod watched;
 mod word;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         mpsc::{self, RecvTimeoutError},
@@ -46,7 +50,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(crate) struct Limits {
     /// The thread that the call holds is replaced.
     pub(crate) replaced: u32,
-    /// That it holds a thread is reported.
+    /// That it holds a thread is reported. For a turn of a task of the runtime's own, `replaced` is the limit.
     pub(crate) held: u32,
     /// That it has not been answered is reported.
     pub(crate) unanswered: u32,
@@ -86,7 +90,11 @@ pub(crate) struct Calls {
     records: Mutex<Records>,
     /// How long calls to components may hold their threads before they are taken to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
+    long_turns: Mutex<LongTurns>,
 }
+
+/// Number of turns of the runtime's own tasks that took more than 100 ms, by component and task.
+pub(crate) type LongTurns = BTreeMap<(Box<str>, Box<str>), u64>;
 
 impl Calls {
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
@@ -123,6 +131,17 @@ impl Calls {
         let hangs = lock(&self.hangs);
         let found = hangs.iter().find(|(name, it)| **name == *component && it.looks == looks);
         found.map(|(_, limit)| limit.clone())
+    }
+
+    /// Returns the number of long turns so far.
+    pub(crate) fn long_turns(&self) -> LongTurns {
+        lock(&self.long_turns).clone()
+    }
+
+    /// Counts a long turn of a task.
+    fn count_long_turn(&self, record: &Record) {
+        let task = record.part.clone().unwrap_or_default();
+        *lock(&self.long_turns).entry((record.component.clone(), task)).or_default() += 1;
     }
 
     /// The calls that hold up whoever waits for the flow now: a component each, and what it is

@@ -30,7 +30,7 @@ const CALLS_AT: u32 = 32;
 
 macro_rules! calls {
     ($($name:ident => $text:literal,)*) => {
-        /// A call into a plugin.
+        /// A call into a plugin, or a poll of a task of the runtime's own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Call {
@@ -85,18 +85,19 @@ calls! {
     Encode => "encode",
     Task => "a task",
     Drop => "drop",
+    Turn => "one turn",
 }
 
 impl Call {
     /// Whether it is to be answered some day: a pull waits for events, and a task may run for as
     /// long as its component does.
     pub(super) const fn is_to_be_answered(self) -> bool {
-        !matches!(self, Self::Pull | Self::Task)
+        !matches!(self, Self::Pull | Self::Task | Self::Turn)
     }
 
     /// Whether the instance is there before it and goes on after it, so that another may do better.
     pub(super) const fn is_within_life(self) -> bool {
-        !matches!(self, Self::New | Self::Close | Self::Stop | Self::Drop | Self::Task)
+        !matches!(self, Self::New | Self::Close | Self::Stop | Self::Drop | Self::Task | Self::Turn)
     }
 }
 
@@ -196,6 +197,11 @@ impl Record {
     pub(super) fn close(&self) {
         let word = self.word.load(Ordering::Relaxed);
         self.word.store(word & !(OPEN | INSIDE), Ordering::Relaxed);
+    }
+
+    /// Returns whether the last call was a turn of a task of the runtime's own, and not a call into a plugin.
+    pub(super) fn is_of_runtime(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & CALL == (Call::Turn as u64) << CALL_AT
     }
 
     /// How many events the last delivery had.

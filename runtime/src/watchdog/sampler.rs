@@ -13,7 +13,7 @@ use super::{
     findings::{Finding, Named, Verdict},
     lasted,
     limit::Told,
-    record::{self, Record, Seen, State},
+    record::{self, Call, Record, Seen, State},
 };
 use crate::lock::lock;
 
@@ -29,8 +29,10 @@ pub(super) struct Sampler {
     limits: Limits,
     /// How often it has looked,
     looks: u64,
-    /// and when it last reported something.
+    /// when it last reported calls,
     reports: VecDeque<u64>,
+    /// and when it last reported turns of the runtime's own tasks.
+    turn_reports: VecDeque<u64>,
     /// Calls that are over their limits, and that have not been told yet.
     overruns: Vec<Told>,
     /// Threads that stand in,
@@ -46,6 +48,7 @@ impl Sampler {
             limits,
             looks: 0,
             reports: VecDeque::new(),
+            turn_reports: VecDeque::new(),
             overruns: Vec::new(),
             wanted: 0,
             calm: 0,
@@ -59,6 +62,7 @@ impl Sampler {
         let (mut held, mut findings) = (0, Vec::new());
         let flows = self.flows.clone();
         for calls in &*lock(&flows) {
+            let mut own = Held::default();
             // A record that nobody else has is that of a task that has ended.
             let Records { known, words } = &mut *lock(&calls.records);
             known.retain_mut(|known| {
@@ -70,7 +74,7 @@ impl Sampler {
                 let mut seen = record.seen();
                 let over = record.look(&mut seen);
                 self.overruns.extend(overrun(calls, record, &seen));
-                held += usize::from(seen.held >= self.limits.replaced);
+                own.add(record, &seen, self.limits.replaced);
                 let over = over.map(|(call, looks)| (call, Verdict::Over(lasted(looks))));
                 let found = over.or_else(|| {
                     let state = record.state()?;
@@ -92,6 +96,8 @@ impl Sampler {
                 }
                 is_had
             });
+            held += own.threads();
+            findings.extend(self.long_turn(calls, &own));
         }
         (self.stand_ins(held), findings)
     }
@@ -101,8 +107,27 @@ impl Sampler {
         std::mem::take(&mut self.overruns)
     }
 
+    /// Counts the turn that lasts too long, and returns what is to be reported of it, once.
+    fn long_turn(&mut self, calls: &Calls, held: &Held) -> Option<Finding> {
+        let (record, looks) = held.own_turn()?;
+        let looks = *looks;
+        if looks == self.limits.replaced {
+            calls.count_long_turn(record);
+        }
+        let mut seen = record.seen();
+        if seen.reported || !may_report(&mut self.turn_reports, self.looks) {
+            return None;
+        }
+        seen.reported = true;
+        let (flow, record, call) = (calls.flow.clone(), record.clone(), Call::Turn);
+        Some(Finding { flow, record, call, verdict: Verdict::Holds(lasted(looks)) })
+    }
+
     /// What is to be said of a call that goes on, once.
     fn judge(&mut self, seen: &mut Seen, state: State) -> Option<Verdict> {
+        if state.call == Call::Turn {
+            return None;
+        }
         let verdict = if seen.held >= self.limits.held {
             Verdict::Holds(lasted(seen.held))
         } else if seen.open >= self.limits.unanswered && state.call.is_to_be_answered() {
@@ -110,24 +135,11 @@ impl Sampler {
         } else {
             return None;
         };
-        if seen.reported || !self.may_report() {
+        if seen.reported || !may_report(&mut self.reports, self.looks) {
             return None;
         }
         seen.reported = true;
         Some(verdict)
-    }
-
-    /// Whether there is room for another report. What finds none is reported as soon as there is,
-    /// if it still goes on.
-    fn may_report(&mut self) -> bool {
-        while self.reports.front().is_some_and(|first| self.looks - first >= WINDOW) {
-            self.reports.pop_front();
-        }
-        let has_room = self.reports.len() < REPORTS;
-        if has_room {
-            self.reports.push_back(self.looks);
-        }
-        has_room
     }
 
     /// How many threads are to stand in while so many are held: they stay for a while.
@@ -142,6 +154,60 @@ impl Sampler {
     }
 }
 
+/// Whether there is room for another report. What finds none is reported as soon as there is, if it still goes on.
+fn may_report(reports: &mut VecDeque<u64>, looks: u64) -> bool {
+    while reports.front().is_some_and(|first| looks - first >= WINDOW) {
+        reports.pop_front();
+    }
+    let has_room = reports.len() < REPORTS;
+    if has_room {
+        reports.push_back(looks);
+    }
+    has_room
+}
+
+/// The threads of a flow that were in the same call or turn at two looks in a row or more.
+#[derive(Default)]
+struct Held {
+    /// Number of calls that hold a thread for long, and that no turn of the runtime's own tasks makes.
+    tasks: usize,
+    /// Number of other calls that hold a thread for long.
+    calls: usize,
+    /// `true` if any of those holds a thread, for however short a time.
+    has_call: bool,
+    /// Turns that last long, with the number of looks.
+    turns: Vec<(Arc<Record>, u32)>,
+}
+
+impl Held {
+    /// Adds a record. A thread is held for long after `long` looks.
+    fn add(&mut self, record: &Arc<Record>, seen: &Seen, long: u32) {
+        let Some(state) = record.state().filter(|_| seen.held > 0) else { return };
+        let is_long = seen.held >= long;
+        match state.call {
+            Call::Turn if is_long => self.turns.push((record.clone(), seen.held)),
+            Call::Turn => {}
+            Call::Task => self.tasks += usize::from(is_long),
+            _ => {
+                self.has_call = true;
+                self.calls += usize::from(is_long);
+            }
+        }
+    }
+
+    /// Number of threads to replace. A call is made within a turn, and both are recorded.
+    fn threads(&self) -> usize {
+        self.tasks + self.calls.max(self.turns.len())
+    }
+
+    /// Returns the turn that lasts because of the runtime's own work: none while a call into a plugin holds a
+    /// thread. A sink may be run within the turn of a source, so that the turn that began last counts.
+    fn own_turn(&self) -> Option<&(Arc<Record>, u32)> {
+        let turns = if self.has_call { &[] } else { &self.turns[..] };
+        turns.iter().min_by_key(|(_, looks)| *looks)
+    }
+}
+
 /// A call that hangs from this look on, or that has returned too late.
 fn overrun(calls: &Calls, record: &Record, seen: &Seen) -> Option<Told> {
     if let Some((call, looks)) = seen.returned {
@@ -152,6 +218,7 @@ fn overrun(calls: &Calls, record: &Record, seen: &Seen) -> Option<Told> {
     if seen.held == 0 {
         return None;
     }
+    let call = record.state().map(|state| state.call).filter(|call| *call != Call::Turn)?;
     let limit = calls.hangs_after(&record.component, seen.held)?;
-    Some(limit.overrun(Named(record, record.state()?.call).to_string(), seen.held))
+    Some(limit.overrun(Named(record, call).to_string(), seen.held))
 }

@@ -1,6 +1,6 @@
 use std::{
     future::poll_fn,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
     time::Duration,
@@ -227,6 +227,63 @@ fn a_thread_that_a_call_holds_is_replaced_after_two_looks_and_reported_after_a_s
     // What blocks once may soon block again.
     assert_eq!(stand_ins(&mut sampler, 200), [2; 200]);
     assert_eq!(stand_ins(&mut sampler, 401), [vec![1; 201], vec![0; 200]].concat());
+}
+
+/// Runs one turn of the task `source` of the component `input`.
+fn turn<T>(calls: &Calls, work: impl FnOnce() -> T) -> T {
+    let mut task = pin!(calls.watch("input", Some("source")).turns(async { work() }));
+    match task.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("it does not wait"),
+    }
+}
+
+#[test]
+fn long_turn_of_the_runtime_is_counted_and_reported_once() {
+    let (mut sampler, calls) = watched();
+    let (limit, told) = limit(Duration::from_millis(100));
+    calls.limit_hangs("input", limit);
+    turn(&calls, || {
+        let replaced = Limits::default().replaced;
+        let holds = Verdict::Holds(lasted(replaced));
+        let found = [(replaced + 1, "input".to_owned(), Call::Turn, holds)];
+        assert_eq!(look(&mut sampler, 100), found);
+        assert_eq!(sampler.look().0, 1, "its thread is replaced");
+    });
+    let over = Verdict::Over(lasted(100));
+    assert_eq!(look(&mut sampler, 2), [(1, "input".to_owned(), Call::Turn, over)]);
+    let long = [(("input".into(), "source".into()), 1)];
+    assert_eq!(calls.long_turns(), long.into());
+    tell(&mut sampler, 1);
+    assert_eq!(*told.lock().unwrap(), [], "no plugin hangs");
+    turn(&calls, || assert_eq!(look(&mut sampler, 2), []));
+    assert_eq!(calls.long_turns().len(), 1);
+}
+
+#[test]
+fn call_that_blocks_a_turn_is_reported_without_the_turn() {
+    let (mut sampler, calls) = watched();
+    turn(&calls, || {
+        calls.watch("main", Some("operator")).call(Call::Process, || {
+            let held = Limits::default().held;
+            let holds = (held + 1, "main".to_owned(), Call::Process, Verdict::Holds(lasted(held)));
+            assert_eq!(look(&mut sampler, 100), [holds]);
+            assert_eq!(sampler.look().0, 1, "both hold the same thread");
+        });
+    });
+    assert!(calls.long_turns().is_empty());
+}
+
+#[test]
+fn sink_run_within_the_turn_of_a_source_is_named() {
+    let (mut sampler, calls) = watched();
+    turn(&calls, || {
+        assert_eq!(look(&mut sampler, 2), []);
+        let sink = calls.watch("output", Some("sink"));
+        let found = sink.call(Call::Turn, || look(&mut sampler, 4));
+        let named: Vec<_> = found.iter().map(|(_, component, ..)| component.as_str()).collect();
+        assert_eq!(named, ["input", "output"], "the source before the sink has held it for long");
+    });
 }
 
 #[test]

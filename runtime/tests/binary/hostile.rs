@@ -61,3 +61,19 @@ fn a_plugin_that_never_stops_does_not_keep_the_process() {
 fn events_that_a_sink_refuses_are_counted_as_failed() {
     sink("deliver_reject").expect(0, &["5 events in", "failed"]);
 }
+
+#[test]
+fn pulls_without_events_are_named_and_slowed_and_count_no_event() {
+    for fault in ["pull_bad_data", "pull_nothing", "pull_idle_zero"] {
+        let text = format!(
+            "connectors:
+  bad: {{ type: hostile, config: {{ fault: {fault}, times: 20, count: 3 }} }}
+  output: {{ type: 'null' }}
+links: [bad -> output]"
+        );
+        let run = Scene::new(&text).run();
+        let slowed = "it is slowed down until it reads one component=\"bad\" pulls=17";
+        run.expect(0, &["3 events in", slowed, "reads events again component=\"bad\" pulls=20"]);
+        assert!(!run.stderr.contains("failed,"), "{}", run.stderr);
+    }
+}

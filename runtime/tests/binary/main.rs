@@ -17,6 +17,7 @@ mod commands;
 mod components;
 mod connections;
 mod delivery;
+mod endless;
 mod exec;
 mod faults;
 mod files;

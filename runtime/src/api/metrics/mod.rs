@@ -19,6 +19,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     about_components(&mut text, flows);
     about_deliveries(&mut text, flows);
     about_connectors(&mut text, flows);
+    about_turns(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
     text.0
@@ -109,6 +110,19 @@ fn about_deliveries(text: &mut Text, flows: &[FlowStatus]) {
         }
         text.sample(&sum, &[flow, component, role], took.as_secs_f64());
         text.sample(&count, &[flow, component, role], total);
+    }
+}
+
+fn about_turns(text: &mut Text, flows: &[FlowStatus]) {
+    let name = "tremor_long_turns_total";
+    let help =
+        "Turns of the runtime's own tasks that took more than 100 ms, without calls of plugins.";
+    text.family(name, Kind::Counter, help);
+    for flow in flows {
+        for ((component, task), count) in &flow.long_turns {
+            let labels = [("flow", &*flow.name), ("component", component), ("task", task)];
+            text.sample(name, &labels, count);
+        }
     }
 }
 

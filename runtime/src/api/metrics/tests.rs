@@ -137,6 +137,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             component(Kind::Sink, Some(Queue { events: 3, bytes: 900 })),
         ],
         failure: None,
+        long_turns: [(("in\"put".into(), "source".into()), 2)].into(),
     }
 }
 
@@ -151,6 +152,7 @@ fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
     assert_eq!(state[0].2, 1.0);
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
+    assert_eq!(find(&samples, "tremor_long_turns_total", &[("task", "source")])[0].2, 2.0);
     assert_eq!(find(&samples, "process_open_fds", &[]).len(), 1);
     let bucket = |le| find(&samples, "tremor_delivery_seconds_bucket", &[("le", le)])[0].2;
     assert_eq!([bucket("0.0001"), bucket("30"), bucket("+Inf")], [1.0, 11.0, 12.0]);

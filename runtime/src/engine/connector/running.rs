@@ -144,7 +144,8 @@ impl ConnectorTask {
         let (connection, control) = (connection.clone(), self.control.clone());
         // It is not called before its time has come.
         self.standing.gate.set_rests(Side::Source, true);
-        Some(executor::spawn(async move {
+        let turns = self.control.calls().watch(&self.name, Some("source"));
+        Some(executor::spawn(turns.turns(async move {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
@@ -158,7 +159,7 @@ impl ConnectorTask {
                 connection.break_off();
             }
             (side, end)
-        }))
+        })))
     }
 
     fn start_sink(
@@ -176,7 +177,8 @@ impl ConnectorTask {
             }
             (side, end)
         };
-        Some(executor::spawn(Host::new(mailbox, running)))
+        let turns = self.control.calls().watch(&self.name, Some("sink"));
+        Some(executor::spawn(Host::new(mailbox, turns.turns(running))))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

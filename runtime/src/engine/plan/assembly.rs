@@ -5,6 +5,8 @@ use std::{
     num::{NonZeroU64, NonZeroUsize},
 };
 
+use tremor_pdk::Preprocessor;
+
 use crate::{
     codec::MakeCodec,
     engine::{
@@ -87,9 +89,10 @@ pub(crate) fn preprocessors<S>(
     let make = |component| parts.preprocessor(&spec.name.value, component);
     let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
     if is_raw {
-        preprocessors.push(Box::new(processor::Join::default()));
+        let join = || Box::new(processor::Join::default()) as Box<dyn Preprocessor>;
+        preprocessors.push((join(), Box::new(move || Ok(join()))));
     }
-    Ok(Chain::new(preprocessors))
+    Ok(Chain::restartable(preprocessors))
 }
 
 pub(crate) fn framing(

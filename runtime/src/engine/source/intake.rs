@@ -22,7 +22,7 @@ use crate::engine::{
     tuning::STEADY,
 };
 use crate::{
-    processor::{Chain, Piece, StreamEnd},
+    processor::{Chain, Next, Piece, StreamEnd},
     time,
 };
 
@@ -60,6 +60,8 @@ pub(crate) struct Intake {
     processors: Processors,
     /// What a pull of another task came to, for the source's own.
     left: Option<Result<Pull>>,
+    /// `true` while the remainder of cut off streams is preprocessed only to be dropped.
+    discards: bool,
 }
 
 /// A pull that is not known to have ended, or that came after such a one.
@@ -110,6 +112,7 @@ impl Intake {
             steady: None,
             processors,
             left,
+            discards: false,
         }
     }
 
@@ -193,9 +196,9 @@ impl Intake {
         self.source.on_circuit_breaker(is_open)
     }
 
-    /// Whether the source has brought anything.
-    pub(crate) fn has_brought(&self) -> bool {
-        self.pulls > 0
+    /// Returns the number of pulls that read something.
+    pub(crate) fn pulls(&self) -> u64 {
+        self.pulls
     }
 
     /// Whether events come without end, as far as is known.
@@ -235,22 +238,31 @@ impl Intake {
         self.inlet.preprocessors.has_more()
     }
 
-    /// What goes on next, with its place: what was pulled first comes first everywhere. None where
-    /// there is nothing to route.
-    pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Option<(Pulled, Ticket)> {
-        let (events, bytes) = std::mem::take(&mut self.brought);
-        let mut piece = self.inlet.preprocessors.next()?;
+    /// Does one bounded round of preprocessing, and returns what comes out, with its place: what was pulled
+    /// first comes first everywhere.
+    pub(crate) fn next(&mut self, egress: &Arc<Egress>) -> Next<(Pulled, Ticket)> {
+        let mut piece = match self.inlet.preprocessors.next() {
+            // Dropping its shares fails the pulls.
+            Next::Piece(_) if self.discards => return Next::More,
+            Next::Piece(piece) => piece,
+            Next::More => return Next::More,
+            Next::Nothing => {
+                (self.discards, self.brought) = (false, (0, 0));
+                return Next::Nothing;
+            }
+        };
         if piece.is_made_here {
             self.stamp(piece.batch.events_mut());
             self.stamp(piece.rejected.iter_mut().map(|rejected| &mut rejected.event));
         }
+        let (events, bytes) = std::mem::take(&mut self.brought);
         let Piece { batch, rejected, discarded, whole, share, earlier, .. } = piece;
         let token = match share {
             Some(share) if earlier.is_empty() => share,
             share => Token::join(earlier.into_iter().chain(share).collect()),
         };
         let pulled = Pulled { events, bytes, batch, rejected, discarded, whole, token };
-        Some((pulled, egress.ticket()))
+        Next::Piece((pulled, egress.ticket()))
     }
 
     /// All streams have ended: [`Intake::next`] gives what preprocessors held back.
@@ -259,15 +271,25 @@ impl Intake {
     }
 
     /// All streams were cut off: what has begun and not ended is no message. A source that wants to
-    /// know is told that its pulls have failed, and brings them again. For others [`Intake::next`]
-    /// gives what is left, to be rejected.
+    /// know is told that its pulls have failed, and brings them again: [`Intake::next`] drops what is left
+    /// of them. For others it gives what is left, to be rejected.
     pub(crate) fn abort(&mut self) {
-        if self.ledger.is_none() {
-            return self.inlet.preprocessors.end(StreamEnd::Aborted);
+        if self.ledger.is_some() {
+            self.inlet.preprocessors.drop_held();
+            self.discards = true;
         }
-        self.inlet.preprocessors.drop_held();
         self.inlet.preprocessors.end(StreamEnd::Aborted);
-        while self.inlet.preprocessors.next().is_some() {}
+    }
+
+    /// Discards everything that was pulled and is not preprocessed. Its pulls fail. Returns `true` if
+    /// something was lost that the source does not bring again.
+    ///
+    /// # Errors
+    /// A preprocessor could not be made again.
+    pub(crate) fn abandon(&mut self) -> Result<bool> {
+        let is_lost = self.ledger.is_none() && self.has_more();
+        (self.discards, self.brought) = (false, (0, 0));
+        self.inlet.preprocessors.restart().map(|()| is_lost)
     }
 
     /// Nothing is held back any more: what is left of tokens was the end of a stream, say.

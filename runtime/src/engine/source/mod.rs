@@ -1,7 +1,9 @@
 //! The source side of a connector: pull, preprocess, decode, route; one batch at a time.
 
+mod futile;
 pub(crate) mod intake;
 pub(crate) mod pace;
+mod remainder;
 pub(crate) mod settling;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
@@ -24,21 +26,23 @@ use crate::engine::{
         connection::{Connection, End},
         control::{Control, Phase},
         gate::{self, Gate, Side},
-        last_call::in_time,
         standing::Standing,
         wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
     source::{
+        futile::Futile,
         intake::{Inlet, Intake, Pulled},
         settling::Settling,
         shared_intake::SharedIntake,
         worker::Worker,
     },
-    spin,
     tuning::TIME_SLICE,
 };
-use crate::{executor, processor::StreamEnd};
+use crate::{
+    executor,
+    processor::{Next, StreamEnd},
+};
 
 /// When a pull follows one that time may mend.
 const RETRY: Policy =
@@ -104,6 +108,10 @@ struct Session<'s> {
     is_steady: bool,
     /// Pulls that are to be tried again, in a row.
     attempts: Attempts,
+    /// Pulls without an event, in a row.
+    futile: Futile,
+    /// `true` if the last pull read something.
+    brings: bool,
     /// When other tasks could last run.
     yielded_at: Instant,
     /// When the source was last polled.
@@ -115,6 +123,7 @@ struct Shared<'s> {
     intake: Arc<SharedIntake>,
     egress: Arc<Egress>,
     control: &'s Control,
+    standing: &'s Standing,
     others: Others<'s>,
 }
 
@@ -151,13 +160,15 @@ impl SourceSide {
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
-            executor::spawn(intake.clone().help(worker))
+            let turns = self.control.calls().watch(&worker.router.name, Some("helper"));
+            executor::spawn(turns.turns(intake.clone().help(worker)))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
         let shared = Shared {
             intake: intake.clone(),
             egress,
             control: &self.control,
+            standing: &self.standing,
             others: Others {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
@@ -174,6 +185,8 @@ impl SourceSide {
             shared,
             is_steady: false,
             attempts: Attempts::new(RETRY),
+            futile: Futile::default(),
+            brings: false,
             yielded_at: Instant::now(),
             pulled_at: Instant::now(),
         };
@@ -183,7 +196,7 @@ impl SourceSide {
         let has_brought = {
             let mut intake = intake.lock().await;
             self.inlet = std::mem::take(&mut intake.inlet);
-            intake.has_brought()
+            intake.pulls() > 0
         };
         if has_brought {
             connection.event_passed();
@@ -203,19 +216,37 @@ impl Session<'_> {
                 self.tell_time().await?;
             }
             let (step, pulled) = self.next(self.worker.batch(), None).await;
-            if let Some((pulled, ticket)) = pulled
+            if let Next::Piece((pulled, ticket)) = pulled
                 && self.take_through(pulled, ticket).await?
             {
                 // The task that was woken runs sooner here than on a processor that is to be woken as well.
                 executor::yield_now().await;
             }
+            if self.brings && self.futile.end(&self.worker.router.name) {
+                self.shared.standing.mend();
+            }
             match step {
-                Step::Pulled(Ok(Pull::Events)) | Step::WentOn => {
+                Step::Pulled(Ok(Pull::Events)) if self.brings => {
                     self.attempts.restart();
                     self.let_others_work().await;
                 }
-                Step::Pulled(Ok(Pull::Idle(wait))) => {
+                Step::Pulled(Ok(Pull::Events)) => {
                     self.attempts.restart();
+                    let wait =
+                        self.futile.add(&self.worker.router.name, "`Pull::Events`, no event");
+                    if let Some(end) = self.slow_down(wait).await? {
+                        return Ok(end);
+                    }
+                }
+                // Each round is as much work as a poll may do.
+                Step::WentOn => executor::yield_now().await,
+                Step::Pulled(Ok(Pull::Idle(mut wait))) => {
+                    self.attempts.restart();
+                    if wait.is_zero() && !self.brings {
+                        let slowed =
+                            self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero");
+                        wait = slowed.unwrap_or_default();
+                    }
                     if let Some(end) = self.idle(wait).await? {
                         return Ok(end);
                     }
@@ -223,10 +254,11 @@ impl Session<'_> {
                 Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    let router = &self.worker.router;
-                    self.shared.control.losses().add(&router.name, 1, || error);
-                    router.stats.lost(1);
-                    self.let_others_work().await;
+                    self.shared.standing.note(&error);
+                    let wait = self.futile.fail(&self.worker.router.name, &error);
+                    if let Some(end) = self.slow_down(wait).await? {
+                        return Ok(end);
+                    }
                 }
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                     if let Some(end) = self.retry(&error).await? {
@@ -287,8 +319,9 @@ impl Session<'_> {
         &mut self,
         mut batch: Batch,
         until: Option<Instant>,
-    ) -> (Step, Option<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
+    ) -> (Step, Next<(Pulled, Ticket)>) {
+        let Self { shared, is_steady, pulled_at, yielded_at, brings, .. } = self;
+        *brings = false;
         let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
         let mut waited = false;
@@ -296,7 +329,7 @@ impl Session<'_> {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_more() {
+            if !waited && intake.has_more() && others.may_go_on() {
                 *pulled_at = Instant::now();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
@@ -312,7 +345,9 @@ impl Session<'_> {
                 let may_pull = held == Held::default() && intake.may_pull();
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
+                    let pulls = intake.pulls();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
+                        *brings = intake.pulls() > pulls;
                         if waited {
                             *yielded_at = *pulled_at;
                         }
@@ -355,90 +390,24 @@ impl Session<'_> {
     async fn tell_time(&mut self) -> Result<(), Error> {
         self.shared.sending(self.worker.router.tell_time()).await
     }
-
-    /// Takes everything that was pulled through, as far as it does not wait for more.
-    async fn take_rest_through(&mut self) -> Result<(), Error> {
-        let mut told = Ok(());
-        loop {
-            let next = self.shared.intake.lock().await.next(&self.shared.egress);
-            let Some((pulled, ticket)) = next else { return told };
-            self.pulled_at = Instant::now();
-            told = told.and(self.take_through(pulled, ticket).await.map(drop));
-        }
-    }
-
-    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
-    async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
-        self.take_rest_through().await?;
-        let until = executor::after(wait);
-        if spin::until(self.shared.control.processors(), until) {
-            self.let_others_work().await;
-            return Ok(None);
-        }
-        loop {
-            match self.next(Batch::new(), Some(until)).await.0 {
-                Step::Failed(error) => return Err(error),
-                Step::Broken => return Ok(Some(End::Interrupted)),
-                Step::Held(held) => self.hold(held).await?,
-                Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
-                Step::Due => self.tell_time().await?,
-                Step::Changed => {}
-                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
-            }
-        }
-    }
-
-    /// All streams end: what preprocessors hold goes out, or is rejected.
-    async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
-        self.helpers_end().await;
-        let told = self.take_rest_through().await;
-        match how {
-            StreamEnd::Complete => self.shared.intake.lock().await.end(),
-            StreamEnd::Aborted => self.shared.intake.lock().await.abort(),
-        }
-        let told = told.and(self.take_rest_through().await);
-        if how == StreamEnd::Complete {
-            self.shared.intake.lock().await.settle_held();
-        }
-        told
-    }
-
-    /// The connection is over, and its streams with it: nothing that has begun in it goes on in the
-    /// next one. The source hears of what it can be told.
-    async fn breaks_off(&mut self, end: End) -> End {
-        let ended = self.end_streams(StreamEnd::Aborted).await;
-        let (mut told, mut source) = {
-            let mut intake = self.shared.intake.lock().await;
-            let told = ended.and_then(|()| intake.tell_ended());
-            (told.and_then(|()| intake.fail_outstanding()), intake.take_source())
-        };
-        if told.is_ok() {
-            told = in_time("close", source.close(), self.shared.control, Phase::Stopped).await;
-        }
-        match (end, told) {
-            // What the source has to say of that is said of a connection that is lost as it is.
-            (End::Interrupted, Err(error)) => End::of(error),
-            (end, _) => end,
-        }
-    }
-
-    /// Nothing more is pulled; what was is on its way.
-    async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
-        self.end_streams(streams).await?;
-        self.shared.sending(self.worker.router.close()).await?;
-        Ok(End::Finished)
-    }
-
-    /// Waits until no task helps any more.
-    async fn helpers_end(&mut self) {
-        self.shared.intake.end().await;
-        for helper in self.helpers.drain(..) {
-            self.idle_helpers.push(helper.await);
-        }
-    }
 }
 
 impl Shared<'_> {
+    /// Between two rounds of work while the source is not pulled: reports to its connector whether it is
+    /// paused.
+    async fn report_rest(&mut self) {
+        poll_fn(|context| {
+            let Poll::Ready(mut intake) = self.intake.poll_lock(context) else {
+                return Poll::Pending;
+            };
+            if self.others.rests_at_gate(context) {
+                intake.pauses();
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     /// Sends something to queues. While that waits for room, the source hears of what has ended, and its
     /// connector of a pause.
     async fn sending<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Error> {
@@ -470,6 +439,12 @@ impl Others<'_> {
     /// Whether the source is to be held now.
     fn holds(&self) -> Held {
         Held { by_breaker: self.breaker.0.is_open(), by_gate: self.gate.0.is_closed() }
+    }
+
+    /// Returns whether what was pulled is preprocessed further: not while the connector is paused, or
+    /// once the source is to end.
+    fn may_go_on(&self) -> bool {
+        self.interrupt.now().is_none() && !self.gate.0.is_closed()
     }
 
     /// While the source is not called: what its connector has to know where it is paused. Whether it is.

@@ -17,9 +17,9 @@ use crate::engine::{
     processors::{Busy, Processors},
     source::{intake::Intake, worker::Worker},
     spin,
-    tuning::WITHOUT_MORE_HELP,
+    tuning::{HELPER_TIME_SLICE, WITHOUT_MORE_HELP},
 };
-use crate::executor;
+use crate::{executor, processor::Next};
 
 /// The intake of one connection, as its tasks share it.
 pub(crate) struct SharedIntake {
@@ -139,10 +139,17 @@ impl SharedIntake {
             let _working = self.processors.working();
             self.working.fetch_add(1, Ordering::Relaxed);
             worker.pace.forget_waits();
+            let mut yielded_at = Instant::now();
             while self.help_once(&mut worker).await
                 && !self.processors.are_crowded()
                 && !self.is_one_too_many(&worker)
-            {}
+            {
+                let now = Instant::now();
+                if now.saturating_duration_since(yielded_at) >= HELPER_TIME_SLICE {
+                    yielded_at = now;
+                    executor::yield_now().await;
+                }
+            }
             self.working.fetch_sub(1, Ordering::Relaxed);
         }
         worker
@@ -188,7 +195,9 @@ impl SharedIntake {
         let since = Instant::now();
         let egress = &worker.router.egress;
         let (pulled, goes_on) = poll_fn(|context| {
-            let Some(mut intake) = self.lock_soon() else { return Poll::Ready((None, false)) };
+            let Some(mut intake) = self.lock_soon() else {
+                return Poll::Ready((Next::Nothing, false));
+            };
             if intake.has_more() {
                 return Poll::Ready((intake.next(egress), intake.is_steady()));
             }
@@ -196,12 +205,13 @@ impl SharedIntake {
             Poll::Ready((intake.next(egress), goes_on))
         })
         .await;
-        let woke = match pulled {
-            Some((pulled, ticket)) => worker.take_through(pulled, ticket, since).await,
-            None => false,
+        let yields = match pulled {
+            Next::Piece((pulled, ticket)) => worker.take_through(pulled, ticket, since).await,
+            Next::More => true,
+            Next::Nothing => false,
         };
-        if woke || !self.processors.are_roomy() {
-            // The sink may wait for this processor.
+        if yields || !self.processors.are_roomy() {
+            // The sink may wait for this processor, and other tasks while a round follows another.
             executor::yield_now().await;
         }
         goes_on

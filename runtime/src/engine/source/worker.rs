@@ -8,12 +8,12 @@ use tremor_pdk::{
     abi::batch::{HostBatch, Rejected, Rest},
 };
 
-use crate::codec::BatchDecoder;
 use crate::engine::{
     account::token::InFlight,
     route::router::{Router, Ticket},
     source::{intake::Pulled, pace::Pace},
 };
+use crate::{codec::BatchDecoder, executor};
 
 /// What one task takes batches through with.
 pub(crate) struct Worker {
@@ -80,6 +80,8 @@ impl Worker {
             let item = InFlight::new(batch, token.clone());
             self.router.route(&mut ticket, |routes| routes.take_in(item, rejected)).await;
             batch = rest.take().unwrap_or_default();
+            // A queue with capacity does not wait, so that all of the rest would be decoded in one poll.
+            executor::yield_now().await;
         }
         drop(ticket);
         let spent = self.router.take_spent();

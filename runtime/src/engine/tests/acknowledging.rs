@@ -30,6 +30,7 @@ use crate::{
         target::{Ports, Target},
     },
     executor::block_on,
+    processor::Next,
 };
 
 /// A source that waits for the end of its first pull, and ends with that.
@@ -110,7 +111,8 @@ fn a_source_that_has_as_much_in_flight_as_it_may_is_pulled_for_the_rest_of_a_mes
     assert!(pull().0, "the rest of the line is to come");
     let (may_pull, line) = pull();
     assert!(!may_pull);
-    line.unwrap().0.token.settle();
+    let Next::Piece((line, _)) = line else { panic!("a line was pulled") };
+    line.token.settle();
     assert!(!intake.may_pull());
     intake.tell_ended().unwrap();
     assert!(intake.may_pull());

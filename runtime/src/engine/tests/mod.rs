@@ -15,6 +15,7 @@ mod parallel;
 mod peer;
 mod reconnecting;
 mod retrying;
+mod rounds;
 mod supervising;
 mod taking_through;
 mod ticking;

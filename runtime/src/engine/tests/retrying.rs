@@ -158,12 +158,15 @@ fn a_source_is_closed_once_it_has_heard_of_all_its_pulls() {
 }
 
 #[test]
-fn a_source_that_time_may_mend_is_pulled_again_and_what_was_bad_is_counted() {
+fn failed_pulls_are_tried_again_and_count_as_errors_and_not_events() {
     let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
     let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };
-    let outcome = harness(attempts(0)).run(source, &Takes::of([]));
+    let harness = harness(attempts(0));
+    let standing = harness.source.standing.clone();
+    let outcome = harness.run(source, &Takes::of([]));
     assert_eq!(outcome.messages(), numbers(6));
-    assert_eq!(outcome.counts.failed, 1);
+    assert_eq!((outcome.counts.events_in, outcome.counts.failed), (6, 0));
+    assert_eq!(standing.status().errors.get("bad data"), Some(&1));
 }
 
 /// A wait that no test sees the end of.

@@ -1,11 +1,12 @@
 //! A source that never waits lets others work.
 
 use std::{
+    pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -57,4 +58,40 @@ fn a_source_of_bad_data_without_end_lets_others_work() {
 #[test]
 fn a_source_that_brings_nothing_without_end_lets_others_work() {
     runs_beside_others(|| Ok(Pull::Events));
+}
+
+/// Returns how often a source that always gives this answer is pulled within a thousand polls of its task, and
+/// the numbers of events that are counted.
+fn pulls_of(answer: impl Fn() -> Result<Pull> + Send + 'static) -> (usize, [u64; 2]) {
+    let Harness { mut source, .. } = Setup::default().harness();
+    let stats = source.worker.router.stats.clone();
+    let pulls = Arc::<AtomicUsize>::default();
+    let answer = {
+        let pulls = pulls.clone();
+        move || {
+            pulls.fetch_add(1, Ordering::Relaxed);
+            answer()
+        }
+    };
+    let restless = Box::new(Restless { answer, until: Arc::default() });
+    let connection = Arc::default();
+    let mut runs = pin!(source.bring(restless, &connection));
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..1_000 {
+        assert!(runs.as_mut().poll(&mut context).is_pending());
+    }
+    let counts = stats.counts();
+    (pulls.load(Ordering::Relaxed), [counts.taken, counts.failed])
+}
+
+#[test]
+fn answers_without_events_slow_the_source_down() {
+    for answer in
+        [|| Ok(Pull::Events), || Ok(Pull::Idle(Duration::ZERO)), || Err(Error::bad_data("again"))]
+    {
+        let (pulls, events) = pulls_of(answer);
+        // Some at once, and some more whose random waits were short.
+        assert!((16..100).contains(&pulls), "{pulls}");
+        assert_eq!(events, [0, 0], "no event was there to be lost");
+    }
 }

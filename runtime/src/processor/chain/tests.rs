@@ -3,7 +3,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use serde_json::{Value, json};
 use tremor_pdk::{Batch, Preprocessor, abi::batch::HostBatch};
 
-use super::{Chain, Piece, Share, StreamEnd};
+use super::{Chain, MakePreprocessor, Next, Piece, Share, StreamEnd};
 use crate::processor::{Join, testing::pre};
 
 /// How many shares there are of each pull, and whether one was dropped.
@@ -88,7 +88,14 @@ impl Scene {
     }
 
     fn rest(&mut self) -> Vec<Piece<Counted>> {
-        std::iter::from_fn(|| self.chain.next()).collect()
+        let mut pieces = Vec::new();
+        loop {
+            match self.chain.next() {
+                Next::Piece(piece) => pieces.push(piece),
+                Next::More => {}
+                Next::Nothing => return pieces,
+            }
+        }
     }
 
     fn end(&mut self, how: StreamEnd) -> Vec<String> {
@@ -301,4 +308,50 @@ fn a_pull_that_becomes_many_pieces_is_open_until_the_last_and_another_stream_wai
     }
     assert_eq!(lengths, [[1 << 20; 12].as_slice(), &[5]].concat());
     assert_eq!(scene.failed(), [] as [u64; 0]);
+}
+
+/// A zstd frame of zeros: one line without end.
+fn zeros(bytes: usize) -> Vec<u8> {
+    zstd::bulk::compress(&vec![0; bytes], 1).unwrap()
+}
+
+#[test]
+fn endless_line_expands_one_step_per_round() {
+    const BYTES: usize = 64 << 20;
+    let mut scene = Scene::new(&[("decompress", json!({})), ("lines", json!({}))]);
+    let bomb = zeros(BYTES);
+    assert!(bomb.len() < 10_000, "{}", bomb.len());
+    let mut batch = Batch::new();
+    batch.stream(1).push_fragment(&bomb);
+    scene.chain.push(batch, Some(Counted::new(1, &scene.pulls)));
+    let mut rounds = 1;
+    while matches!(scene.chain.next(), Next::More) {
+        rounds += 1;
+    }
+    // A round expands as much as one batch may have, and a little more.
+    let least = BYTES / Batch::WEIGHT_AT_MOST;
+    assert!((least..=least + 2).contains(&rounds), "{rounds}");
+    assert!(!scene.chain.has_more());
+    assert_eq!(scene.open(), [1], "the line has not ended");
+}
+
+#[test]
+fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
+    let make =
+        |name: &'static str| -> MakePreprocessor { Box::new(move || Ok(pre(name, &json!({})))) };
+    let mut scene = lines();
+    scene.chain =
+        Chain::restartable(["decompress", "lines"].map(|name| (pre(name, &json!({})), make(name))));
+    let mut batch = Batch::new();
+    batch.stream(1).push_fragment(&zeros(64 << 20));
+    scene.chain.push(batch, Some(Counted::new(1, &scene.pulls)));
+    assert!(matches!(scene.chain.next(), Next::More));
+    scene.chain.restart().unwrap();
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
+    assert!(!scene.chain.has_more() && matches!(scene.chain.next(), Next::Nothing));
+    assert!(scene.end(StreamEnd::Aborted).is_empty(), "no stream has begun");
+    scene.last = 1;
+    let next = zstd::bulk::compress(b"whole\n", 1).unwrap();
+    assert_eq!(scene.pull(&[(1, &next)]), ["whole"]);
+    assert_eq!(scene.open(), [] as [u64; 0]);
 }

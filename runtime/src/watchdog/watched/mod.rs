@@ -8,8 +8,8 @@ mod component;
 mod connector;
 
 use std::{
-    future::Future,
-    pin::Pin,
+    future::{Future, poll_fn},
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -38,6 +38,12 @@ impl Watched {
         let future = Dropped::new(make(), self);
         inside.leave(false);
         Waiting { future, call, record: self.clone() }
+    }
+
+    /// Runs a task of the runtime's own, each poll of which is recorded as a turn.
+    pub(crate) async fn turns<F: Future>(self, task: F) -> F::Output {
+        let mut task = pin!(task);
+        poll_fn(|context| self.call(Call::Turn, || task.as_mut().poll(context))).await
     }
 
     /// A future that goes on in the background, as a task of the component.

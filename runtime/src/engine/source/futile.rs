@@ -1,0 +1,98 @@
+//! Pulls without an event, over and over: a source that answers so without end would take a processor
+//! for nothing.
+
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::Error;
+
+use crate::engine::life::backoff::{Attempts, Policy};
+
+/// Consecutive pulls without an event that are followed by another pull at once. Some are legitimate: a
+/// source may skip a few bad messages, or find that it was woken for nothing.
+const FREE: u64 = 16;
+
+/// Waits between pulls after that.
+const BACKOFF: Policy =
+    Policy { attempts: None, first: Duration::from_millis(1), max: Duration::from_secs(1) };
+
+/// Minimum time between two log lines about failed pulls.
+const APART: Duration = Duration::from_secs(1);
+
+/// Consecutive pulls of a source that returned at once and without an event.
+pub(super) struct Futile {
+    pulls: Attempts,
+    /// Time of the last log line about a failed pull, and the number of failed pulls since.
+    failed: (Option<Instant>, usize),
+}
+
+impl Default for Futile {
+    fn default() -> Self {
+        Self { pulls: Attempts::new(BACKOFF), failed: (None, 0) }
+    }
+}
+
+impl Futile {
+    /// Ends the series, because the source read something. Returns `true` if there was a series.
+    pub(super) fn end(&mut self, component: &str) -> bool {
+        let pulls = self.pulls.failed();
+        if pulls > FREE {
+            tracing::info!(component, pulls, "the source reads events again");
+        }
+        self.pulls.restart();
+        pulls > 0
+    }
+
+    /// Adds a pull to the series. Returns the time until the next pull if the source has to be slowed down.
+    pub(super) fn add(&mut self, component: &str, answer: impl Display) -> Option<Duration> {
+        self.pulls.fail();
+        let pulls = self.pulls.failed();
+        if pulls == FREE + 1 {
+            tracing::warn!(
+                component,
+                pulls,
+                %answer,
+                "the source answers without an event and without a wait; it is slowed down until it \
+                 reads one"
+            );
+        }
+        (pulls > FREE).then(|| self.pulls.wait())
+    }
+
+    /// Adds a pull that failed, and logs that at most once a second. Returns as [`Futile::add`] does.
+    pub(super) fn fail(&mut self, component: &str, error: &Error) -> Option<Duration> {
+        let (told, pulls) = &mut self.failed;
+        *pulls += 1;
+        if told.is_none_or(|told| told.elapsed() >= APART) {
+            tracing::warn!(component, %error, pulls, "pulls failed; the source is pulled again");
+            (*told, *pulls) = (Some(Instant::now()), 0);
+        }
+        self.add(component, error).map(|wait| wait.max(error.delay()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{FREE, Futile};
+
+    #[test]
+    fn series_of_futile_pulls_is_slowed_until_an_event() {
+        let mut futile = Futile::default();
+        for _ in 0..2 {
+            let add = |futile: &mut Futile| futile.add("input", "nothing");
+            assert!((0..FREE).all(|_| add(&mut futile).is_none()));
+            let waits: Vec<_> = (0..1_000).map_while(|_| add(&mut futile)).collect();
+            assert_eq!(waits.len(), 1_000);
+            assert!(waits[0] <= Duration::from_millis(1));
+            assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(1)));
+            // The waits are random: that a thousand are this short happens once in 2^1000 times.
+            assert!(waits.iter().any(|wait| *wait > Duration::from_millis(500)));
+            assert!(futile.end("input"));
+            assert!(!futile.end("input"));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Preprocessing that never ends: each poll of the source's task does one round of it, and what ends or pauses
+//! the source does so between two rounds.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result, dynamic::DynSource};
+
+use super::{Harness, Setup, doubles::Pulls};
+use crate::{
+    engine::{
+        life::{
+            connection::{Connection, End},
+            control::{Control, Phase},
+            standing::Standing,
+        },
+        source::SourceSide,
+    },
+    processor::{Chain, MakePreprocessor},
+};
+
+/// Takes its input, puts nothing out, and always has more of it.
+#[derive(Default)]
+struct Endless {
+    rounds: Arc<AtomicUsize>,
+    has_begun: bool,
+}
+
+impl Preprocessor for Endless {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.has_begun |= !batch.is_empty();
+        batch.retain(|_| false);
+        self.rounds.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_begun
+    }
+
+    fn holds(&self, _stream: u64) -> bool {
+        self.has_begun
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+/// A source that has pulled something endless.
+struct Scene {
+    source: SourceSide,
+    rounds: Arc<AtomicUsize>,
+    connection: Arc<Connection>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let rounds = Arc::<AtomicUsize>::default();
+        let Harness { mut source, .. } = Setup::default().harness();
+        let endless = {
+            let rounds = rounds.clone();
+            move || Box::new(Endless { rounds: rounds.clone(), has_begun: false }) as _
+        };
+        let make: MakePreprocessor = {
+            let endless = endless.clone();
+            Box::new(move || Ok(endless()))
+        };
+        source.inlet.preprocessors = Chain::restartable([(endless(), make)]);
+        Self { source, rounds, connection: Arc::default() }
+    }
+
+    /// Polls the source's task a hundred times, then calls `interrupt`, and polls the task up to `after` times
+    /// more. Returns how the connection ended, if it did, and the number of rounds after `interrupt`.
+    fn run(
+        &mut self,
+        double: impl DynSource + 'static,
+        interrupt: impl FnOnce(&Control, &Standing, &Connection),
+        after: usize,
+    ) -> (Option<Result<(), End>>, usize) {
+        const BEFORE: usize = 100;
+        let Self { source, rounds, connection } = self;
+        let (control, standing) = (source.control.clone(), source.standing.clone());
+        let mut runs = pin!(source.bring(Box::new(double), connection));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut poll = || {
+            let before = rounds.load(Ordering::Relaxed);
+            let polled = runs.as_mut().poll(&mut context).map(|end| end.map(drop));
+            let count = rounds.load(Ordering::Relaxed) - before;
+            assert!(count <= 2, "{count} rounds in one poll");
+            polled
+        };
+        for _ in 0..BEFORE {
+            assert!(poll().is_pending());
+        }
+        let before = rounds.load(Ordering::Relaxed);
+        assert!(before >= BEFORE / 2, "{before}");
+        interrupt(&control, &standing, connection);
+        let end = (0..after).find_map(|_| match poll() {
+            Poll::Ready(end) => Some(end),
+            Poll::Pending => None,
+        });
+        (end, rounds.load(Ordering::Relaxed) - before)
+    }
+}
+
+/// A source that hears how its pulls end.
+fn tracked() -> Pulls {
+    let until = Some(Arc::<AtomicBool>::default());
+    Pulls { fragments: true, until, ..Pulls::of(&[&["bomb"]]) }
+}
+
+/// A source that does not want to hear how its pulls end.
+struct Untracked(Pulls);
+
+impl DynSource for Untracked {
+    fn poll_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        self.0.poll_pull(context, batch)
+    }
+
+    fn give_up(&mut self, batch: &mut Batch) {
+        self.0.give_up(batch);
+    }
+}
+
+#[test]
+fn stopped_flow_ends_endless_preprocessing() {
+    let mut scene = Scene::new();
+    let stop = |control: &Control, _: &Standing, _: &Connection| {
+        control.advance(Phase::Draining);
+        control.advance(Phase::Stopped);
+    };
+    let (end, rounds) = scene.run(tracked(), stop, 100);
+    assert!(matches!(end, Some(Ok(()))), "{end:?}");
+    assert!(rounds <= 20, "{rounds}");
+}
+
+#[test]
+fn draining_flow_preprocesses_until_it_is_stopped() {
+    let mut scene = Scene::new();
+    let drain = |control: &Control, _: &Standing, _: &Connection| {
+        control.advance(Phase::Draining);
+    };
+    let (end, rounds) = scene.run(tracked(), drain, 1_000);
+    assert!(end.is_none(), "what was pulled may still arrive: {end:?}");
+    assert!(rounds >= 400, "{rounds}");
+}
+
+#[test]
+fn lost_connection_ends_endless_preprocessing_and_fails_the_pull() {
+    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let (mut scene, double) = (Scene::new(), tracked());
+    let heard = double.heard.clone();
+    let (end, rounds) = scene.run(double, lose, 1_000);
+    assert!(matches!(end, Some(Err(End::Interrupted))), "{end:?}");
+    assert!(rounds < 100, "{rounds}");
+    assert_eq!(*heard.lock().unwrap(), [(1, false)]);
+    assert!(!scene.source.inlet.preprocessors.has_more(), "the next connection begins anew");
+}
+
+#[test]
+fn abandoned_input_that_is_not_read_again_counts_as_one_failed_event() {
+    let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
+    let mut scene = Scene::new();
+    let (end, _) = scene.run(Untracked(tracked()), lose, 1_000);
+    assert!(matches!(end, Some(Err(End::Interrupted))), "{end:?}");
+    let counts = scene.source.worker.router.stats.counts();
+    assert_eq!((counts.taken, counts.failed), (1, 1));
+}
+
+#[test]
+fn paused_source_preprocesses_nothing_further() {
+    let mut scene = Scene::new();
+    let pause = |_: &Control, standing: &Standing, _: &Connection| standing.gate.pause();
+    let (end, rounds) = scene.run(tracked(), pause, 100);
+    assert!(end.is_none(), "{end:?}");
+    assert!(rounds <= 2, "{rounds}");
+}
