@@ -18,6 +18,7 @@ mod components;
 mod connections;
 mod delivery;
 mod exec;
+mod fair_share;
 mod faults;
 mod files;
 mod flow_tests;
