@@ -88,16 +88,21 @@ impl Asked {
         self.run.pid()
     }
 
-    /// Sends SIGTERM and waits for the end.
+    /// Sends these signals, one right after the other.
+    pub(crate) fn signal(&self, names: &[&str]) {
+        self.run.signal(names);
+    }
+
+    /// Sends a signal and waits for the end.
     #[track_caller]
-    pub(crate) fn terminate(self) -> Run {
-        self.run.signal(&["TERM"]);
+    pub(crate) fn stop(self, signal: &str) -> Run {
+        self.run.signal(&[signal]);
         self.run.end()
     }
 
     /// What it logged, once it has ended as it should.
     pub(crate) fn end(self) -> String {
-        let ended = self.terminate();
+        let ended = self.stop("TERM");
         ended.expect(0, &[]);
         ended.stderr
     }

@@ -108,7 +108,7 @@ fn survives(name: &str) {
     let peak = peak_memory(asked.pid());
     assert!(peak < MOST, "{} MiB", peak >> 20);
     let start = Instant::now();
-    let run = asked.terminate();
+    let run = asked.stop("TERM");
     assert!(start.elapsed() < PATIENCE, "the drain took {:?}", start.elapsed());
     drop(attacker);
     // A drain that has not delivered all that the attacker sent within its deadline ends with status 1.

@@ -35,6 +35,7 @@ mod peer;
 mod pipes;
 mod plugin_codecs;
 mod plugin_files;
+mod random;
 mod references;
 mod running;
 mod schema;
