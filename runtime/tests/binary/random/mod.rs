@@ -1,5 +1,5 @@
 //! A random tester: random flows of a plugin with random answers, with connectors that are paused, resumed and
-//! restarted at random, and processes that are stopped, continued and ended at random.
+//! restarted at random, and processes that get signals at random.
 //!
 //! It runs for 30 seconds, or for `TREMOR_RANDOM_SECONDS`. A failure names its seed; `TREMOR_SEED` repeats that case
 //! alone, with the same flow, faults and changes, but with other moments.
@@ -105,10 +105,11 @@ fn disturb(asked: &Asked, flow: &Flow, random: &mut Rng) {
     };
     for _ in 0..random.usize(0..30) {
         let connector = &flow.connectors[random.usize(..flow.connectors.len())];
-        match random.usize(..8) {
+        match random.usize(..9) {
             0..3 => change(connector, "restart"),
             3 | 4 => change(connector, "pause"),
             5 | 6 => change(connector, "resume"),
+            7 => asked.signal(&[["HUP", "USR1", "USR2"][random.usize(..3)]]),
             _ => {
                 asked.signal(&["STOP"]);
                 thread::sleep(Duration::from_millis(random.u64(..30)));
