@@ -23,7 +23,7 @@ use crate::{
 /// Maximum memory of the process during an attack, in bytes.
 const MOST: u64 = 256 << 20;
 /// Events of the other flow that have to arrive during an attack.
-const EVENTS: usize = 100;
+const EVENTS: usize = 50;
 /// Longest time for these events, and for a drain. Much longer than either takes without an attack.
 const PATIENCE: Duration = Duration::from_secs(40);
 
