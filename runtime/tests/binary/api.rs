@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     running::Running,
-    tremor::{Scene, finish},
+    tremor::{Run, Scene, finish},
 };
 
 /// Longer than any of these tests takes.
@@ -26,12 +26,22 @@ pub(crate) struct Asked {
 
 /// Starts flows with an API at some port.
 pub(crate) fn start(scene: Scene, flows: &[&str]) -> Asked {
-    let arguments = [&["--api", "127.0.0.1:0"], flows].concat();
-    let mut run = Running::of(scene, &arguments, |command| command);
+    start_with(scene, flows, flows.len(), |command| command)
+}
+
+/// Starts `count` flows with further arguments, with an API at some port and with what else is `set`.
+pub(crate) fn start_with(
+    scene: Scene,
+    arguments: &[&str],
+    count: usize,
+    set: impl FnOnce(&mut Command) -> &mut Command,
+) -> Asked {
+    let arguments = [&["--api", "127.0.0.1:0"], arguments].concat();
+    let mut run = Running::of(scene, &arguments, set);
     let line = run.until("the admin API listens address=");
     let address = line.rsplit_once('=').unwrap().1.to_owned();
     let asked = Asked { run, address };
-    let begun = |it: &Value| it["flows"].as_array().is_some_and(|it| it.len() == flows.len());
+    let begun = |it: &Value| it["flows"].as_array().is_some_and(|it| it.len() == count);
     asked.until("/v1/flows", begun);
     asked
 }
@@ -73,10 +83,26 @@ impl Asked {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.run.pid()
+    }
+
+    /// Sends these signals, one right after the other.
+    pub(crate) fn signal(&self, names: &[&str]) {
+        self.run.signal(names);
+    }
+
+    /// Sends a signal and waits for the end.
+    #[track_caller]
+    pub(crate) fn stop(self, signal: &str) -> Run {
+        self.run.signal(&[signal]);
+        self.run.end()
+    }
+
     /// What it logged, once it has ended as it should.
     pub(crate) fn end(self) -> String {
-        self.run.signal(&["TERM"]);
-        let ended = self.run.end();
+        let ended = self.stop("TERM");
         ended.expect(0, &[]);
         ended.stderr
     }

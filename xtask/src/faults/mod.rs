@@ -1,16 +1,20 @@
-//! `cargo xtask faults`: each fault of the fixture `hostile` in a flow, and beside it, in the same process,
-//! a flow at full load: whether the process lives, whether the other flow loses events, and what its
-//! throughput comes to against a run without a fault right before.
+//! `cargo xtask faults`: each fault of the fixture `hostile` and each attack of a peer in a flow, and beside it, in the
+//! same process, a flow at full load and a metronome: whether the process lives, whether the other flow loses events,
+//! its throughput against a run without a fault right before, and the longest gap between two events of the metronome.
 
 mod table;
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf, absolute};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use attackers::ATTACKS;
 use serde_json::Value;
 
 use self::table::{Row, Table};
@@ -18,7 +22,23 @@ use crate::built::{self, Built};
 use crate::project::root;
 use crate::running::{Api, Running, empty_folder, load, write};
 
-const PLUGINS: [&str; 3] = ["connector-bench", "connector-null", "fixture-hostile"];
+const PLUGINS: [&str; 5] = [
+    "connector-bench",
+    "connector-file",
+    "connector-metronome",
+    "connector-null",
+    "fixture-hostile",
+];
+/// Plugins of the flows that peers attack.
+const ATTACKED: [&str; 7] = [
+    "connector-exec",
+    "connector-http-server",
+    "connector-tcp-client",
+    "connector-tcp-server",
+    "connector-udp-server",
+    "connector-unix-server",
+    "connector-ws-server",
+];
 /// How long the other flow runs before its events count, in seconds: faults begin meanwhile.
 const WARM_UP: f64 = 0.3;
 /// How long anything may take that takes no time.
@@ -46,7 +66,7 @@ pub(crate) struct Arguments {
     /// How long to measure beside each fault, and as long without, in seconds
     #[arg(long, default_value_t = 3.0, value_name = "S")]
     seconds: f64,
-    /// Only these faults
+    /// Only these faults and attacks
     #[arg(long, value_name = "FAULT", value_delimiter = ',')]
     only: Vec<String>,
     /// Build in the profile `release`
@@ -60,11 +80,15 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let folder = absolute(&arguments.output)?;
     empty_folder(&folder)?;
-    let built = built::build(&PLUGINS, arguments.release, &folder.join("bin"))?;
+    let is_selected = |fault: &String| arguments.only.is_empty() || arguments.only.contains(fault);
+    let mut attacks: Vec<_> = ATTACKS.iter().map(|attack| attack.name.to_owned()).collect();
+    attacks.retain(is_selected);
+    let attacked = if attacks.is_empty() { &[][..] } else { &ATTACKED };
+    let plugins = [&PLUGINS[..], attacked].concat();
+    let built = built::build(&plugins, arguments.release, &folder.join("bin"))?;
     let mut faults = faults(&built)?;
-    if !arguments.only.is_empty() {
-        faults.retain(|fault| arguments.only.contains(fault));
-    }
+    faults.retain(is_selected);
+    faults.append(&mut attacks);
     ensure!(!faults.is_empty(), "there is no such fault; `{}` lists them", "tremor plugin inspect");
     let mut rows = Vec::new();
     eprintln!("{}", table::HEAD);
@@ -119,23 +143,39 @@ struct Measured {
     delivered: u64,
     /// Events of the other flow in a second.
     rate: f64,
+    /// Longest gap between two events of the metronome.
+    gap: Duration,
+    /// Maximum memory of the process, in bytes; 0 if the process ended by itself.
+    memory: u64,
 }
 
 fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Measured> {
     let report = folder.join("other.json");
     let _ = fs::remove_file(&report);
-    write(&folder.join("fault.yaml"), &flow(fault))?;
+    let attack = ATTACKS.iter().find(|attack| attack.name == fault);
+    let peer = attack.map(|attack| attack.prepare(folder, "fault.yaml")).transpose()?;
+    if peer.is_none() {
+        write(&folder.join("fault.yaml"), &flow(fault))?;
+    }
     write(&folder.join("other.yaml"), &other(seconds))?;
-    let arguments = ["--api", "127.0.0.1:0", "--drain-timeout", "1", "fault.yaml", "other.yaml"];
+    write(&folder.join("metronome.yaml"), METRONOME)?;
+    let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
+    let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], &flows[..]].concat();
     let mut running = Running::start(built, folder, &format!("{fault}.log"), &arguments)?;
     let api = running.api()?;
+    let attacker = iter::zip(attack, peer).next().map(|(attack, peer)| {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        (thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends)), is_over)
+    });
     let within = PATIENCE + Duration::from_secs_f64(seconds);
     let ended = running.until("the end of the other flow", within, |_| {
         ask_for(&api, fault);
         let other = api.json("GET", "/v1/flows/other").ok();
         Ok(other.filter(|other| other["state"] == "stopped"))
     });
-    // Where both flows are through, the process has nothing left to do.
+    let memory = running.peak_memory().unwrap_or(0);
+    // Where all flows are through, the process has nothing left to do.
     let through = running.ended()?.filter(|status| status.code().is_some_and(|code| code < 2));
     let summary = if through.is_some() { summary(&running.log()?) } else { None };
     let lives = summary.is_some() || (ended.is_ok() && running.ended()?.is_none());
@@ -145,6 +185,10 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
         // What hangs is not waited for. It may have ended.
         let _ = running.signal("TERM");
         running.end(PATIENCE)?;
+    }
+    if let Some((thread, is_over)) = attacker {
+        is_over.store(true, Ordering::Relaxed);
+        ensure!(thread.join().is_ok(), "the attacker panicked");
     }
     let ended = ended.unwrap_or_default();
     let told = |role: &str, result: &str| {
@@ -163,7 +207,17 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
         taken,
         delivered,
         rate: report["events_per_second"].as_f64().unwrap_or(0.0),
+        gap: gap(&fs::read_to_string(folder.join("ticks")).unwrap_or_default()),
+        memory,
     })
+}
+
+/// Returns the longest time between two events that a metronome has written as lines of JSON.
+fn gap(ticks: &str) -> Duration {
+    let time = |line| serde_json::from_str::<Value>(line).ok()?["ingest_ns"].as_u64();
+    let times: Vec<u64> = ticks.lines().filter_map(time).collect();
+    let gaps = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+    Duration::from_nanos(gaps.max().unwrap_or(0))
 }
 
 /// How many events of the other flow came in and arrived, as a process says that has ended.
@@ -208,6 +262,13 @@ links: [good -> bad, bad -> to]
     )
 }
 
+/// A flow with an event each 10 ms.
+const METRONOME: &str = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 10 } }
+  output: { type: file, codec: json, postprocessors: [lines], config: { path: ticks, mode: truncate } }
+links: [ticks -> output]
+";
+
 /// A flow of as many events as there can be.
 fn other(seconds: f64) -> String {
     let file = root().join("examples/logs.json");
@@ -230,6 +291,13 @@ fn print(summary: &str) {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn gap_is_the_longest_between_two_lines() {
+        let ticks = ["{\"ingest_ns\":5}\n", "{\"ingest_ns\":7}\n", "{\"ingest_ns\":16}\n{"];
+        assert_eq!(super::gap(&ticks.concat()).as_nanos(), 9);
+        assert_eq!(super::gap("").as_nanos(), 0);
+    }
+
     #[test]
     fn a_process_that_has_ended_says_what_became_of_the_other_flow() {
         let log = "flow `fault`: 1 events in, 0 out\nflow `other`: 30 events in, 29 out, 1.2 s\n";

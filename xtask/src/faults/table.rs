@@ -1,13 +1,16 @@
 //! What came of each fault.
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use super::Measured;
 
-pub(super) const HEAD: &str =
-    "  fault                  process   lost      taken  events/s  without    part";
+pub(super) const HEAD: &str = "  fault                                                process   lost      \
+    taken  events/s  without    part   MiB    gap";
 /// The part of its throughput that the other flow should keep.
 const PART: f64 = 0.9;
+/// Longest gap between two events of the metronome that a fault should cause.
+const GAP: Duration = Duration::from_millis(100);
 
 /// What came of one fault.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Row {
     lost: u64,
     rate: f64,
     without: f64,
+    memory: u64,
+    gap: Duration,
 }
 
 impl Row {
@@ -29,6 +34,8 @@ impl Row {
             lost: with.taken.saturating_sub(with.delivered),
             rate: with.rate,
             without: without.rate,
+            memory: with.memory,
+            gap: with.gap,
         }
     }
 
@@ -44,16 +51,20 @@ impl Row {
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { fault, lives, taken, lost, rate, without } = self;
+        let Self { fault, lives, taken, lost, rate, without, memory, gap } = self;
         let (lives, part) = (if *lives { "lives" } else { "ENDED" }, self.part() * 100.0);
-        let verdict = match (self.holds(), self.part() >= PART) {
-            (false, _) => "  BROKEN",
-            (true, false) => "  below 90 %",
-            (true, true) => "",
+        let verdict = match (self.holds(), self.part() >= PART, *gap <= GAP) {
+            (false, ..) => "  BROKEN",
+            (true, false, true) => "  below 90 %",
+            (true, false, false) => "  below 90 %, above 100 ms",
+            (true, true, false) => "  above 100 ms",
+            (true, true, true) => "",
         };
+        let (memory, gap) = (memory >> 20, gap.as_millis());
         write!(
             f,
-            "  {fault:22} {lives:7} {lost:6} {taken:10} {rate:9.0} {without:8.0} {part:5.1} %{verdict}"
+            "  {fault:52} {lives:7} {lost:6} {taken:10} {rate:9.0} {without:8.0} {part:5.1} % {memory:5} \
+             {gap:3} ms{verdict}"
         )
     }
 }
@@ -70,13 +81,15 @@ impl Table {
     }
 
     pub(super) fn csv(&self) -> String {
-        let mut text = "fault,lives,taken,lost,events_per_second,without\n".to_owned();
-        for Row { fault, lives, taken, lost, rate, without } in &self.rows {
+        let mut text =
+            "fault,lives,taken,lost,events_per_second,without,peak_bytes,gap_ms\n".to_owned();
+        for Row { fault, lives, taken, lost, rate, without, memory, gap } in &self.rows {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "{fault},{},{taken},{lost},{rate:.0},{without:.0}",
-                u8::from(*lives)
+                "{fault},{},{taken},{lost},{rate:.0},{without:.0},{memory},{}",
+                u8::from(*lives),
+                gap.as_millis()
             );
         }
         text
@@ -88,9 +101,11 @@ impl fmt::Display for Table {
         writeln!(f, "{HEAD}")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))?;
         let slower = self.rows.iter().filter(|row| row.part() < PART).count();
+        let late = self.rows.iter().filter(|row| row.gap > GAP).count();
         writeln!(
             f,
-            "{} faults: {} end the process or cost events, {slower} leave the other flow less than 90 %",
+            "{} faults: {} end the process or cost events, {slower} leave the other flow less than 90 %, \
+             {late} stop the metronome for more than 100 ms",
             self.rows.len(),
             self.broken()
         )
@@ -99,18 +114,24 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
-    use super::{Measured, Row, Table};
+    use super::{Duration, Measured, Row, Table};
+
+    fn good() -> Measured {
+        let (gap, memory) = (Duration::from_millis(10), 1 << 20);
+        Measured { lives: true, taken: 10, delivered: 10, rate: 50.0, gap, memory }
+    }
 
     fn row(with: &Measured) -> Table {
-        let without = Measured { lives: true, taken: 10, delivered: 10, rate: 100.0 };
+        let without = Measured { rate: 100.0, ..good() };
         Table { rows: vec![Row::new("fault", &without, with)] }
     }
 
     #[test]
     fn a_fault_is_judged_by_the_life_of_the_process_and_by_the_events_of_the_other_flow() {
-        let good = || Measured { lives: true, taken: 10, delivered: 10, rate: 50.0 };
         assert_eq!(row(&good()).broken(), 0);
-        assert!(row(&good()).to_string().contains("50.0 %  below 90 %"));
+        assert!(row(&good()).to_string().contains("10 ms  below 90 %\n"));
+        let late = Measured { gap: Duration::from_millis(101), ..good() };
+        assert!(row(&late).to_string().contains("101 ms  below 90 %, above 100 ms\n"));
         for bad in [
             Measured { lives: false, ..good() },
             Measured { delivered: 9, ..good() },

@@ -1,0 +1,154 @@
+//! Random flows.
+
+use std::{fmt::Write, fs, path::Path};
+
+use fastrand::Rng;
+
+/// A flow of sources and sinks of the fixture `dice`.
+pub(super) struct Flow {
+    /// The flow file.
+    pub(super) text: String,
+    /// Names of the sources and the sinks.
+    pub(super) connectors: Vec<String>,
+    pub(super) sources: Vec<Source>,
+    pub(super) sinks: Vec<Sink>,
+}
+
+pub(super) struct Source {
+    pub(super) name: String,
+    /// Number of events.
+    pub(super) count: u64,
+    /// Number of streams, which have the events in turn.
+    pub(super) streams: u64,
+}
+
+pub(super) struct Sink {
+    pub(super) name: String,
+    /// `true` if deliveries of one stream do not overlap, and keep its order.
+    pub(super) is_ordered: bool,
+    /// `true` if events that the sink refuses three times are dead letters.
+    pub(super) gives_up: bool,
+    /// Positions of the sources that feed the sink.
+    pub(super) sources: Vec<usize>,
+}
+
+/// Reconnects and retries soon, so that faults take little time.
+const SOON: &str = "
+    reconnect: { backoff: 1ms, max_backoff: 5ms }
+    restart: { attempts: 1000000 }";
+
+impl Flow {
+    pub(super) fn random(random: &mut Rng) -> Self {
+        let mut text = "name: flow\nconnectors:".to_owned();
+        let sources: Vec<Source> =
+            (0..random.usize(1..=3)).map(|at| source(at, random, &mut text)).collect();
+        let mut sinks: Vec<Sink> =
+            (0..random.usize(1..=3)).map(|at| sink(at, random, &mut text)).collect();
+        text += "\n  dead: { type: file, codec: json, postprocessors: [lines], \
+                 config: { path: dead, mode: append, sync: batch } }\npipelines:";
+        let pipelines = random.usize(1..=2);
+        for at in 0..pipelines {
+            let operator = ["passthrough", "mischief: { ports: [] }"][random.usize(..2)];
+            let _ = write!(text, "\n  pipeline{at}: {{ operators: [{operator}] }}");
+        }
+        text += "\nlinks:";
+        let mut link = |from: &str, to: &str| {
+            ["\n  - ", from, " -> ", to].iter().for_each(|part| text.push_str(part));
+        };
+        // Each pipeline has a source, and each sink a pipeline or a source.
+        let feeds: Vec<Vec<usize>> = (0..pipelines)
+            .map(|at| {
+                let is_fed = |_: &usize| random.bool();
+                let mut feeds: Vec<usize> = (0..sources.len()).filter(is_fed).collect();
+                if feeds.is_empty() {
+                    feeds.push(at % sources.len());
+                }
+                feeds.iter().for_each(|from| link(&sources[*from].name, &format!("pipeline{at}")));
+                feeds
+            })
+            .collect();
+        let count = sinks.len();
+        for (at, sink) in sinks.iter_mut().enumerate() {
+            let pipeline = random.usize(..pipelines);
+            link(&format!("pipeline{pipeline}"), &sink.name);
+            sink.sources.clone_from(&feeds[pipeline]);
+            for (from, source) in sources.iter().enumerate() {
+                // What has no other way goes to the last sink.
+                let is_left = !feeds.iter().any(|feeds| feeds.contains(&from));
+                if !sink.sources.contains(&from)
+                    && (random.u8(..4) == 0 || (is_left && at + 1 == count))
+                {
+                    link(&source.name, &sink.name);
+                    sink.sources.push(from);
+                }
+            }
+            link(&format!("{}/err", sink.name), "dead");
+        }
+        let names = sources.iter().map(|it| &it.name).chain(sinks.iter().map(|it| &it.name));
+        let connectors = names.cloned().collect();
+        Self { text, connectors, sources, sinks }
+    }
+
+    /// Returns the number of events that each source knows to be acknowledged.
+    pub(super) fn acknowledged(&self, folder: &Path) -> Vec<u64> {
+        let file = |source: &Source| folder.join(format!("{}.at", source.name));
+        let number = |path| fs::read_to_string(path).map_or(0, |text| text.parse().unwrap());
+        self.sources.iter().map(file).map(number).collect()
+    }
+
+    /// Returns the number of events of each source.
+    pub(super) fn counts(&self) -> Vec<u64> {
+        self.sources.iter().map(|source| source.count).collect()
+    }
+}
+
+fn source(at: usize, random: &mut Rng, text: &mut String) -> Source {
+    let source = Source {
+        name: format!("source{at}"),
+        count: random.u64(1..3_000),
+        streams: random.u64(1..9),
+    };
+    let Source { name, count, streams } = &source;
+    let (fragments, seed, faults) = (random.bool(), random.u32(..), random.usize(..6));
+    let _ = write!(text, "\n  {name}:\n    type: dice\n    codec: string{SOON}");
+    if fragments {
+        text.push_str("\n    preprocessors: [lines]");
+    }
+    if random.bool() {
+        let _ = write!(text, "\n    pull: {{ max_events: {} }}", random.usize(1..60));
+    }
+    let _ = write!(
+        text,
+        "\n    config: {{ seed: {seed}, faults: {faults}, count: {count}, streams: {streams}, \
+         fragments: {fragments} }}"
+    );
+    source
+}
+
+fn sink(at: usize, random: &mut Rng, text: &mut String) -> Sink {
+    let (is_ordered, gives_up) = (random.u8(..3) > 0, random.u8(..4) == 0);
+    let sink = Sink { name: format!("sink{at}"), is_ordered, gives_up, sources: Vec::new() };
+    let Sink { name, is_ordered, gives_up, .. } = &sink;
+    let _ = write!(
+        text,
+        "\n  {name}:\n    type: dice\n    codec: string{SOON}\n    ordered: {is_ordered}"
+    );
+    let attempts = if *gives_up { "attempts: 2, " } else { "" };
+    let _ = write!(text, "\n    retry: {{ {attempts}backoff: 1ms, max_backoff: 5ms }}");
+    if random.bool() {
+        text.push_str("\n    postprocessors: [lines]");
+    }
+    if random.bool() {
+        let _ = write!(text, "\n    in_flight: {}", random.usize(1..=8));
+    }
+    if random.bool() {
+        let (events, linger) = (random.usize(1..200), random.usize(1..10));
+        let _ = write!(text, "\n    batch: {{ max_events: {events}, linger: {linger}ms }}");
+    }
+    if random.bool() {
+        let _ = write!(text, "\n    queue: {{ max_events: {} }}", random.usize(1..300));
+    }
+    let (seed, faults, rejects) = (random.u32(..), random.usize(..6), random.bool());
+    let _ = write!(text, "\n    config: {{ seed: {seed}, faults: {faults}, rejects: {rejects} }}");
+    sink
+}
