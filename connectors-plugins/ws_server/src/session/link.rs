@@ -13,6 +13,15 @@ use tungstenite::{
 
 use super::end::End;
 
+/// Longest header of a frame, in bytes: two bytes, a length of eight and a mask of four.
+const FRAME_HEADER: usize = 14;
+
+/// Returns the memory that a message takes until it is written, in bytes: its payload, its entry in the queue and
+/// the header of its frame. An empty message therefore counts, too.
+pub(crate) fn cost(payload: usize) -> usize {
+    payload + size_of::<Message>() + FRAME_HEADER
+}
+
 /// One connection.
 pub(crate) struct Link {
     /// Of its source.
@@ -24,9 +33,9 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct State {
     outgoing: VecDeque<Message>,
-    /// What was to be sent and is not written yet, in bytes.
+    /// [`cost`] of the messages that are not written yet, in bytes. Zero if, and only if, no message is outstanding.
     unwritten: usize,
-    /// What the session has taken of that.
+    /// Share of `unwritten` that the session has taken, in bytes.
     taken: usize,
     /// With what it is to be closed, and whether without waiting for anything.
     close: Option<(CloseFrame, &'static str)>,
@@ -46,7 +55,7 @@ impl Link {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent and is not written yet, in bytes; none if it has ended.
+    /// Returns the [`cost`] of the messages that are not written yet, in bytes, or `None` after the end.
     pub(crate) fn unwritten(&self) -> Option<usize> {
         let state = self.lock();
         state.end.is_none().then_some(state.unwritten)
@@ -56,7 +65,7 @@ impl Link {
     pub(crate) fn send(&self, message: Message) {
         let mut state = self.lock();
         if state.end.is_none() {
-            state.unwritten += message.len();
+            state.unwritten += cost(message.len());
             state.outgoing.push_back(message);
         }
     }
@@ -120,14 +129,14 @@ impl Link {
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// What the session sends next: as many messages as come to so many bytes.
+    /// Moves the next messages to `messages` until their [`cost`] reaches `bytes`.
     pub(super) fn take(&self, bytes: usize, messages: &mut Vec<Message>) {
         let mut state = self.lock();
         let mut taken = 0;
         while taken < bytes
             && let Some(message) = state.outgoing.pop_front()
         {
-            taken += message.len();
+            taken += cost(message.len());
             messages.push(message);
         }
         state.taken += taken;
@@ -160,5 +169,35 @@ impl Link {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tungstenite::Message;
+
+    use super::{Link, cost};
+
+    #[test]
+    fn empty_messages_count_until_they_are_written() {
+        let link = Link::new(1, "peer".into());
+        let context = Context::from_waker(Waker::noop());
+        assert!(link.poll_written(&context).is_ready(), "no message was sent");
+        for _ in 0..1_000 {
+            link.send(Message::text(""));
+        }
+        assert_eq!(link.unwritten(), Some(1_000 * cost(0)));
+        let mut messages = Vec::new();
+        link.take(10 * cost(0), &mut messages);
+        assert_eq!(messages.len(), 10, "the session takes a bounded number");
+        link.written();
+        assert!(link.poll_written(&context).is_pending(), "990 are outstanding");
+        link.take(usize::MAX, &mut messages);
+        assert!(link.poll_written(&context).is_pending(), "taken is not written");
+        link.written();
+        assert!(link.poll_written(&context).is_ready());
+        assert_eq!(link.unwritten(), Some(0));
     }
 }

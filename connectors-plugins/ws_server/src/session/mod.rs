@@ -24,7 +24,7 @@ pub(crate) use self::{
     end::End,
     head::{read_head, write_all},
     inbox::Inbox,
-    link::Link,
+    link::{Link, cost},
 };
 
 /// How much is read of a connection at once, in bytes. Each connection has so much memory for that.
