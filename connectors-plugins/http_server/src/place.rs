@@ -34,10 +34,10 @@ impl<'s> Place<'s> {
     /// # Errors
     /// The answer, where there is none for too long.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Answer> {
-        let Self { server, peer, .. } = self;
+        let Self { server, peer, taken } = self;
         let mut is_first = true;
         poll_fn(|context| {
-            if server.room.poll_take_room(context, bytes).is_ready() {
+            if server.room.poll_take_room(context, bytes, *taken).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             if std::mem::take(&mut is_first) {
@@ -49,7 +49,7 @@ impl<'s> Place<'s> {
         if !is_first {
             peer.begin(Phase::Body, &server.clock);
         }
-        self.taken += bytes;
+        *taken += bytes;
         Ok(())
     }
 

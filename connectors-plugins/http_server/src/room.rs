@@ -10,11 +10,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Exception, Result, Writer};
+use tremor_pdk::{Acks, Batch, Exception, Result};
 
 use crate::{
     config::Respond,
     content::{Content, Spare},
+    facts::Facts,
     fate::Outcome,
     peer::Peer,
     ticket::Ticket,
@@ -36,9 +37,6 @@ impl Closed {
         closed.map_or(0, |it| it as u8)
     }
 }
-
-/// What is known of a request besides its body, for the metadata of its events.
-pub(crate) type Facts = Box<dyn Fn(&mut Writer<'_>) + Send>;
 
 /// A request that goes into the flow.
 pub(crate) struct Entry {
@@ -114,10 +112,16 @@ impl Room {
         self.is_sink_down.load(Ordering::Acquire)
     }
 
-    /// Takes so much room, if there is any.
-    pub(crate) fn poll_take_room(&self, context: &Context<'_>, bytes: usize) -> Poll<()> {
+    /// Takes `bytes` if they are available. A request that has `own` bytes already, and is the only one that has any,
+    /// is never refused: its own limits bound it, and otherwise it would wait for itself.
+    pub(crate) fn poll_take_room(
+        &self,
+        context: &Context<'_>,
+        bytes: usize,
+        own: usize,
+    ) -> Poll<()> {
         let state = &mut *self.state();
-        if bytes > self.most.saturating_sub(state.taken) {
+        if bytes > self.most.saturating_sub(state.taken) && state.taken > own {
             state.others.push(context.waker().clone());
             return Poll::Pending;
         }
@@ -246,7 +250,7 @@ impl Entry {
         spare.put(body);
         batch.set_origin_from(position, &peer.name);
         match (facts, batch.last_mut()) {
-            (Some(facts), Some(mut event)) => event.write_metadata(facts),
+            (Some(facts), Some(mut event)) => event.write_metadata(|writer| facts.write(writer)),
             _ => Ok(()),
         }
     }

@@ -346,6 +346,28 @@ fn a_full_flow_makes_requests_wait_and_then_tells_them_to_come_later() {
 }
 
 #[test]
+fn kept_headers_count_as_waiting_bytes() {
+    let keys = r#", "headers": ["x-long"], "max_body_bytes": 10, "max_waiting_bytes": "16KiB""#;
+    let mut scene = Scene::new(keys);
+    let long = "y".repeat(7 << 10);
+    let mut clients = Vec::new();
+    for body in ["1", "2", "3"] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\nContent-Length: 1\r\n\r\n{body}"
+        );
+        clients.push(scene.client(request.as_bytes()));
+        let open = f64::from(u32::try_from(clients.len()).unwrap());
+        scene.run_until(|| scene.metric("connections") == Some(open));
+        scene.pass(1);
+    }
+    assert_eq!(bodies(&scene.pull()), [b"1", b"2"], "the third waits for bytes");
+    assert_eq!(bodies(&scene.pull()), [b"3"]);
+    for client in &clients {
+        expect(&scene.answer(client), 202, &[]);
+    }
+}
+
+#[test]
 fn a_request_whose_peer_is_gone_is_no_event() {
     let mut scene = Scene::new("");
     let gone = scene.client(&post("gone"));
