@@ -28,7 +28,18 @@ impl Sender {
     /// Closes a client if `more` bytes would exceed what may wait for it. Returns whether it was closed.
     fn is_slow(&self, link: &Link, more: usize) -> bool {
         let most = in_memory(self.hub.config.max_send_bytes);
-        let is_slow = link.unwritten().is_some_and(|it| it > 0 && it.saturating_add(more) > most);
+        let behind = link.unwritten().unwrap_or_default();
+        if behind > 0 && behind.saturating_add(more) <= most && !link.may_keep(more) {
+            self.hub.counts.over_budget.add(1);
+            tremor_pdk::warn!(
+                self.hub.host,
+                "{} is closed: all connections together buffer more than `max_buffered_bytes`",
+                link.peer
+            );
+            link.cut_off(CloseCode::Again, "too many bytes are buffered");
+            return true;
+        }
+        let is_slow = behind > 0 && behind.saturating_add(more) > most;
         if is_slow {
             self.hub.counts.slow.add(1);
             tremor_pdk::warn!(self.hub.host, "{} is closed: it reads too slowly", link.peer);

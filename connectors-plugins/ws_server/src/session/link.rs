@@ -11,7 +11,10 @@ use tungstenite::{
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
-use super::end::End;
+use super::{
+    budget::{Budget, Share},
+    end::End,
+};
 
 /// Longest header of a frame, in bytes: two bytes, a length of eight and a mask of four.
 const FRAME_HEADER: usize = 14;
@@ -27,16 +30,21 @@ pub(crate) struct Link {
     /// Of its source.
     pub(crate) stream: u64,
     pub(crate) peer: Arc<str>,
+    budget: Arc<Budget>,
+    /// `true` if others keep the payloads of the same messages: until the session takes a message, only its entry
+    /// counts for this connection.
+    shares_payloads: bool,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     outgoing: VecDeque<Message>,
     /// [`cost`] of the messages that are not written yet, in bytes. Zero if, and only if, no message is outstanding.
     unwritten: usize,
     /// Share of `unwritten` that the session has taken, in bytes.
     taken: usize,
+    /// Memory of the messages that are not written yet, in the budget of all connections.
+    kept: Share,
     /// With what it is to be closed, and whether without waiting for anything.
     close: Option<(CloseFrame, &'static str)>,
     is_cut_off: bool,
@@ -47,8 +55,35 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(stream: u64, peer: Arc<str>) -> Self {
-        Self { stream, peer, state: Mutex::default() }
+    pub(crate) fn new(
+        stream: u64,
+        peer: Arc<str>,
+        budget: &Arc<Budget>,
+        shares_payloads: bool,
+    ) -> Self {
+        let state = State {
+            outgoing: VecDeque::new(),
+            unwritten: 0,
+            taken: 0,
+            kept: Share::of(budget),
+            close: None,
+            is_cut_off: false,
+            end: None,
+            session: None,
+            sink: None,
+            owner: None,
+        };
+        Self { stream, peer, budget: budget.clone(), shares_payloads, state: Mutex::new(state) }
+    }
+
+    /// Returns a share of the budget of all connections, for a buffer of this one.
+    pub(super) fn share(&self) -> Share {
+        Share::of(&self.budget)
+    }
+
+    /// Returns whether all connections together may keep `bytes` more.
+    pub(crate) fn may_keep(&self, bytes: usize) -> bool {
+        self.budget.has(bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -66,6 +101,8 @@ impl Link {
         let mut state = self.lock();
         if state.end.is_none() {
             state.unwritten += cost(message.len());
+            // An accepted event is kept even where that exceeds the budget.
+            state.kept.add(cost(if self.shares_payloads { 0 } else { message.len() }));
             state.outgoing.push_back(message);
         }
     }
@@ -101,6 +138,8 @@ impl Link {
         let sink = {
             let mut state = self.lock();
             state.outgoing.clear();
+            let taken = state.taken;
+            state.kept.set(taken);
             state.is_cut_off = true;
             state.sink.take()
         };
@@ -124,6 +163,7 @@ impl Link {
             let mut state = self.lock();
             state.end.get_or_insert(end);
             state.outgoing.clear();
+            state.kept.set(0);
             [state.sink.take(), state.owner.take()]
         };
         waiting.into_iter().flatten().for_each(Waker::wake);
@@ -137,6 +177,9 @@ impl Link {
             && let Some(message) = state.outgoing.pop_front()
         {
             taken += cost(message.len());
+            if self.shares_payloads {
+                state.kept.add(message.len());
+            }
             messages.push(message);
         }
         state.taken += taken;
@@ -147,7 +190,10 @@ impl Link {
         let sink = {
             let mut state = self.lock();
             let taken = std::mem::take(&mut state.taken);
-            state.unwritten = state.unwritten.saturating_sub(taken);
+            if taken > 0 {
+                state.unwritten = state.unwritten.saturating_sub(taken);
+                state.kept.sub(taken);
+            }
             if state.outgoing.is_empty() {
                 state.unwritten = 0;
             }
@@ -178,11 +224,11 @@ mod tests {
 
     use tungstenite::Message;
 
-    use super::{Link, cost};
+    use super::{Budget, Link, cost};
 
     #[test]
     fn empty_messages_count_until_they_are_written() {
-        let link = Link::new(1, "peer".into());
+        let link = Link::new(1, "peer".into(), &Budget::new(usize::MAX), false);
         let context = Context::from_waker(Waker::noop());
         assert!(link.poll_written(&context).is_ready(), "no message was sent");
         for _ in 0..1_000 {
@@ -199,5 +245,23 @@ mod tests {
         link.written();
         assert!(link.poll_written(&context).is_ready());
         assert_eq!(link.unwritten(), Some(0));
+    }
+
+    #[test]
+    fn outgoing_messages_of_all_links_share_a_budget() {
+        let budget = Budget::new(2 * cost(100));
+        let link = |shares| Link::new(1, "peer".into(), &budget, shares);
+        let (one, two) = (link(false), link(true));
+        one.send(Message::text("x".repeat(100)));
+        two.send(Message::text("x".repeat(100)));
+        assert!(two.may_keep(100), "the payload of the second is kept elsewhere");
+        assert!(!two.may_keep(101));
+        let mut messages = Vec::new();
+        two.take(1, &mut messages);
+        assert!(!two.may_keep(1), "the session has a copy");
+        two.written();
+        assert!(two.may_keep(cost(100)));
+        drop(one);
+        assert!(two.may_keep(2 * cost(100)));
     }
 }
