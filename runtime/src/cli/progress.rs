@@ -143,6 +143,7 @@ mod tests {
 
     use tremor_runtime::{
         engine::{Component, ComponentCounts, FlowState, FlowStatus, Kind, State, Status},
+        memory::MemoryStatus,
         run::InputSize,
     };
 
@@ -173,6 +174,7 @@ mod tests {
             connectors: sources.iter().map(status).collect(),
             components: sources.iter().map(component).collect(),
             failure: None,
+            memory: MemoryStatus::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::engine::{
         standing::Status,
     },
 };
+use crate::memory::MemoryStatus;
 
 /// A flow as it stands.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct FlowStatus {
     pub components: Vec<Component>,
     /// What failed it first, if anything did.
     pub failure: Option<Failure>,
+    /// Memory of its components.
+    pub memory: MemoryStatus,
 }
 
 /// The state of a flow.
@@ -70,6 +73,13 @@ impl FlowStatus {
         let mut components = books.components();
         // As events go.
         components.sort_by_key(|component| component.kind);
-        Self { name: name.to_owned(), state, connectors, components, failure }
+        Self {
+            name: name.to_owned(),
+            state,
+            connectors,
+            components,
+            failure,
+            memory: control.memory().status(),
+        }
     }
 }

@@ -144,6 +144,7 @@ impl SourceSide {
         let _working = processors.working();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source, processors.clone());
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
+        let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
         let gate = &self.standing.gate;
@@ -289,8 +290,8 @@ impl Session<'_> {
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
         let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
-        let Shared { intake, egress, others, .. } = shared;
-        let due = egress.due();
+        let Shared { intake, egress, others, control: shared_control } = shared;
+        let (due, memory) = (egress.due(), shared_control.memory());
         let mut waited = false;
         poll_fn(|context| {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
@@ -309,7 +310,9 @@ impl Session<'_> {
                 if held != others.held {
                     break Step::Held(held);
                 }
-                let may_pull = held == Held::default() && intake.may_pull();
+                let may_pull = held == Held::default()
+                    && intake.may_pull()
+                    && (waited || memory.poll_open(context).is_ready());
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
