@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixDatagram,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -26,7 +27,12 @@ pub(crate) struct Asked {
 
 /// Starts flows with an API at some port.
 pub(crate) fn start(scene: Scene, flows: &[&str]) -> Asked {
-    let arguments = [&["--api", "127.0.0.1:0"], flows].concat();
+    start_with(scene, flows, &[])
+}
+
+/// Starts flows with an API at some port, and with more options.
+pub(crate) fn start_with(scene: Scene, flows: &[&str], options: &[&str]) -> Asked {
+    let arguments = [&["--api", "127.0.0.1:0"], options, flows].concat();
     let mut run = Running::of(scene, &arguments, |command| command);
     let line = run.until("the admin API listens address=");
     let address = line.rsplit_once('=').unwrap().1.to_owned();
@@ -53,6 +59,16 @@ impl Asked {
         let (status, body) = self.request(method, path);
         assert!(status < 300, "{body}");
         serde_json::from_str(&body).unwrap()
+    }
+
+    /// Returns the number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.run.pid()
+    }
+
+    /// Returns the folder of the flow.
+    pub(crate) fn path(&self) -> &Path {
+        self.run.scene.path()
     }
 
     /// Asks until the answer is as it should be.
