@@ -8,7 +8,7 @@ use crate::{
     answer::Answer,
     fate::Outcome,
     peer::{Peer, Phase},
-    room::{Closed, Entry, Room},
+    room::{Closed, Entry, NoMemory, Room},
     server::Server,
     ticket::Ticket,
 };
@@ -37,8 +37,14 @@ impl<'s> Place<'s> {
         let Self { server, peer, taken } = self;
         let mut is_first = true;
         poll_fn(|context| {
-            if server.room.poll_take_room(context, bytes, *taken).is_ready() {
-                return Poll::Ready(Ok(()));
+            match server.room.poll_take_room(context, bytes, *taken) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(NoMemory)) => {
+                    let text = "the flow may take no more memory\n";
+                    let answer = Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text);
+                    return Poll::Ready(Err(answer.retry_after(SOON)));
+                }
+                Poll::Pending => {}
             }
             if std::mem::take(&mut is_first) {
                 peer.begin(Phase::Room, &server.clock);

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Exception, Result};
+use tremor_pdk::{Acks, Batch, Exception, Memory, Result};
 
 use crate::{
     config::Respond,
@@ -63,8 +63,13 @@ pub(crate) struct Room {
     pub(crate) spare: Spare,
 }
 
-#[derive(Default)]
+/// The flow may take no more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
 struct State {
+    /// Counts `taken` in the memory of the flow.
+    memory: Memory,
     waiting: VecDeque<Waiting>,
     /// How much is taken, of requests that wait and of those that still come.
     taken: usize,
@@ -77,13 +82,21 @@ struct State {
 }
 
 impl Room {
-    pub(crate) fn new(respond: Respond, most: usize) -> Self {
+    pub(crate) fn new(respond: Respond, most: usize, memory: Memory) -> Self {
+        let state = State {
+            memory,
+            waiting: VecDeque::new(),
+            taken: 0,
+            puller: None,
+            others: Vec::new(),
+            under_way: HashMap::new(),
+        };
         Self {
             respond,
             most,
             closed: AtomicU8::new(0),
             is_sink_down: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             spare: Spare::default(),
         }
     }
@@ -114,19 +127,25 @@ impl Room {
 
     /// Takes `bytes` if they are available. A request that has `own` bytes already, and is the only one that has any,
     /// is never refused: its own limits bound it, and otherwise it would wait for itself.
+    ///
+    /// # Errors
+    /// The flow may take no more memory.
     pub(crate) fn poll_take_room(
         &self,
         context: &Context<'_>,
         bytes: usize,
         own: usize,
-    ) -> Poll<()> {
+    ) -> Poll<Result<(), NoMemory>> {
         let state = &mut *self.state();
         if bytes > self.most.saturating_sub(state.taken) && state.taken > own {
             state.others.push(context.waker().clone());
             return Poll::Pending;
         }
+        if !state.memory.try_grow(bytes) {
+            return Poll::Ready(Err(NoMemory));
+        }
         state.taken += bytes;
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     /// Gives room back.
@@ -137,6 +156,7 @@ impl Room {
         let others = {
             let state = &mut *self.state();
             state.taken = state.taken.saturating_sub(bytes);
+            state.memory.shrink(bytes);
             std::mem::take(&mut state.others)
         };
         others.into_iter().for_each(Waker::wake);

@@ -368,6 +368,23 @@ fn kept_headers_count_as_waiting_bytes() {
 }
 
 #[test]
+fn request_beyond_the_memory_of_the_flow_gets_503() {
+    let mut scene = Scene::new("");
+    scene.host.set_memory_limit(64 << 10);
+    let long = "x".repeat(40 << 10);
+    let first = scene.client(&post(&long));
+    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    scene.pass(1);
+    let second = scene.client(&post(&long));
+    expect(&scene.answer(&second), 503, &["retry-after: 1", "no more memory"]);
+    assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
+    expect(&scene.answer(&first), 202, &[]);
+    let third = scene.client(&post(&long));
+    assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
+    expect(&scene.answer(&third), 202, &[]);
+}
+
+#[test]
 fn a_request_whose_peer_is_gone_is_no_event() {
     let mut scene = Scene::new("");
     let gone = scene.client(&post("gone"));

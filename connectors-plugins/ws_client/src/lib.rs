@@ -175,7 +175,7 @@ impl WsClient {
         let socket =
             WebSocketContext::from_partially_read(rest, Role::Client, Some(limits.config()));
         let inbox = Arc::<Inbox>::default();
-        let link = Arc::new(Link::new(0, peer, &Budget::new(usize::MAX), false));
+        let link = Arc::new(Link::new(0, peer, &Budget::new(usize::MAX, None), false));
         let host: Host = self.context.clone().into();
         let session = Session::new(&host, stream, socket, link.clone(), inbox.clone(), &limits);
         let (shared, ended) = (inbox.clone(), link.clone());

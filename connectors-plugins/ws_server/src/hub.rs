@@ -91,7 +91,7 @@ impl Hub {
             limits: config.limits(),
             counts: Counts::new(&host),
             inbox: Arc::default(),
-            budget: Budget::new(config.max_buffered_bytes()),
+            budget: Budget::new(config.max_buffered_bytes(), Some(host.memory())),
             last_stream: AtomicU64::new(0),
             state: Mutex::default(),
             host,

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn empty_messages_count_until_they_are_written() {
-        let link = Link::new(1, "peer".into(), &Budget::new(usize::MAX), false);
+        let link = Link::new(1, "peer".into(), &Budget::new(usize::MAX, None), false);
         let context = Context::from_waker(Waker::noop());
         assert!(link.poll_written(&context).is_ready(), "no message was sent");
         for _ in 0..1_000 {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn outgoing_messages_of_all_links_share_a_budget() {
-        let budget = Budget::new(2 * cost(100));
+        let budget = Budget::new(2 * cost(100), None);
         let link = |shares| Link::new(1, "peer".into(), &budget, shares);
         let (one, two) = (link(false), link(true));
         one.send(Message::text("x".repeat(100)));
