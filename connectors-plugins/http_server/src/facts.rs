@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hyper::{Method, http::request::Parts};
+use hyper::{Method, header::HeaderValue, http::request::Parts};
 use tremor_pdk::Writer;
 
 use crate::config::Settings;
@@ -30,7 +30,7 @@ impl Facts {
         }
         let (path, query) = (head.uri.path(), head.uri.query());
         let values = || settings.headers.iter().map(|name| head.headers.get(name));
-        let of_values: usize = values().flatten().map(|value| value.len()).sum();
+        let of_values: usize = values().flatten().map(HeaderValue::len).sum();
         let mut text = Vec::with_capacity(path.len() + query.map_or(0, str::len) + of_values);
         text.extend_from_slice(path.as_bytes());
         text.extend_from_slice(query.unwrap_or_default().as_bytes());
@@ -41,7 +41,7 @@ impl Facts {
             text,
             path: path.len(),
             query: query.map(str::len),
-            values: values().map(|value| value.map(|it| it.len())).collect(),
+            values: values().map(|value| value.map(HeaderValue::len)).collect(),
         })
     }
 

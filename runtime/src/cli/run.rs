@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use tremor_pdk::units::parse_size;
+use tremor_pdk::{Error, units::parse_size};
 use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
@@ -35,7 +35,7 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// A text that is not a size, or less than the least limit.
-pub(super) fn memory_limit(text: &str) -> Result<usize, String> {
+pub(super) fn memory_limit(text: &str) -> Result<usize, Error> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes
         .filter(|bytes| *bytes >= LEAST_MEMORY)

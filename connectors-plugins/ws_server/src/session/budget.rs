@@ -64,11 +64,13 @@ impl std::fmt::Debug for Budget {
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
+    /// `true` once a read failed because all connections together buffer too much.
+    pub(super) is_over: bool,
 }
 
 impl Share {
     pub(crate) fn of(budget: &Arc<Budget>) -> Self {
-        Self { budget: budget.clone(), bytes: 0 }
+        Self { budget: budget.clone(), bytes: 0, is_over: false }
     }
 
     /// Counts `bytes` instead of what was counted before. Returns whether all connections stay within the limit.

@@ -54,8 +54,6 @@ pub(crate) struct Session<S> {
     host: Host,
     /// Bytes of the message that has not ended.
     unfinished: Share,
-    /// `true` if the connection ends because all of them together buffer too much.
-    is_over: bool,
     is_flushed: bool,
     /// Why we have closed it, if we have.
     left: Option<&'static str>,
@@ -85,7 +83,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             stream,
             socket,
             unfinished: link.share(),
-            is_over: false,
             link,
             inbox,
             host: host.clone(),
@@ -113,7 +110,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.answer_close().await;
                 self.orderly()
             }
-            Err(error) if self.is_over => {
+            Err(error) if self.unfinished.is_over => {
                 self.refuse(CloseCode::Again, &error).await;
                 End::Crowded
             }
@@ -216,8 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 return Ok(false);
             }
             let shim = Shim { stream: &mut self.stream, context };
-            let (share, is_over) = (&mut self.unfinished, &mut self.is_over);
-            let counted = &mut Counted { shim, share, is_over };
+            let counted = &mut Counted { shim, share: &mut self.unfinished };
             let Some(message) = blocked(self.socket.read(counted))? else { return Ok(false) };
             self.is_heard = true;
             match message {

@@ -33,8 +33,6 @@ impl<S: AsyncRead + Unpin> Read for Shim<'_, '_, S> {
 pub(super) struct Counted<'s, 'c, S> {
     pub(super) shim: Shim<'s, 'c, S>,
     pub(super) share: &'s mut Share,
-    /// Set when all connections together have read too much.
-    pub(super) is_over: &'s mut bool,
 }
 
 impl<S: AsyncRead + Unpin> Read for Counted<'_, '_, S> {
@@ -43,7 +41,7 @@ impl<S: AsyncRead + Unpin> Read for Counted<'_, '_, S> {
         if self.share.add(count) {
             return Ok(count);
         }
-        *self.is_over = true;
+        self.share.is_over = true;
         Err(io::Error::other("all connections together buffer too much"))
     }
 }

@@ -187,6 +187,11 @@ impl Intake {
             || self.unheard - self.inlet.preprocessors.held_pulls() < self.most_in_flight
     }
 
+    /// Returns whether another pull may begin. If memory is missing for it, the task is woken once some was returned.
+    pub(crate) fn may_pull_now(&self, context: &Context<'_>) -> bool {
+        self.may_pull() && self.memory.poll_open(context).is_ready()
+    }
+
     /// Gives up a pull that is pending, and takes in what it has brought so far.
     pub(crate) fn give_up(&mut self, batch: &mut Batch) {
         self.source.give_up(batch);

@@ -290,8 +290,8 @@ impl Session<'_> {
         until: Option<Instant>,
     ) -> (Step, Option<(Pulled, Ticket)>) {
         let Self { shared, is_steady, pulled_at, yielded_at, .. } = self;
-        let Shared { intake, egress, others, control: shared_control } = shared;
-        let (due, memory) = (egress.due(), shared_control.memory());
+        let Shared { intake, egress, others, .. } = shared;
+        let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
@@ -310,9 +310,7 @@ impl Session<'_> {
                 if held != others.held {
                     break Step::Held(held);
                 }
-                let may_pull = held == Held::default()
-                    && intake.may_pull()
-                    && (waited || memory.poll_open(context).is_ready());
+                let may_pull = held == Held::default() && intake.may_pull_now(context);
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
