@@ -8,27 +8,43 @@ use crate::{
     engine::{self, Processors, Report},
     executor,
     flow::{self, Flow},
+    memory::MemoryBudget,
     watchdog::Watchdog,
 };
 
-/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
-/// Once a flow drains, it has `deadline` for that. Where a connector has failed for good whose key
-/// `on_failure` says `exit`, all flows drain.
+/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how, without a limit for
+/// their memory; see [`run_within`].
 ///
 /// # Errors
-/// What keeps a flow from starting: a library that does not load, say. No flow runs then.
+/// As [`run_within`].
 pub fn run(
     flows: &[(&Flow, &Components)],
     stopper: &Stopper,
     deadline: Duration,
 ) -> Result<Vec<Report>, flow::Error> {
+    run_within(flows, stopper, deadline, &MemoryBudget::default())
+}
+
+/// Runs flows that were [checked](Components::check) until all of them have ended, and reports how.
+/// Once a flow drains, it has `deadline` for that. Where a connector has failed for good whose key
+/// `on_failure` says `exit`, all flows drain. All of them share `budget`.
+///
+/// # Errors
+/// What keeps a flow from starting: a library that does not load, say. No flow runs then.
+pub fn run_within(
+    flows: &[(&Flow, &Components)],
+    stopper: &Stopper,
+    deadline: Duration,
+    budget: &MemoryBudget,
+) -> Result<Vec<Report>, flow::Error> {
     let (watchdog, processors) = (Watchdog::start(), Processors::default());
     let mut planned = Vec::with_capacity(flows.len());
     for (flow, components) in flows {
-        let calls = watchdog.flow(flow.name());
-        let parts = FlowParts { components, flow, stopper, calls: &calls };
-        planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors)?);
+        let (calls, memory) = (watchdog.flow(flow.name()), budget.flow());
+        let parts = FlowParts { components, flow, stopper, calls: &calls, memory: &memory };
+        planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
     }
+    budget.divide();
     let running = planned.into_iter().map(|flow| {
         let running = flow.start();
         let handle = running.handle();

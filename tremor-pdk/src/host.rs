@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Error, Result, ffi, oneshot};
+use crate::{Error, Memory, Result, ffi, oneshot};
 use async_ffi::{ContextExt, FfiFuture, FfiPoll};
 use tremor_abi::host::{HostHandle, Interest, Job, MetricKind, RawWatchBox};
 
@@ -134,6 +134,12 @@ impl Host {
     /// notices outside of a pull or a delivery.
     pub fn connection_lost(&self) {
         self.0.connection_lost();
+    }
+
+    /// Returns a handle to count a buffer of this component in the memory of its flow: for what peers may make
+    /// large.
+    pub fn memory(&self) -> Memory {
+        Memory::new(self.0.clone())
     }
 
     /// Ends the run once everything under way has drained; `reason` is logged.

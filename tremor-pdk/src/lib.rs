@@ -60,6 +60,7 @@ mod ffi;
 #[doc(hidden)]
 pub mod linked;
 mod lock;
+mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
@@ -100,6 +101,7 @@ pub use self::{
     connector::Connector,
     driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
+    memory::Memory,
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,

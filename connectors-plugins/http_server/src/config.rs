@@ -51,8 +51,8 @@ pub struct Config {
     /// The longest body, in bytes, compressed or not. Longer ones get the status 413.
     #[serde(default = "max_body_bytes")]
     pub max_body_bytes: Size,
-    /// How many bytes the bodies may have together that have not gone into the flow yet. At this number
-    /// further requests wait.
+    /// How many bytes requests may have together that have not gone into the flow yet: their bodies, and what
+    /// `headers` keeps of their heads. At this number further requests wait.
     #[serde(default = "max_waiting_bytes")]
     pub max_waiting_bytes: Size,
     /// How long a request may wait for room and for its turn. After that it gets the status 429, or 503

@@ -24,6 +24,7 @@ mod connection;
 mod content;
 mod counts;
 mod encoding;
+mod facts;
 mod fate;
 mod io;
 mod otlp;

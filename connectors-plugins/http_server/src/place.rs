@@ -8,7 +8,7 @@ use crate::{
     answer::Answer,
     fate::Outcome,
     peer::{Peer, Phase},
-    room::{Closed, Entry, Room},
+    room::{Closed, Entry, NoMemory, Room},
     server::Server,
     ticket::Ticket,
 };
@@ -34,11 +34,17 @@ impl<'s> Place<'s> {
     /// # Errors
     /// The answer, where there is none for too long.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Answer> {
-        let Self { server, peer, .. } = self;
+        let Self { server, peer, taken } = self;
         let mut is_first = true;
         poll_fn(|context| {
-            if server.room.poll_take_room(context, bytes).is_ready() {
-                return Poll::Ready(Ok(()));
+            match server.room.poll_take_room(context, bytes, *taken) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+                Poll::Ready(Err(NoMemory)) => {
+                    let text = "the flow may take no more memory\n";
+                    let answer = Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text);
+                    return Poll::Ready(Err(answer.retry_after(SOON)));
+                }
+                Poll::Pending => {}
             }
             if std::mem::take(&mut is_first) {
                 peer.begin(Phase::Room, &server.clock);
@@ -49,7 +55,7 @@ impl<'s> Place<'s> {
         if !is_first {
             peer.begin(Phase::Body, &server.clock);
         }
-        self.taken += bytes;
+        *taken += bytes;
         Ok(())
     }
 

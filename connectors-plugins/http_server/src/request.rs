@@ -14,12 +14,13 @@ use crate::{
     config::Preset,
     content::Content,
     encoding::{Encoding, too_long},
+    facts::Facts,
     fate::Outcome,
     otlp::{self, Signal},
     payload::Payload,
     peer::{Peer, Phase},
     place::{Place, is_open},
-    room::{Closed, Entry, Facts},
+    room::{Closed, Entry},
     server::Server,
 };
 
@@ -57,11 +58,15 @@ async fn handle(
         server.check(&head)?;
         let encoding = Encoding::of(&head.headers)?;
         let mut room = Place::new(server, peer);
+        let facts = Facts::of(&server.settings, &head);
+        if let Some(facts) = &facts {
+            room.grow(facts.bytes()).await?;
+        }
         let body = read(&mut room, body).await?;
         let body = encoding.decode(body, server.settings.max_body_bytes, &mut room).await?;
-        Ok((server.marked(&head, body), room))
+        Ok((server.marked(&head, body), facts, room))
     };
-    let (body, room) = match reads.await {
+    let (body, facts, room) = match reads.await {
         Ok(read) => read,
         Err(answer) => {
             if has_body {
@@ -70,7 +75,8 @@ async fn handle(
             return Err(answer);
         }
     };
-    let facts = server.facts(head);
+    // A part of the head keeps hyper's whole buffer.
+    drop(head);
     let outcome = room.wait(Entry { body, facts }).await?;
     Ok(match outcome {
         Outcome::Accepted => Answer::good(StatusCode::ACCEPTED),
@@ -134,35 +140,6 @@ impl Server {
             Some(mark) => Content::Whole([&mark[..], &body].concat()),
             None => body,
         }
-    }
-
-    /// What the events of a request have for metadata.
-    fn facts(&self, head: Parts) -> Option<Facts> {
-        if self.settings.headers.is_empty() {
-            return None;
-        }
-        let names = self.settings.headers.clone();
-        Some(Box::new(move |writer| {
-            writer.begin_object();
-            writer.key("method");
-            writer.str(head.method.as_str());
-            writer.key("path");
-            writer.str(head.uri.path());
-            if let Some(query) = head.uri.query() {
-                writer.key("query");
-                writer.str(query);
-            }
-            writer.key("headers");
-            writer.begin_object();
-            for name in &names {
-                if let Some(value) = head.headers.get(name) {
-                    writer.key(name.as_str());
-                    writer.str(&String::from_utf8_lossy(value.as_bytes()));
-                }
-            }
-            writer.end_object();
-            writer.end_object();
-        }))
     }
 }
 

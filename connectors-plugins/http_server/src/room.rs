@@ -10,11 +10,12 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Acks, Batch, Exception, Result, Writer};
+use tremor_pdk::{Acks, Batch, Exception, Memory, Result};
 
 use crate::{
     config::Respond,
     content::{Content, Spare},
+    facts::Facts,
     fate::Outcome,
     peer::Peer,
     ticket::Ticket,
@@ -36,9 +37,6 @@ impl Closed {
         closed.map_or(0, |it| it as u8)
     }
 }
-
-/// What is known of a request besides its body, for the metadata of its events.
-pub(crate) type Facts = Box<dyn Fn(&mut Writer<'_>) + Send>;
 
 /// A request that goes into the flow.
 pub(crate) struct Entry {
@@ -65,8 +63,13 @@ pub(crate) struct Room {
     pub(crate) spare: Spare,
 }
 
-#[derive(Default)]
+/// The flow may take no more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoMemory;
+
 struct State {
+    /// Counts `taken` in the memory of the flow.
+    memory: Memory,
     waiting: VecDeque<Waiting>,
     /// How much is taken, of requests that wait and of those that still come.
     taken: usize,
@@ -79,13 +82,21 @@ struct State {
 }
 
 impl Room {
-    pub(crate) fn new(respond: Respond, most: usize) -> Self {
+    pub(crate) fn new(respond: Respond, most: usize, memory: Memory) -> Self {
+        let state = State {
+            memory,
+            waiting: VecDeque::new(),
+            taken: 0,
+            puller: None,
+            others: Vec::new(),
+            under_way: HashMap::new(),
+        };
         Self {
             respond,
             most,
             closed: AtomicU8::new(0),
             is_sink_down: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             spare: Spare::default(),
         }
     }
@@ -114,15 +125,27 @@ impl Room {
         self.is_sink_down.load(Ordering::Acquire)
     }
 
-    /// Takes so much room, if there is any.
-    pub(crate) fn poll_take_room(&self, context: &Context<'_>, bytes: usize) -> Poll<()> {
+    /// Takes `bytes` if they are available. A request that has `own` bytes already, and is the only one that has any,
+    /// is never refused: its own limits bound it, and otherwise it would wait for itself.
+    ///
+    /// # Errors
+    /// The flow may take no more memory.
+    pub(crate) fn poll_take_room(
+        &self,
+        context: &Context<'_>,
+        bytes: usize,
+        own: usize,
+    ) -> Poll<Result<(), NoMemory>> {
         let state = &mut *self.state();
-        if bytes > self.most.saturating_sub(state.taken) {
+        if bytes > self.most.saturating_sub(state.taken) && state.taken > own {
             state.others.push(context.waker().clone());
             return Poll::Pending;
         }
+        if !state.memory.try_grow(bytes) {
+            return Poll::Ready(Err(NoMemory));
+        }
         state.taken += bytes;
-        Poll::Ready(())
+        Poll::Ready(Ok(()))
     }
 
     /// Gives room back.
@@ -133,6 +156,7 @@ impl Room {
         let others = {
             let state = &mut *self.state();
             state.taken = state.taken.saturating_sub(bytes);
+            state.memory.shrink(bytes);
             std::mem::take(&mut state.others)
         };
         others.into_iter().for_each(Waker::wake);
@@ -246,7 +270,7 @@ impl Entry {
         spare.put(body);
         batch.set_origin_from(position, &peer.name);
         match (facts, batch.last_mut()) {
-            (Some(facts), Some(mut event)) => event.write_metadata(facts),
+            (Some(facts), Some(mut event)) => event.write_metadata(|writer| facts.write(writer)),
             _ => Ok(()),
         }
     }

@@ -57,7 +57,7 @@ struct Open {
 
 impl Server {
     pub(crate) fn new(host: &Host, settings: Arc<Settings>) -> Self {
-        let room = Room::new(settings.config.respond, settings.max_waiting_bytes);
+        let room = Room::new(settings.config.respond, settings.max_waiting_bytes, host.memory());
         Self {
             host: host.clone(),
             room: Arc::new(room),

@@ -49,7 +49,7 @@ pub use self::{
 };
 use self::{
     handshake::Handshake,
-    session::{End, Inbox, Link, Session},
+    session::{Budget, End, Inbox, Link, Session},
 };
 
 /// How long the peer may take to answer the handshake.
@@ -175,7 +175,7 @@ impl WsClient {
         let socket =
             WebSocketContext::from_partially_read(rest, Role::Client, Some(limits.config()));
         let inbox = Arc::<Inbox>::default();
-        let link = Arc::new(Link::new(0, peer));
+        let link = Arc::new(Link::new(0, peer, &Budget::new(usize::MAX, None), false));
         let host: Host = self.context.clone().into();
         let session = Session::new(&host, stream, socket, link.clone(), inbox.clone(), &limits);
         let (shared, ended) = (inbox.clone(), link.clone());

@@ -12,6 +12,7 @@ use tremor_pdk::net::{
 use tungstenite::protocol::{Role, WebSocketContext};
 
 use crate::{
+    config::SendTo,
     handshake,
     hub::Hub,
     session::{Link, Session},
@@ -107,7 +108,9 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let config = Some(hub.limits.config());
     let socket = WebSocketContext::from_partially_read(rest, Role::Server, config);
-    let link = Arc::new(Link::new(number, peer.to_string().into()));
+    let shares_payloads = hub.config.send_to == SendTo::All;
+    let link = Link::new(number, peer.to_string().into(), &hub.budget, shares_payloads);
+    let link = Arc::new(link);
     hub.open(&link);
     let session =
         Session::new(&hub.host, stream, socket, link.clone(), hub.inbox.clone(), &hub.limits);

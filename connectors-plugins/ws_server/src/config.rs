@@ -42,6 +42,10 @@ pub struct Config {
     /// How much may wait to be sent to a client. The connection of a client for which more waits is closed.
     #[serde(default = "default_max_send_bytes")]
     pub max_send_bytes: Size,
+    /// How many bytes all connections together may buffer: messages that have come in part, and messages that wait
+    /// to be sent. A connection that exceeds it is closed with code 1013. `64MiB`, or four times
+    /// `max_message_bytes` if that is more, unless set.
+    pub max_buffered_bytes: Option<Size>,
     /// Whether several listeners may share the address, if all of them say so.
     #[serde(default)]
     pub reuse_port: bool,
@@ -58,6 +62,9 @@ pub enum SendTo {
     /// To the client that the event came from.
     Origin,
 }
+
+/// Least default of `max_buffered_bytes`, in bytes.
+const MAX_BUFFERED_BYTES: usize = 64 << 20;
 
 fn default_path() -> String {
     "/".to_owned()
@@ -79,7 +86,20 @@ impl Config {
                 self.path
             )));
         }
+        let (all, each) = (self.max_buffered_bytes(), in_memory(self.max_message_bytes));
+        if all < each {
+            return Err(Error::configuration(format!(
+                "invalid `max_buffered_bytes` {all}: expected at least `max_message_bytes`, {each} bytes, because a \
+                 message of that length could never be received"
+            )));
+        }
         Ok(())
+    }
+
+    /// Returns the bytes that all connections may buffer.
+    pub(crate) fn max_buffered_bytes(&self) -> usize {
+        let default = in_memory(self.max_message_bytes).saturating_mul(4).max(MAX_BUFFERED_BYTES);
+        self.max_buffered_bytes.map_or(default, in_memory)
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -16,7 +16,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::{
     config::Config,
-    session::{End, Inbox, Limits, Link},
+    session::{Budget, End, Inbox, Limits, Link},
 };
 
 /// How long clients may take to answer that the server goes away.
@@ -28,6 +28,7 @@ pub(crate) struct Hub {
     pub(crate) config: Arc<Config>,
     pub(crate) limits: Limits,
     pub(crate) inbox: Arc<Inbox>,
+    pub(crate) budget: Arc<Budget>,
     pub(crate) counts: Counts,
     last_stream: AtomicU64,
     state: Mutex<State>,
@@ -54,6 +55,7 @@ pub(crate) struct Counts {
     broken: Counter,
     silent: Counter,
     pub(crate) slow: Counter,
+    pub(crate) over_budget: Counter,
 }
 
 impl Counts {
@@ -74,6 +76,10 @@ impl Counts {
             broken: counter("connections_aborted", "Connections that broke."),
             silent: counter("connections_silent", "Connections whose client did not answer."),
             slow: counter("connections_slow", "Connections whose client fell too far behind."),
+            over_budget: counter(
+                "connections_over_budget",
+                "Connections closed because all of them together buffered too much.",
+            ),
         }
     }
 }
@@ -85,6 +91,7 @@ impl Hub {
             limits: config.limits(),
             counts: Counts::new(&host),
             inbox: Arc::default(),
+            budget: Budget::new(config.max_buffered_bytes(), Some(host.memory())),
             last_stream: AtomicU64::new(0),
             state: Mutex::default(),
             host,
@@ -158,6 +165,7 @@ impl Hub {
         match end {
             End::Closed(_) | End::Left(_) => {}
             End::Refused(_) => self.counts.refused.add(1),
+            End::Crowded => self.counts.over_budget.add(1),
             End::Broken(_) => self.counts.broken.add(1),
             End::Silent => self.counts.silent.add(1),
         }

@@ -8,7 +8,7 @@ use tungstenite::protocol::frame::coding::CloseCode;
 use crate::{
     config::SendTo,
     hub::Hub,
-    session::{Link, in_memory},
+    session::{Link, cost, in_memory},
 };
 
 /// The sink: sends each event as a message to all clients, or to the one that it came from.
@@ -25,10 +25,21 @@ impl Sender {
         Self { hub }
     }
 
-    /// Closes a client that is too far behind to get so much more. Whether it was.
+    /// Closes a client if `more` bytes would exceed what may wait for it. Returns whether it was closed.
     fn is_slow(&self, link: &Link, more: usize) -> bool {
         let most = in_memory(self.hub.config.max_send_bytes);
-        let is_slow = link.unwritten().is_some_and(|it| it > 0 && it.saturating_add(more) > most);
+        let behind = link.unwritten().unwrap_or_default();
+        if behind > 0 && behind.saturating_add(more) <= most && !link.may_keep(more) {
+            self.hub.counts.over_budget.add(1);
+            tremor_pdk::warn!(
+                self.hub.host,
+                "{} is closed: all connections together buffer more than `max_buffered_bytes`",
+                link.peer
+            );
+            link.cut_off(CloseCode::Again, "too many bytes are buffered");
+            return true;
+        }
+        let is_slow = behind > 0 && behind.saturating_add(more) > most;
         if is_slow {
             self.hub.counts.slow.add(1);
             tremor_pdk::warn!(self.hub.host, "{} is closed: it reads too slowly", link.peer);
@@ -43,7 +54,7 @@ impl Sink for Sender {
 
     async fn deliver(&mut self, batch: &Batch) -> Delivery {
         let mut links = self.hub.links();
-        let more = batch.iter().filter_map(EventRef::raw).map(<[u8]>::len).sum();
+        let more = batch.iter().filter_map(EventRef::raw).map(|it| cost(it.len())).sum();
         let of_origin: HashMap<Arc<str>, usize> = match self.hub.config.send_to {
             SendTo::All => HashMap::new(),
             SendTo::Origin => {
@@ -75,7 +86,7 @@ impl Sink for Sender {
                 SendTo::Origin => {
                     let link = event.origin().and_then(|it| of_origin.get(it));
                     match link {
-                        Some(&at) if !self.is_slow(&links[at], bytes.len()) => {
+                        Some(&at) if !self.is_slow(&links[at], cost(bytes.len())) => {
                             links[at].send(message);
                             sent.push((position, at));
                         }

@@ -387,6 +387,33 @@ fn a_source_that_is_not_pulled_reads_nothing_more_than_a_batch() {
 }
 
 #[test]
+fn unfinished_messages_of_all_clients_have_a_limit() {
+    let keys = r#", "max_message_bytes": "100KiB", "max_buffered_bytes": "256KiB""#;
+    let mut scene = Scene::new(keys);
+    // The server waits two seconds for the answer of a client that it closes.
+    scene.tick = Duration::from_millis(20);
+    let unfinished = &frame(BINARY, &vec![0; 100 << 10])[..99 << 10];
+    let mut clients = Vec::new();
+    while scene.metric("connections_over_budget") == 0 {
+        let (mut client, _) = scene.client();
+        client.write_all(unfinished).unwrap();
+        clients.push(client);
+        assert!(clients.len() < 20, "2 MB are buffered");
+        for _ in 0..200 {
+            scene.host.block_on(scene.host.host().sleep(scene.tick));
+        }
+    }
+    assert_eq!(clients.len(), 3, "two messages have space");
+    let answer = scene.rest(&mut clients[2]);
+    assert_eq!(close_code(&answer), 1013);
+    // The bytes of the third are given back, and the others end their messages.
+    for client in &mut clients[..2] {
+        client.write_all(&[0; 2_000]).unwrap();
+    }
+    assert_eq!(scene.pull(2).iter().map(|it| it.1.len()).sum::<usize>(), 200 << 10);
+}
+
+#[test]
 fn clients_are_told_that_the_server_goes_away() -> Result<()> {
     let mut scene = Scene::new("");
     let (mut client, _) = scene.client();

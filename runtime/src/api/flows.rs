@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::{
     engine::{Component, ComponentCounts, FlowStatus, Queue, Status},
+    memory::MemoryStatus,
     redact,
 };
 
@@ -24,6 +25,21 @@ pub(super) struct FlowJson {
     failure: Option<FailureJson>,
     connectors: Vec<ConnectorJson>,
     components: Vec<ComponentJson>,
+    memory: MemoryJson,
+}
+
+/// The memory of a flow.
+#[derive(Serialize)]
+struct MemoryJson {
+    /// Limit of the process, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<usize>,
+    /// Bytes of all its components.
+    taken: usize,
+    /// `true` if sources wait for memory.
+    is_short: bool,
+    /// Bytes of each component.
+    components: BTreeMap<String, usize>,
 }
 
 /// What failed a flow.
@@ -78,6 +94,18 @@ impl From<&FlowStatus> for FlowJson {
             }),
             connectors: flow.connectors.iter().map(Into::into).collect(),
             components: flow.components.iter().map(Into::into).collect(),
+            memory: (&flow.memory).into(),
+        }
+    }
+}
+
+impl From<&MemoryStatus> for MemoryJson {
+    fn from(MemoryStatus { limit, is_short, components }: &MemoryStatus) -> Self {
+        Self {
+            limit: *limit,
+            taken: components.iter().map(|(_, bytes)| bytes).sum(),
+            is_short: *is_short,
+            components: components.iter().cloned().collect(),
         }
     }
 }

@@ -14,7 +14,7 @@ use self::{
     report::{Link, Report},
 };
 use super::{Failure, PluginArguments, plugin, run};
-use tremor_runtime::{engine::Counts, flow, run::Stopper};
+use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::Stopper};
 
 /// How long the flow may take to drain once its sources end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -89,7 +89,7 @@ pub(crate) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
         Ok(flow.into())
     })?;
     let before = report::cpu_seconds();
-    let runs = run::run(&prepared, DRAIN, &Stopper::default(), None)?;
+    let runs = run::run(&prepared, DRAIN, &Stopper::default(), &MemoryBudget::of_machine(), None)?;
     let cpu_s = report::cpu_seconds() - before;
     for (prepared, run) in prepared.iter().zip(&runs) {
         everything_arrived(&run.counts)?;

@@ -61,6 +61,10 @@ enum Command {
         /// How long flows may take to drain after a signal, in seconds.
         #[arg(long, value_name = "S", default_value = "10")]
         drain_timeout: u64,
+        /// Memory that all flows together may take, such as `512MiB`: half of what the machine or its control
+        /// group has unless set. At this limit sources wait.
+        #[arg(long, value_name = "SIZE", value_parser = run::memory_limit)]
+        memory_limit: Option<usize>,
         #[command(flatten)]
         api: api::Arguments,
     },
@@ -121,9 +125,9 @@ enum Command {
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
-        Command::Run { flows, drain_timeout, api } => {
+        Command::Run { flows, drain_timeout, memory_limit, api } => {
             let flows = plugins.prepare(&flows, &Environment::default())?;
-            run::execute(&flows, Duration::from_secs(drain_timeout), &api)?;
+            run::execute(&flows, Duration::from_secs(drain_timeout), memory_limit, &api)?;
         }
         Command::Check { flows, deny_warnings } => {
             let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;

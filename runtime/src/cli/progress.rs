@@ -143,6 +143,7 @@ mod tests {
 
     use tremor_runtime::{
         engine::{Component, ComponentCounts, FlowState, FlowStatus, Kind, State, Status},
+        memory::MemoryStatus,
         run::InputSize,
     };
 
@@ -174,6 +175,7 @@ mod tests {
             components: sources.iter().map(component).collect(),
             failure: None,
             long_turns: std::collections::BTreeMap::new(),
+            memory: MemoryStatus::default(),
         }
     }
 

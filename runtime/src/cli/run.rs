@@ -2,18 +2,24 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use tremor_pdk::{Error, units::parse_size};
 use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
+    memory::MemoryBudget,
     redact,
     run::{self, Stopper},
 };
 
 use super::{Failure, Prepared, api, beside::Beside, descriptors, progress, service, signals};
 
+/// Least limit for memory, in bytes: with less, a few large batches would stop all sources.
+const LEAST_MEMORY: usize = 16 << 20;
+
 /// Runs flows to their end, shows how far they are to those that want to know, and summarises them.
 pub(crate) fn execute(
     flows: &[Prepared],
     deadline: Duration,
+    memory_limit: Option<usize>,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
@@ -21,7 +27,19 @@ pub(crate) fn execute(
     // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
     let _service = service::start(&stopper, flows.len());
-    run(flows, deadline, &stopper, progress::start(&stopper)).map(drop)
+    let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
+    run(flows, deadline, &stopper, &memory, progress::start(&stopper)).map(drop)
+}
+
+/// Reads a limit for memory.
+///
+/// # Errors
+/// A text that is not a size, or less than the least limit.
+pub(super) fn memory_limit(text: &str) -> Result<usize, Error> {
+    let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
+    bytes
+        .filter(|bytes| *bytes >= LEAST_MEMORY)
+        .ok_or_else(|| "expected a size of at least `16MiB`, such as `512MiB` or `2GiB`".to_owned())
 }
 
 /// Runs flows to their end, and reports the counts of their events. Progress is shown until then.
@@ -29,6 +47,7 @@ pub(crate) fn run(
     flows: &[Prepared],
     deadline: Duration,
     stopper: &Stopper,
+    memory: &MemoryBudget,
     progress: Option<Beside>,
 ) -> Result<Vec<Report>, Failure> {
     signals::listen(stopper.clone()).map_err(|error| {
@@ -37,7 +56,7 @@ pub(crate) fn run(
     let mut failure = Failure::default();
     let flows: Vec<_> =
         flows.iter().map(|prepared| (&prepared.flow, &*prepared.components)).collect();
-    let reports = run::run(&flows, stopper, deadline).unwrap_or_else(|error| {
+    let reports = run::run_within(&flows, stopper, deadline, memory).unwrap_or_else(|error| {
         failure.usage(&error);
         Vec::new()
     });

@@ -44,6 +44,15 @@ struct Flow {
     failure: Option<Failed>,
     connectors: Vec<Connector>,
     components: Vec<Component>,
+    memory: Option<Memory>,
+}
+
+/// The memory of a flow, in bytes.
+#[derive(Deserialize)]
+struct Memory {
+    limit: Option<u64>,
+    taken: u64,
+    is_short: bool,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +90,19 @@ struct Events {
 #[derive(Deserialize)]
 struct Queue {
     events: u64,
+}
+
+impl Memory {
+    fn look(&self) -> Look {
+        if self.is_short { Look::Waits } else { Look::Plain }
+    }
+
+    fn text(&self, flow: &str) -> String {
+        let mebibytes = |bytes: u64| bytes >> 20;
+        let limit = self.limit.map_or_else(String::new, |it| format!(" of {} MiB", mebibytes(it)));
+        let short = if self.is_short { "; sources wait for memory" } else { "" };
+        format!("{flow}: memory {} MiB{limit}{short}", mebibytes(self.taken))
+    }
 }
 
 /// Shows them until it is told to quit; as lines where stdout is no terminal, until the process is gone.
@@ -243,6 +265,9 @@ fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) ->
         lines.push(line(look(state), text));
     }
     for flow in &flows.flows {
+        lines.extend(
+            flow.memory.as_ref().map(|memory| line(memory.look(), memory.text(&flow.name))),
+        );
         if let Some(Failed { component, error }) = &flow.failure {
             lines.push(line(Look::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }

@@ -17,6 +17,7 @@ use crate::{
     codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
+    memory::{FlowMemory, Loan},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
     processor::MakePreprocessor,
     stop::Stopper,
@@ -31,6 +32,7 @@ pub(crate) struct FlowParts<'r> {
     pub(crate) stopper: &'r Stopper,
     /// Where the calls to its plugins are recorded.
     pub(crate) calls: &'r Arc<Calls>,
+    pub(crate) memory: &'r FlowMemory,
 }
 
 impl Parts for FlowParts<'_> {
@@ -145,10 +147,15 @@ impl FlowParts<'_> {
     ) -> impl Fn(Option<Arc<Connection>>) -> Arc<HostContext> + Send + Sync + 'static {
         let folder = self.flow.folder().to_string_lossy().into_owned();
         let (stopper, calls) = (self.stopper.clone(), self.calls.clone());
-        let services = Services { connection: None, stopper, calls, component: of.into() };
+        let account = self.memory.account(of);
+        let loan = Arc::new(Loan::new(account.clone()));
+        let component_name = of.into();
+        let services =
+            Services { connection: None, stopper, calls, component: component_name, loan };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
         move |connection| {
-            let services = Services { connection, ..services.clone() };
+            let loan = Arc::new(Loan::new(account.clone()));
+            let services = Services { connection, loan, ..services.clone() };
             let host = HostContext::new(&*services.component, &*folder, services.clone());
             services.stopper.add_instance(&flow, &kind, &host);
             host
@@ -248,6 +255,8 @@ struct Services {
     stopper: Stopper,
     calls: Arc<Calls>,
     component: Arc<str>,
+    /// The memory that the instance has borrowed.
+    loan: Arc<Loan>,
 }
 
 impl HostServices for Services {
@@ -264,6 +273,14 @@ impl HostServices for Services {
         } else {
             self.stopper.stop();
         }
+    }
+
+    fn memory_take(&self, bytes: usize) -> bool {
+        self.loan.take(bytes)
+    }
+
+    fn memory_return(&self, bytes: usize) {
+        self.loan.give_back(bytes);
     }
 
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {

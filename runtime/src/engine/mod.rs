@@ -77,7 +77,7 @@ pub(crate) use self::{
     simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;
-use crate::{executor, flow, watchdog::Calls};
+use crate::{executor, flow, memory::FlowMemory, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -122,7 +122,7 @@ pub struct Report {
 
 impl Flow {
     /// Plans a checked flow and loads what it needs from `parts`, whose calls to plugins are
-    /// recorded in `calls`. All flows of a run share its `processors`.
+    /// recorded in `calls`. All flows of a run share its `processors`; the flow takes its memory from `memory`.
     ///
     /// # Errors
     /// What keeps a component from being made, at its place in the flow.
@@ -131,9 +131,11 @@ impl Flow {
         parts: &dyn Parts,
         calls: Arc<Calls>,
         processors: &Processors,
+        memory: FlowMemory,
     ) -> Result<Planned, flow::Error> {
         let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
-        let control = Arc::new(Control::new(sinks).of_run(calls, processors.clone()));
+        let control = Control::new(sinks).of_run(calls, processors.clone());
+        let control = Arc::new(control.with_memory(memory));
         let mut books = Books::default();
         let tasks = plan::tasks(flow, parts, &control, &mut books)?;
         Ok(Planned { name: flow.name().to_owned(), control, books, tasks })

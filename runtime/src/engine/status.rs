@@ -9,6 +9,7 @@ use crate::engine::{
         standing::Status,
     },
 };
+use crate::memory::MemoryStatus;
 
 /// A flow as it stands.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct FlowStatus {
     pub failure: Option<Failure>,
     /// Number of turns of its tasks that took more than 100 ms, by component and task.
     pub long_turns: BTreeMap<(Box<str>, Box<str>), u64>,
+    /// Memory of its components.
+    pub memory: MemoryStatus,
 }
 
 /// The state of a flow.
@@ -75,6 +78,14 @@ impl FlowStatus {
         // As events go.
         components.sort_by_key(|component| component.kind);
         let long_turns = control.calls().long_turns();
-        Self { name: name.to_owned(), state, connectors, components, failure, long_turns }
+        Self {
+            name: name.to_owned(),
+            state,
+            connectors,
+            components,
+            failure,
+            long_turns,
+            memory: control.memory().status(),
+        }
     }
 }

@@ -36,6 +36,7 @@ use crate::{
     components::{Components, FlowParts},
     engine::Simulation,
     flow::{self, Flow},
+    memory::FlowMemory,
     stop::Stopper,
 };
 
@@ -144,7 +145,9 @@ impl FlowTest {
 
     fn outputs(&self, flow: &Flow, components: &Components) -> Result<Vec<output::Output>, Error> {
         let (stopper, calls) = (Stopper::default(), Arc::default());
-        let parts = FlowParts { components, flow, stopper: &stopper, calls: &calls };
+        let memory = FlowMemory::default();
+        let parts =
+            FlowParts { components, flow, stopper: &stopper, calls: &calls, memory: &memory };
         let expected = self.expected();
         let form = |name: &str| output::form(&expected, name);
         let is_encoded = |name: &str| form(name) == output::Format::Raw;

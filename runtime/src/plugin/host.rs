@@ -44,6 +44,15 @@ pub trait HostServices: Send + Sync + 'static {
     fn connection_lost(&self);
     /// The run is to end; `graceful`: once everything under way has drained.
     fn request_stop(&self, graceful: bool, reason: &str);
+    /// Lends the component `bytes` of the memory of its flow. Returns whether it may take them.
+    fn memory_take(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        true
+    }
+    /// Takes back `bytes` that were lent.
+    fn memory_return(&self, bytes: usize) {
+        let _ = bytes;
+    }
     /// A task that the component starts is to be run: what is returned is.
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
         let _ = name;
@@ -186,6 +195,8 @@ fn functions() -> HostFunctionsRef {
             folder,
             connection_lost,
             request_stop,
+            memory_take,
+            memory_return,
         }
         .leak_into_prefix()
     })
@@ -283,6 +294,16 @@ unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     };
     // SAFETY: a live handle's context.
     unsafe { with(context, start) }
+}
+
+unsafe extern "C" fn memory_take(context: *const (), bytes: usize) -> bool {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.memory_take(bytes)) }
+}
+
+unsafe extern "C" fn memory_return(context: *const (), bytes: usize) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.memory_return(bytes)) }
 }
 
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {

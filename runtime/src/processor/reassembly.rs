@@ -38,15 +38,16 @@ impl Held {
     /// A beginning that is put aside until its stream goes on. Where there are too many, of this one
     /// no more is kept than will be shown.
     pub(super) fn put(&mut self, partial: &mut Partial) {
-        if self.bytes + partial.bytes.len() > self.limit.max(HELD) {
+        partial.compact();
+        if self.bytes + partial.footprint() > self.limit.max(HELD) {
             partial.give_up(TooLong::Together);
         }
-        self.bytes += partial.bytes.len();
+        self.bytes += partial.footprint();
     }
 
     /// A beginning that was put aside is taken up again.
     pub(super) fn take(&mut self, partial: &Partial) {
-        self.bytes -= partial.bytes.len();
+        self.bytes -= partial.footprint();
     }
 }
 
@@ -71,6 +72,19 @@ enum TooLong {
 impl Partial {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty() && self.excess.is_none()
+    }
+
+    /// Frees the part of the buffer that an earlier, longer message of the stream needed.
+    fn compact(&mut self) {
+        let length = self.bytes.len();
+        if self.bytes.capacity() > SHOWN.max(2 * length) {
+            self.bytes.shrink_to(length);
+        }
+    }
+
+    /// Returns the memory of the beginning, in bytes.
+    fn footprint(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// The beginning of the message, as far as a dead letter shows it.
@@ -163,5 +177,25 @@ impl TooLong {
                 (*limit).max(HELD)
             )),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Held, Partial, SHOWN};
+
+    #[test]
+    fn buffer_of_a_long_message_is_freed_before_the_next_waits() {
+        let mut held = Held::new("lines", 4 << 20);
+        let mut partial = Partial::default();
+        partial.extend(&vec![b'x'; 4 << 20], &held);
+        // The message is complete, and the next one has begun.
+        partial.bytes.clear();
+        partial.extend(b"y", &held);
+        held.put(&mut partial);
+        assert!(partial.bytes.capacity() <= SHOWN, "{}", partial.bytes.capacity());
+        assert_eq!(held.bytes, partial.bytes.capacity(), "the buffer counts, and not its contents");
+        held.take(&partial);
+        assert_eq!(held.bytes, 0);
     }
 }

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::net::UnixDatagram,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -63,6 +64,16 @@ impl Asked {
         let (status, body) = self.request(method, path);
         assert!(status < 300, "{body}");
         serde_json::from_str(&body).unwrap()
+    }
+
+    /// Returns the number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.run.pid()
+    }
+
+    /// Returns the folder of the flow.
+    pub(crate) fn path(&self) -> &Path {
+        self.run.scene.path()
     }
 
     /// Asks until the answer is as it should be.

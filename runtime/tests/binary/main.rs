@@ -30,6 +30,7 @@ mod hostile;
 mod http;
 mod logging;
 mod many;
+mod memory;
 mod network;
 mod operators;
 mod peer;

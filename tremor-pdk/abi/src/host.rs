@@ -167,6 +167,12 @@ pub struct HostFunctions {
     /// Ends the run. Graceful: everything drains first.
     #[sabi(last_prefix_field)]
     pub request_stop: unsafe extern "C" fn(*const (), bool, RStr<'_>),
+    /// Borrows so many bytes of the memory of the flow. False: the component may not take them.
+    #[sabi(missing_field(option))]
+    pub memory_take: unsafe extern "C" fn(*const (), usize) -> bool,
+    /// Returns so many bytes that were borrowed.
+    #[sabi(missing_field(option))]
+    pub memory_return: unsafe extern "C" fn(*const (), usize),
 }
 
 /// A component's handle to the host.
@@ -262,6 +268,23 @@ impl HostHandle {
     pub fn request_stop(&self, graceful: bool, reason: &str) {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
+    }
+}
+
+impl HostHandle {
+    /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this
+    /// function lets it.
+    pub fn memory_take(&self, bytes: usize) -> bool {
+        // SAFETY: `new`'s contract.
+        self.functions.memory_take().is_none_or(|take| unsafe { take(self.context, bytes) })
+    }
+
+    /// Returns `bytes` that were borrowed.
+    pub fn memory_return(&self, bytes: usize) {
+        if let Some(give_back) = self.functions.memory_return() {
+            // SAFETY: `new`'s contract.
+            unsafe { give_back(self.context, bytes) }
+        }
     }
 }
 

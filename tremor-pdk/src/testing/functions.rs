@@ -43,6 +43,8 @@ fn functions() -> HostFunctionsRef {
             folder,
             connection_lost,
             request_stop,
+            memory_take,
+            memory_return,
         };
         functions.leak_into_prefix()
     })
@@ -124,6 +126,23 @@ unsafe extern "C" fn spawn(context: *const (), _name: RStr<'_>, future: FfiFutur
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     // SAFETY: see `retain`.
     unsafe { world(context) }.lock().jobs.push_back(job);
+}
+
+unsafe extern "C" fn memory_take(context: *const (), bytes: usize) -> bool {
+    // SAFETY: see `retain`.
+    let mut state = unsafe { world(context) }.lock();
+    let memory = state.memory.saturating_add(bytes);
+    let is_within = state.memory_limit.is_none_or(|limit| memory <= limit);
+    if is_within {
+        state.memory = memory;
+    }
+    is_within
+}
+
+unsafe extern "C" fn memory_return(context: *const (), bytes: usize) {
+    // SAFETY: see `retain`.
+    let mut state = unsafe { world(context) }.lock();
+    state.memory = state.memory.saturating_sub(bytes);
 }
 
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {

@@ -196,6 +196,16 @@ impl TestHost {
         self.0.lock().stop_requests.clone()
     }
 
+    /// Sets how many bytes of [memory](crate::Memory) components may borrow together; without a call, any number.
+    pub fn set_memory_limit(&self, bytes: usize) {
+        self.0.lock().memory_limit = Some(bytes);
+    }
+
+    /// Returns the number of bytes that components have borrowed.
+    pub fn memory(&self) -> usize {
+        self.0.lock().memory
+    }
+
     /// How often the connection was reported lost.
     pub fn connections_lost(&self) -> u64 {
         self.0.lock().connections_lost

@@ -40,6 +40,10 @@ pub(super) struct State {
     pub(super) metrics: Vec<Metric>,
     pub(super) stop_requests: Vec<String>,
     pub(super) connections_lost: u64,
+    /// Bytes that components have borrowed.
+    pub(super) memory: usize,
+    /// Bytes that they may borrow; `None` for any number.
+    pub(super) memory_limit: Option<usize>,
     pub(super) jobs: VecDeque<Job>,
     pub(super) tasks: Vec<FfiFuture<()>>,
     wakes_tasks: Arc<WakesTasks>,

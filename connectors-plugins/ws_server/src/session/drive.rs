@@ -21,15 +21,19 @@ use tungstenite::{
 
 use super::{
     Limits, WRITE,
+    budget::Share,
     end::{self, End},
     inbox::Inbox,
     link::Link,
-    shim::Shim,
+    shim::{Counted, Shim},
     timer::Timer,
 };
 
 /// How many messages are read of a connection before others have their turn.
 const TURN: usize = 64;
+
+/// Header of a control frame with a mask, in bytes.
+const CONTROL_HEADER: usize = 6;
 
 /// How long a peer may take to answer a close.
 const CLOSES_WITHIN: Duration = Duration::from_secs(2);
@@ -48,6 +52,8 @@ pub(crate) struct Session<S> {
     link: Arc<Link>,
     inbox: Arc<Inbox>,
     host: Host,
+    /// Bytes of the message that has not ended.
+    unfinished: Share,
     is_flushed: bool,
     /// Why we have closed it, if we have.
     left: Option<&'static str>,
@@ -76,6 +82,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
         Self {
             stream,
             socket,
+            unfinished: link.share(),
             link,
             inbox,
             host: host.clone(),
@@ -102,6 +109,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
             Err(Error::Protocol(ProtocolError::ReceivedAfterClosing)) => {
                 self.answer_close().await;
                 self.orderly()
+            }
+            Err(error) if self.unfinished.is_over => {
+                self.refuse(CloseCode::Again, &error).await;
+                End::Crowded
             }
             Err(error) => match end::code(&error) {
                 Some(code) => {
@@ -201,20 +212,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
                 self.idle_looks = 0;
                 return Ok(false);
             }
-            let shim = &mut Shim { stream: &mut self.stream, context };
-            let Some(message) = blocked(self.socket.read(shim))? else { return Ok(false) };
+            let shim = Shim { stream: &mut self.stream, context };
+            let counted = &mut Counted { shim, share: &mut self.unfinished };
+            let Some(message) = blocked(self.socket.read(counted))? else { return Ok(false) };
             self.is_heard = true;
             match message {
                 Message::Text(text) => self.push(text.as_bytes()),
                 Message::Binary(bytes) => self.push(&bytes),
                 // It is answered with the next read or flush.
-                Message::Ping(_) => self.is_flushed = false,
+                Message::Ping(payload) => {
+                    self.is_flushed = false;
+                    self.unfinished.sub(payload.len() + CONTROL_HEADER);
+                }
                 Message::Close(frame) => {
                     self.closed = Some(end::reason(frame.as_ref()));
                     self.is_flushed = false;
                     self.closing.get_or_insert_with(|| Timer::new(&self.host, CLOSES_WITHIN));
                 }
-                Message::Pong(_) | Message::Frame(_) => {}
+                Message::Pong(payload) => self.unfinished.sub(payload.len() + CONTROL_HEADER),
+                Message::Frame(_) => {}
             }
         }
         Ok(true)
@@ -222,6 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn push(&mut self, message: &[u8]) {
         self.idle_looks = 0;
+        self.unfinished.set(0);
         self.inbox.push(self.link.stream, &self.link.peer, message);
     }
 

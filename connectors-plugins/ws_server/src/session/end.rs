@@ -16,6 +16,8 @@ pub(crate) enum End {
     Left(&'static str),
     /// The peer has broken the rules, and was told this.
     Refused(String),
+    /// All connections together buffered too much.
+    Crowded,
     /// It broke.
     Broken(String),
     /// The peer does not answer.
@@ -35,6 +37,7 @@ impl fmt::Display for End {
             Self::Closed(reason) => write!(f, "the peer has closed the connection ({reason})"),
             Self::Left(reason) => write!(f, "the connection was closed: {reason}"),
             Self::Refused(reason) => write!(f, "the peer does not keep to the protocol: {reason}"),
+            Self::Crowded => f.write_str("all connections together buffer too much"),
             Self::Broken(error) => write!(f, "the connection broke: {error}"),
             Self::Silent => f.write_str("the peer does not answer"),
         }

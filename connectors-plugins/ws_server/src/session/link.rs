@@ -11,23 +11,40 @@ use tungstenite::{
     protocol::{CloseFrame, frame::coding::CloseCode},
 };
 
-use super::end::End;
+use super::{
+    budget::{Budget, Share},
+    end::End,
+};
+
+/// Longest header of a frame, in bytes: two bytes, a length of eight and a mask of four.
+const FRAME_HEADER: usize = 14;
+
+/// Returns the memory that a message takes until it is written, in bytes: its payload, its entry in the queue and
+/// the header of its frame. An empty message therefore counts, too.
+pub(crate) fn cost(payload: usize) -> usize {
+    payload + size_of::<Message>() + FRAME_HEADER
+}
 
 /// One connection.
 pub(crate) struct Link {
     /// Of its source.
     pub(crate) stream: u64,
     pub(crate) peer: Arc<str>,
+    budget: Arc<Budget>,
+    /// `true` if others keep the payloads of the same messages: until the session takes a message, only its entry
+    /// counts for this connection.
+    shares_payloads: bool,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     outgoing: VecDeque<Message>,
-    /// What was to be sent and is not written yet, in bytes.
+    /// [`cost`] of the messages that are not written yet, in bytes. Zero if, and only if, no message is outstanding.
     unwritten: usize,
-    /// What the session has taken of that.
+    /// Share of `unwritten` that the session has taken, in bytes.
     taken: usize,
+    /// Memory of the messages that are not written yet, in the budget of all connections.
+    kept: Share,
     /// With what it is to be closed, and whether without waiting for anything.
     close: Option<(CloseFrame, &'static str)>,
     is_cut_off: bool,
@@ -38,15 +55,42 @@ struct State {
 }
 
 impl Link {
-    pub(crate) fn new(stream: u64, peer: Arc<str>) -> Self {
-        Self { stream, peer, state: Mutex::default() }
+    pub(crate) fn new(
+        stream: u64,
+        peer: Arc<str>,
+        budget: &Arc<Budget>,
+        shares_payloads: bool,
+    ) -> Self {
+        let state = State {
+            outgoing: VecDeque::new(),
+            unwritten: 0,
+            taken: 0,
+            kept: Share::of(budget),
+            close: None,
+            is_cut_off: false,
+            end: None,
+            session: None,
+            sink: None,
+            owner: None,
+        };
+        Self { stream, peer, budget: budget.clone(), shares_payloads, state: Mutex::new(state) }
+    }
+
+    /// Returns a share of the budget of all connections, for a buffer of this one.
+    pub(super) fn share(&self) -> Share {
+        Share::of(&self.budget)
+    }
+
+    /// Returns whether all connections together may keep `bytes` more.
+    pub(crate) fn may_keep(&self, bytes: usize) -> bool {
+        self.budget.has(bytes)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be sent and is not written yet, in bytes; none if it has ended.
+    /// Returns the [`cost`] of the messages that are not written yet, in bytes, or `None` after the end.
     pub(crate) fn unwritten(&self) -> Option<usize> {
         let state = self.lock();
         state.end.is_none().then_some(state.unwritten)
@@ -56,7 +100,9 @@ impl Link {
     pub(crate) fn send(&self, message: Message) {
         let mut state = self.lock();
         if state.end.is_none() {
-            state.unwritten += message.len();
+            state.unwritten += cost(message.len());
+            // An accepted event is kept even where that exceeds the budget.
+            state.kept.add(cost(if self.shares_payloads { 0 } else { message.len() }));
             state.outgoing.push_back(message);
         }
     }
@@ -92,6 +138,8 @@ impl Link {
         let sink = {
             let mut state = self.lock();
             state.outgoing.clear();
+            let taken = state.taken;
+            state.kept.set(taken);
             state.is_cut_off = true;
             state.sink.take()
         };
@@ -115,19 +163,23 @@ impl Link {
             let mut state = self.lock();
             state.end.get_or_insert(end);
             state.outgoing.clear();
+            state.kept.set(0);
             [state.sink.take(), state.owner.take()]
         };
         waiting.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// What the session sends next: as many messages as come to so many bytes.
+    /// Moves the next messages to `messages` until their [`cost`] reaches `bytes`.
     pub(super) fn take(&self, bytes: usize, messages: &mut Vec<Message>) {
         let mut state = self.lock();
         let mut taken = 0;
         while taken < bytes
             && let Some(message) = state.outgoing.pop_front()
         {
-            taken += message.len();
+            taken += cost(message.len());
+            if self.shares_payloads {
+                state.kept.add(message.len());
+            }
             messages.push(message);
         }
         state.taken += taken;
@@ -138,7 +190,10 @@ impl Link {
         let sink = {
             let mut state = self.lock();
             let taken = std::mem::take(&mut state.taken);
-            state.unwritten = state.unwritten.saturating_sub(taken);
+            if taken > 0 {
+                state.unwritten = state.unwritten.saturating_sub(taken);
+                state.kept.sub(taken);
+            }
             if state.outgoing.is_empty() {
                 state.unwritten = 0;
             }
@@ -160,5 +215,53 @@ impl Link {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Link").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tungstenite::Message;
+
+    use super::{Budget, Link, cost};
+
+    #[test]
+    fn empty_messages_count_until_they_are_written() {
+        let link = Link::new(1, "peer".into(), &Budget::new(usize::MAX, None), false);
+        let context = Context::from_waker(Waker::noop());
+        assert!(link.poll_written(&context).is_ready(), "no message was sent");
+        for _ in 0..1_000 {
+            link.send(Message::text(""));
+        }
+        assert_eq!(link.unwritten(), Some(1_000 * cost(0)));
+        let mut messages = Vec::new();
+        link.take(10 * cost(0), &mut messages);
+        assert_eq!(messages.len(), 10, "the session takes a bounded number");
+        link.written();
+        assert!(link.poll_written(&context).is_pending(), "990 are outstanding");
+        link.take(usize::MAX, &mut messages);
+        assert!(link.poll_written(&context).is_pending(), "taken is not written");
+        link.written();
+        assert!(link.poll_written(&context).is_ready());
+        assert_eq!(link.unwritten(), Some(0));
+    }
+
+    #[test]
+    fn outgoing_messages_of_all_links_share_a_budget() {
+        let budget = Budget::new(2 * cost(100), None);
+        let link = |shares| Link::new(1, "peer".into(), &budget, shares);
+        let (one, two) = (link(false), link(true));
+        one.send(Message::text("x".repeat(100)));
+        two.send(Message::text("x".repeat(100)));
+        assert!(two.may_keep(100), "the payload of the second is kept elsewhere");
+        assert!(!two.may_keep(101));
+        let mut messages = Vec::new();
+        two.take(1, &mut messages);
+        assert!(!two.may_keep(1), "the session has a copy");
+        two.written();
+        assert!(two.may_keep(cost(100)));
+        drop(one);
+        assert!(two.may_keep(2 * cost(100)));
     }
 }

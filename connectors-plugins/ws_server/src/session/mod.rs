@@ -2,6 +2,7 @@
 //! common. The crates `connector-ws-server` and `connector-ws-client` are made of the same files, since a plugin
 //! depends on no other crate of this project than the kit. Neither uses all of it.
 
+mod budget;
 #[cfg(test)]
 pub(crate) mod cases;
 mod config;
@@ -17,15 +18,16 @@ use std::time::Duration;
 
 use tungstenite::protocol::WebSocketConfig;
 
-pub use self::{config::Frames, inbox::Messages};
 pub(crate) use self::{
+    budget::Budget,
     config::{default_max_message_bytes, default_ping_interval, in_memory},
     drive::Session,
     end::End,
     head::{read_head, write_all},
     inbox::Inbox,
-    link::Link,
+    link::{Link, cost},
 };
+pub use self::{config::Frames, inbox::Messages};
 
 /// How much is read of a connection at once, in bytes. Each connection has so much memory for that.
 const READ: usize = 4 << 10;

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use super::budget::Share;
 use tremor_pdk::net::futures_io::{AsyncRead, AsyncWrite};
 
 /// A stream for the time of one poll. What would wait is "would block", and the task is woken when it can go
@@ -25,6 +26,33 @@ fn blocking<T>(poll: Poll<io::Result<T>>) -> io::Result<T> {
 impl<S: AsyncRead + Unpin> Read for Shim<'_, '_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         blocking(Pin::new(&mut *self.stream).poll_read(self.context, buffer))
+    }
+}
+
+/// A stream that counts what it reads as part of a message that has not ended.
+pub(super) struct Counted<'s, 'c, S> {
+    pub(super) shim: Shim<'s, 'c, S>,
+    pub(super) share: &'s mut Share,
+}
+
+impl<S: AsyncRead + Unpin> Read for Counted<'_, '_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.shim.read(buffer)?;
+        if self.share.add(count) {
+            return Ok(count);
+        }
+        self.share.is_over = true;
+        Err(io::Error::other("all connections together buffer too much"))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Counted<'_, '_, S> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.shim.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.shim.flush()
     }
 }
 

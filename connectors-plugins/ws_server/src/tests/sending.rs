@@ -35,6 +35,18 @@ fn the_sink_sends_to_every_client_and_without_one_events_go_to_err() {
     }
 }
 
+/// The client reads while the server does not run: whatever was not written before the acknowledgement never comes.
+#[test]
+fn empty_messages_are_written_before_acknowledgement() {
+    let mut scene = Scene::new("");
+    let (mut client, _) = scene.socket();
+    client.get_ref().set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    scene.server.deliver(&batch_of(&[b"", b""])).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.read().unwrap(), Message::text(""));
+    }
+}
+
 #[test]
 fn bytes_are_sent_as_such_if_the_flow_says_so() {
     let mut scene = Scene::new(r#", "frames": "binary""#);

@@ -20,6 +20,7 @@ pub(super) fn text(flows: &[FlowStatus], plugins: &[OwnMetrics]) -> String {
     about_deliveries(&mut text, flows);
     about_connectors(&mut text, flows);
     about_turns(&mut text, flows);
+    about_memory(&mut text, flows);
     own::write(&mut text, plugins);
     process::write(&mut text);
     text.0
@@ -92,6 +93,28 @@ fn about_components(text: &mut Text, flows: &[FlowStatus]) {
     text.family(name, Kind::Gauge, "Memory of the events that wait for a component.");
     for (labels, queue) in queues() {
         text.sample(name, &labels, queue.bytes);
+    }
+}
+
+fn about_memory(text: &mut Text, flows: &[FlowStatus]) {
+    let name = "tremor_memory_bytes";
+    let help =
+        "Memory that a component has taken: its queue, deliveries in flight, loans of its plugin.";
+    text.family(name, Kind::Gauge, help);
+    for flow in flows {
+        for (component, bytes) in &flow.memory.components {
+            text.sample(name, &[("flow", &*flow.name), ("component", component)], bytes);
+        }
+    }
+    let name = "tremor_memory_short";
+    text.family(name, Kind::Gauge, "1 if the sources of a flow wait for memory, and 0 otherwise.");
+    for flow in flows {
+        text.sample(name, &[("flow", &*flow.name)], u8::from(flow.memory.is_short));
+    }
+    if let Some(limit) = flows.iter().find_map(|flow| flow.memory.limit) {
+        let name = "tremor_memory_limit_bytes";
+        text.family(name, Kind::Gauge, "Memory that all flows together may take.");
+        text.sample(name, &[], limit);
     }
 }
 

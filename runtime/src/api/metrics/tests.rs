@@ -13,6 +13,7 @@ use crate::{
         BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue, State,
         Status,
     },
+    memory::MemoryStatus,
     plugin::{Metric, MetricKind},
     stop::OwnMetrics,
 };
@@ -136,6 +137,11 @@ pub(in crate::api) fn flow() -> FlowStatus {
             component(Kind::Source, None),
             component(Kind::Sink, Some(Queue { events: 3, bytes: 900 })),
         ],
+        memory: MemoryStatus {
+            limit: Some(1 << 30),
+            is_short: true,
+            components: vec![("c".to_owned(), 65_536)],
+        },
         failure: None,
         long_turns: [(("in\"put".into(), "source".into()), 2)].into(),
     }

@@ -20,7 +20,7 @@ use crate::engine::{
     },
     processors::Processors,
 };
-use crate::watchdog::Calls;
+use crate::{memory::FlowMemory, watchdog::Calls};
 
 /// The life of a flow. It only ever goes forward.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +71,7 @@ pub(crate) struct Control {
     calls: Arc<Calls>,
     /// Those of the run that the flow belongs to.
     processors: Processors,
+    memory: FlowMemory,
 }
 
 impl Control {
@@ -78,13 +79,24 @@ impl Control {
         let state = State { sinks_awaited: sinks, ..State::default() };
         let (phase, losses) = (AtomicU8::new(0), Losses::default());
         let (calls, processors) = (Arc::default(), Processors::default());
-        Self { phase, state: Watch::new(state), losses, calls, processors }
+        let memory = FlowMemory::default();
+        Self { phase, state: Watch::new(state), losses, calls, processors, memory }
     }
 
     /// The same of a flow whose calls to plugins are recorded in `calls`, and that shares
     /// `processors` with the other flows of its run.
     pub(crate) fn of_run(self, calls: Arc<Calls>, processors: Processors) -> Self {
         Self { calls, processors, ..self }
+    }
+
+    /// The same control, of a flow that takes its memory from `memory`.
+    pub(crate) fn with_memory(self, memory: FlowMemory) -> Self {
+        Self { memory, ..self }
+    }
+
+    /// Returns the memory of the flow.
+    pub(crate) fn memory(&self) -> &FlowMemory {
+        &self.memory
     }
 
     /// Events that fail without a way out.

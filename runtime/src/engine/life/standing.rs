@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
@@ -20,6 +20,7 @@ use crate::{
     },
     flow::OnFailure,
     lock::lock,
+    memory::{Account, Charge},
 };
 
 /// What a connector is about.
@@ -117,6 +118,8 @@ pub(crate) struct Standing {
     queue: Option<Gauge>,
     /// Events that its sink has taken out of the queue, and that are not delivered.
     in_flight: AtomicUsize,
+    /// Memory of what its sink has taken out of the queue.
+    charge: Option<Charge>,
     /// What pauses it.
     pub(crate) gate: Gate,
     /// What becomes of the run when it fails.
@@ -157,20 +160,36 @@ pub struct Queue {
 
 /// Tells what waits in a queue, from anywhere.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<(AtomicUsize, AtomicUsize)>);
+pub(crate) struct Gauge(Arc<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    events: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Counts the queue in the memory of its flow.
+    charge: OnceLock<Charge>,
+}
 
 impl Gauge {
     pub(crate) fn set(&self, Queue { events, bytes }: Queue) {
-        self.0.0.store(events, Ordering::Relaxed);
-        self.0.1.store(bytes, Ordering::Relaxed);
+        self.0.events.store(events, Ordering::Relaxed);
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+        if let Some(charge) = self.0.charge.get() {
+            charge.set(bytes);
+        }
+    }
+
+    /// Counts the queue in the memory of a component, from now on.
+    pub(crate) fn count_in(&self, component: Arc<Account>) {
+        self.0.charge.get_or_init(|| Charge::new(component));
     }
 
     pub(crate) fn events(&self) -> usize {
-        self.0.0.load(Ordering::Relaxed)
+        self.0.events.load(Ordering::Relaxed)
     }
 
     pub(crate) fn queue(&self) -> Queue {
-        Queue { events: self.events(), bytes: self.0.1.load(Ordering::Relaxed) }
+        Queue { events: self.events(), bytes: self.0.bytes.load(Ordering::Relaxed) }
     }
 }
 
@@ -190,6 +209,7 @@ impl Standing {
             now: Mutex::new(now),
             queue,
             in_flight: AtomicUsize::new(0),
+            charge: None,
             gate: Gate::default(),
             on_failure: OnFailure::default(),
             instance: Mutex::default(),
@@ -199,6 +219,11 @@ impl Standing {
     /// One with which the run fails, or does not.
     pub(crate) fn on_failure(self, on_failure: OnFailure) -> Self {
         Self { on_failure, ..self }
+    }
+
+    /// Counts the deliveries of its sink in the memory of `component`.
+    pub(crate) fn counted_in(self, component: Arc<Account>) -> Self {
+        Self { charge: Some(Charge::new(component)), ..self }
     }
 
     /// Whether the run ends when it fails.
@@ -283,6 +308,13 @@ impl Standing {
     /// Its sink has so many events that are not delivered.
     pub(crate) fn set_in_flight(&self, events: usize) {
         self.in_flight.store(events, Ordering::Relaxed);
+    }
+
+    /// Sets the memory of the events that its sink has taken, in bytes.
+    pub(crate) fn set_in_flight_bytes(&self, bytes: usize) {
+        if let Some(charge) = &self.charge {
+            charge.set(bytes);
+        }
     }
 
     /// What it is about, unless it has ended: where it has events that are not delivered, or `always`.

@@ -66,7 +66,7 @@ pub(crate) fn tasks(
 ) -> Result<Tasks, flow::Error> {
     let graph = &flow.graph;
     let runners = runners(flow, parts);
-    let mut queues = Queues::new(flow, &runners, books, control.processors());
+    let mut queues = Queues::new(flow, &runners, books, control);
     let mut framings = framings(flow, parts)?;
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
@@ -173,7 +173,9 @@ fn standing(
     queue: Option<Gauge>,
     control: &Arc<Control>,
 ) -> Arc<Standing> {
-    let standing = Standing::new(name.clone(), queue).on_failure(spec.on_failure);
+    let standing = Standing::new(name.clone(), queue)
+        .on_failure(spec.on_failure)
+        .counted_in(control.memory().account(name));
     let standing = Arc::new(standing);
     control.add(standing.clone());
     fail_hanging(control, name, spec.hang_limit.unwrap_or(HANG_LIMIT));

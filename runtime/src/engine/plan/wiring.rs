@@ -6,6 +6,7 @@ use super::placement::Runners;
 use crate::{
     engine::{
         account::stats::{Books, Stats},
+        life::control::Control,
         processors::Processors,
         queue::{self, Bounds, Receiver, Sender},
         route::router::Outlet,
@@ -25,7 +26,7 @@ impl Queues {
         flow: &Flow,
         runners: &Runners,
         books: &mut Books,
-        processors: &Processors,
+        control: &Control,
     ) -> Self {
         let mut queues = Self { senders: HashMap::new(), receivers: HashMap::new() };
         for (id, node) in flow.graph.nodes() {
@@ -34,7 +35,8 @@ impl Queues {
                 Role::Pipeline if runners.run_by(id, id) => Bounds::default(),
                 Role::Pipeline | Role::Source => continue,
             };
-            let (sender, receiver) = queue::bounded(bounds, processors);
+            let (sender, receiver) = queue::bounded(bounds, control.processors());
+            receiver.gauge().count_in(control.memory().account(&node.name));
             books.has_queue(&node.name, node.role, receiver.gauge());
             queues.senders.insert(id, (sender, books.of(&node.name, node.role)));
             queues.receivers.insert(id, receiver);

@@ -29,7 +29,7 @@ use crate::engine::{
 pub(crate) struct Bounds {
     /// In events.
     pub events: usize,
-    /// In bytes: payloads, documents, edited values and the events themselves.
+    /// In bytes of memory: payloads, documents, edited values, events, and the buffers and headers of batches.
     pub bytes: usize,
 }
 
@@ -66,16 +66,23 @@ impl From<InFlight> for Queued {
 impl Queued {
     /// How many events there are to account for.
     pub(crate) fn events(&self) -> usize {
-        self.load().events
+        self.item.batch.len() + self.rejected().len()
+    }
+
+    fn rejected(&self) -> &[Rejected] {
+        match &self.payload {
+            Payload::Encoded { rejected, .. } => rejected,
+            Payload::Values => &[],
+        }
     }
 
     fn load(&self) -> Load {
-        let (rejected, encoded) = match &self.payload {
-            Payload::Encoded { encoded, rejected } => (rejected.len(), encoded.weight()),
-            Payload::Values => (0, 0),
+        let encoded = match &self.payload {
+            Payload::Encoded { encoded, .. } => encoded.footprint(),
+            Payload::Values => 0,
         };
-        let batch = &self.item.batch;
-        Load { events: batch.len() + rejected, bytes: batch.weight() + encoded }
+        let containers = size_of::<(Self, Load)>() + size_of_val(self.rejected());
+        Load { events: self.events(), bytes: self.item.batch.footprint() + encoded + containers }
     }
 
     fn is_encoded(&self) -> bool {

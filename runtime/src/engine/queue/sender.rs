@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tremor_pdk::abi::batch::HostBatch;
+
 use crate::engine::{
     life::{connection::Connection, wakers::Place},
     queue::{
@@ -116,8 +118,9 @@ impl Sender {
     ) -> Poll<Option<Queued>> {
         let Self { mailbox, place, spent, long_runs, woken_until, .. } = self;
         // What is encoded, and what is little, leaves the receiver so little to do that this is the best place for it.
-        let is_light = |(batch, load): &(Queued, Load)| {
-            batch.is_encoded() || (load.events <= FEW_EVENTS && load.bytes <= FEW_BYTES)
+        let is_light = |(queued, load): &(Queued, Load)| {
+            queued.is_encoded()
+                || (load.events <= FEW_EVENTS && queued.item.batch.weight() <= FEW_BYTES)
         };
         let may_run = batch.as_ref().is_some_and(is_light)
             && woken_until.is_none_or(|until| until <= Instant::now());

@@ -154,3 +154,18 @@ fn a_queue_holds_no_more_bytes_than_its_bound_unless_one_batch_does_edited_value
     assert!(sender.poll_send(&context, &mut edited(50_000), true).is_ready(), "alone it passes");
     assert!(sender.poll_send(&context, &mut edited(1), true).is_pending());
 }
+
+#[test]
+fn queue_bytes_count_containers_of_small_batches() {
+    const BYTES: usize = 1 << 20;
+    let context = Context::from_waker(Waker::noop());
+    let (mut sender, _receiver) = bounded(Bounds { events: usize::MAX, bytes: BYTES });
+    let mut count = 0;
+    while sender.poll_send(&context, &mut edited(1), true).is_ready() {
+        count += 1;
+        assert!(
+            count < BYTES / size_of::<Queued>(),
+            "{count} batches take more than {BYTES} bytes"
+        );
+    }
+}

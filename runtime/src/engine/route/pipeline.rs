@@ -155,9 +155,12 @@ impl Step {
                  rejected, held, or said to be discarded, merged or created"
             )));
         }
-        let unknown = self.output.ports().iter().map(|out| out.port).find(|port| {
-            *port != Output::OUT && usize::from(*port) >= self.ports.len()
-        });
+        let unknown = self
+            .output
+            .ports()
+            .iter()
+            .map(|out| out.port)
+            .find(|port| *port != Output::OUT && usize::from(*port) >= self.ports.len());
         if let Some(port) = unknown {
             let names: Vec<_> = self.ports().collect();
             return Some(Error::internal(format_args!(

@@ -91,8 +91,8 @@ impl Backlog {
         mut part: Part,
         under_way: impl Iterator<Item = &'p Pending>,
     ) {
+        part.weigh();
         if self.is_batching() {
-            part.weigh();
             self.kept.came += part.weight;
         }
         self.assign(part, under_way);
@@ -189,7 +189,7 @@ impl Backlog {
             // So much that streams find their slots.
             None => has_free && self.lanes.iter().map(Lane::len).sum::<usize>() < self.slots,
             Some(batching) => {
-                let waiting: usize = self.lanes.iter().map(Lane::weight).sum();
+                let waiting = self.weight();
                 let under_way: usize = under_way.map(|pending| pending.weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots);
@@ -198,6 +198,11 @@ impl Backlog {
                     && waiting + under_way < self.most_kept()
             }
         }
+    }
+
+    /// Returns the memory of the deliveries that wait, in bytes.
+    pub(crate) fn weight(&self) -> usize {
+        self.lanes.iter().map(Lane::weight).sum()
     }
 
     /// How much memory there should be at most, in bytes, deliveries under way included. Of these the source's

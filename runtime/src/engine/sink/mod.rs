@@ -190,6 +190,8 @@ impl Session<'_> {
             }
             let under_way: usize = self.slots.pending().map(Pending::events).sum();
             self.side.standing.set_in_flight(self.side.backlog.events() + under_way);
+            let under_way: usize = self.slots.pending().map(|pending| pending.weight).sum();
+            self.side.standing.set_in_flight_bytes(self.side.backlog.weight() + under_way);
             let result = match self.next(is_paused, may_begin).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {

@@ -22,6 +22,7 @@ use crate::engine::{
     tuning::STEADY,
 };
 use crate::{
+    memory::FlowMemory,
     processor::{Chain, Next, Piece, StreamEnd},
     time,
 };
@@ -58,6 +59,7 @@ pub(crate) struct Intake {
     /// Whether events come without end, and any task may pull.
     steady: Option<Busy>,
     processors: Processors,
+    memory: FlowMemory,
     /// What a pull of another task came to, for the source's own.
     left: Option<Result<Pull>>,
     /// `true` while the remainder of cut off streams is preprocessed only to be dropped.
@@ -111,9 +113,15 @@ impl Intake {
             in_a_row: 0,
             steady: None,
             processors,
+            memory: FlowMemory::default(),
             left,
             discards: false,
         }
+    }
+
+    /// The same intake, whose helpers pull while `memory` is open.
+    pub(crate) fn with_memory(self, memory: FlowMemory) -> Self {
+        Self { memory, ..self }
     }
 
     /// A pull of the source's own task, which takes in what comes of it: [`Intake::next`] gives that.
@@ -152,7 +160,7 @@ impl Intake {
 
     /// A pull of another task: whether there is more, and another one may pull too.
     pub(crate) fn try_pull(&mut self, context: &mut Context<'_>, batch: &mut Batch) -> bool {
-        if !self.is_steady() || !self.may_pull() {
+        if !self.is_steady() || !self.may_pull() || !self.memory.is_open() {
             return false;
         }
         let polled = match self.tell_ended() {
@@ -180,6 +188,11 @@ impl Intake {
     pub(crate) fn may_pull(&self) -> bool {
         self.unheard < self.most_in_flight
             || self.unheard - self.inlet.preprocessors.held_pulls() < self.most_in_flight
+    }
+
+    /// Returns whether another pull may begin. If memory is missing for it, the task is woken once some was returned.
+    pub(crate) fn may_pull_now(&self, context: &Context<'_>) -> bool {
+        self.may_pull() && self.memory.poll_open(context).is_ready()
     }
 
     /// Gives up a pull that is pending, and takes in what it has brought so far.

@@ -153,6 +153,7 @@ impl SourceSide {
         let _working = processors.working();
         let intake = Intake::new(std::mem::take(&mut self.inlet), source, processors.clone());
         let (ledger, egress) = (intake.ledger.clone(), self.worker.router.egress.clone());
+        let intake = intake.with_memory(self.control.memory().clone());
         let intake = Arc::new(SharedIntake::new(intake, processors.clone()));
         self.worker.router.connection = Some(connection.clone());
         let gate = &self.standing.gate;
@@ -342,7 +343,7 @@ impl Session<'_> {
                 if held != others.held {
                     break Step::Held(held);
                 }
-                let may_pull = held == Held::default() && intake.may_pull();
+                let may_pull = held == Held::default() && intake.may_pull_now(context);
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     let pulls = intake.pulls();

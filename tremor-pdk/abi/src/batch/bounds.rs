@@ -75,6 +75,15 @@ impl Batch {
         self.shared.held() + self.events.len() * size_of::<Event>() + values
     }
 
+    pub(crate) fn footprint(&self) -> usize {
+        let values = self.values.iter().map(Value::weight).sum::<usize>();
+        size_of::<Self>()
+            + self.shared.footprint()
+            + self.events.capacity() * size_of::<Event>()
+            + (self.values.capacity() - self.values.len()) * size_of::<Value>()
+            + values
+    }
+
     pub(crate) fn let_go(&mut self) {
         let used: usize = self.events.iter().map(|event| self.weight_of(event)).sum();
         // What is copied must have offsets of 32 bits.
@@ -147,6 +156,20 @@ mod tests {
         assert!(batch.is_heavy());
         let payload = batch.weight_of(&batch.events()[0]);
         assert!((1 << 20..(1 << 20) + 1_000).contains(&payload), "{payload}");
+    }
+
+    #[test]
+    fn footprint_counts_buffers_and_containers() {
+        let mut batch = Batch::new();
+        let empty = batch.footprint();
+        assert!(empty >= size_of::<Batch>(), "{empty}");
+        batch.push_message(&vec![b'x'; 1 << 20]);
+        batch.retain(|_| false);
+        batch.stream(1).push_message(b"small");
+        let footprint = batch.footprint();
+        assert!(footprint > empty + (1 << 20), "the unused bytes stay: {footprint}");
+        let clone = batch.clone();
+        assert_eq!(clone.footprint() >> 10, footprint >> 10, "a shared buffer counts in full");
     }
 
     /// A decoder that makes `count` nodes of every message.

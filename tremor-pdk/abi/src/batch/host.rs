@@ -147,6 +147,11 @@ host_side! {
     /// [`HostBatch::weight`], but that buffers count which are much larger than what is in them.
     fn held[&self]self() -> usize;
 
+    /// Returns the memory that the batch takes while it waits, in bytes: as [`HostBatch::weight`], but with buffers
+    /// that are larger than their contents, event lists, and the headers of all of these. Buffers that other
+    /// batches share count in full. It takes time linear in the edited values.
+    fn footprint[&self]self() -> usize;
+
     /// Gives up what the batch holds besides what its events refer to, where that is most of it.
     fn let_go[&mut self]self();
 

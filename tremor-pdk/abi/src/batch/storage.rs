@@ -43,6 +43,15 @@ pub(super) struct Storage {
     pool: *const (),
 }
 
+impl Storage {
+    /// Returns the memory of the bytes and nodes, in bytes, at least half of their capacity: buffers that grow have up
+    /// to twice the capacity that they need.
+    fn buffers(&self) -> usize {
+        self.bytes.len().max(self.bytes.capacity() / 2)
+            + self.nodes.len().max(self.nodes.capacity() / 2) * size_of::<Node>()
+    }
+}
+
 /// One reference to a [`Storage`].
 #[repr(transparent)]
 #[derive(StableAbi)]
@@ -84,11 +93,16 @@ impl Shared {
     /// How much memory the buffers take, in bytes: this one's share of it where there are other references.
     /// Buffers that have grown have up to twice the capacity that they need, which does not count.
     pub(super) fn held(&self) -> usize {
-        let Storage { bytes, nodes, references, .. } = self.storage();
-        let all = bytes.len().max(bytes.capacity() / 2)
-            + nodes.len().max(nodes.capacity() / 2) * size_of::<Node>();
         // Others may come and go meanwhile.
-        all / references.load(Ordering::Relaxed).max(1)
+        self.storage().buffers() / self.storage().references.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Returns the memory that the storage takes, its spare lists and its header included, in bytes. Another
+    /// reference to the storage does not lower it.
+    pub(super) fn footprint(&self) -> usize {
+        let storage = self.storage();
+        let lists = storage.spare_events.capacity() + storage.scratch_events.capacity();
+        size_of::<Storage>() + storage.buffers() + lists * size_of::<Event>()
     }
 
     #[inline]

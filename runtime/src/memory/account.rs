@@ -1,0 +1,132 @@
+//! The memory of one component, and what it consists of.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::{BLOCK, Credit};
+
+/// The memory of one component: queue, deliveries in flight, loans of its plugin.
+#[derive(Debug)]
+pub(crate) struct Account {
+    component: String,
+    credit: Arc<Credit>,
+    /// In bytes.
+    used: AtomicUsize,
+}
+
+impl Account {
+    pub(super) fn new(component: &str, credit: Arc<Credit>) -> Self {
+        Self { component: component.to_owned(), credit, used: AtomicUsize::new(0) }
+    }
+
+    /// Returns the name of the component in its flow.
+    pub(crate) fn component(&self) -> &str {
+        &self.component
+    }
+
+    /// Returns the bytes that the component has taken.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) {
+        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
+        let borrowed = self.borrowed(before.saturating_add(bytes)) - self.borrowed(before);
+        if borrowed > 0 {
+            self.credit.borrow(borrowed);
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
+        let repaid = self.borrowed(before) - self.borrowed(before.saturating_sub(bytes));
+        if repaid > 0 {
+            self.credit.repay(repaid);
+        }
+    }
+
+    /// Returns the part of `used` bytes that is above the guaranteed share.
+    fn borrowed(&self, used: usize) -> usize {
+        used.saturating_sub(self.credit.budget.share())
+    }
+}
+
+/// A buffer of a component, counted whether or not there is credit for it. One task changes it at a time.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    /// Bytes that are counted: a multiple of [`BLOCK`].
+    counted: AtomicUsize,
+}
+
+impl Charge {
+    pub(crate) fn new(account: Arc<Account>) -> Self {
+        Self { account, counted: AtomicUsize::new(0) }
+    }
+
+    /// Counts `bytes` in place of what was counted before. One block more than needed is kept, so that small changes
+    /// touch no shared counter.
+    #[inline]
+    pub(crate) fn set(&self, bytes: usize) {
+        let counted = self.counted.load(Ordering::Relaxed);
+        if bytes > counted || counted > bytes.saturating_add(2 * BLOCK) {
+            self.change(bytes.div_ceil(BLOCK).saturating_mul(BLOCK));
+        }
+    }
+
+    #[cold]
+    fn change(&self, bytes: usize) {
+        let before = self.counted.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.account.take(bytes - before);
+        } else {
+            self.account.give_back(before - bytes);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.change(0);
+    }
+}
+
+/// The memory that one instance of a plugin has borrowed. It is returned when the loan is dropped.
+#[derive(Debug)]
+pub(crate) struct Loan {
+    account: Arc<Account>,
+    bytes: AtomicUsize,
+}
+
+impl Loan {
+    pub(crate) fn new(account: Arc<Account>) -> Self {
+        Self { account, bytes: AtomicUsize::new(0) }
+    }
+
+    /// Takes `bytes` if the share of the component or the surplus has them. Returns whether it did.
+    pub(crate) fn take(&self, bytes: usize) -> bool {
+        let Account { credit, .. } = &*self.account;
+        let is_within = self.account.used().saturating_add(bytes) <= credit.budget.share();
+        if !is_within && !credit.may_borrow() {
+            return false;
+        }
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.take(bytes);
+        true
+    }
+
+    /// Gives `bytes` back, at most what was taken.
+    pub(crate) fn give_back(&self, bytes: usize) {
+        let less = |taken: usize| Some(taken.saturating_sub(bytes));
+        let taken = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        self.account.give_back(taken.unwrap_or(0).min(bytes));
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        self.give_back(usize::MAX);
+    }
+}
