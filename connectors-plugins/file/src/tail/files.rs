@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Batch, Error, Host, Result, Watermarks, warn};
+use tremor_pdk::{Acks, Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
 
 use super::{
     checkpoint::Entry,
@@ -245,9 +245,11 @@ impl Files {
     }
 }
 
-/// Final: without a checkpoint, another try would bring what was brought by now once more.
+/// Returns an error that is final, because a new instance without a checkpoint would read again what was read by now.
+/// Only a shortage is not: the same instance tries again after it.
 pub(super) fn cannot_read(path: &Path, error: &io::Error) -> Error {
-    Error::unsupported(format!("cannot read `{}`: {error}", path.display()))
+    let kind = ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED);
+    Error::new(kind, format!("cannot read `{}`: {error}", path.display()))
 }
 
 fn entry(input: &Input, marks: Option<&Watermarks<u64>>) -> Entry {

@@ -228,13 +228,12 @@ impl Output {
         Path::display(&self.path)
     }
 
-    /// Full disks are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
+    /// Shortages, such as a full disk, are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
     /// and in some modes lose what is in it.
     pub(super) fn error(&self, error: &io::Error) -> Error {
         let kind = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
             io::ErrorKind::BrokenPipe => ErrorKind::CONNECTION_LOST,
-            _ => ErrorKind::UNSUPPORTED,
+            _ => ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED),
         };
         Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
     }
