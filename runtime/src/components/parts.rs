@@ -17,7 +17,7 @@ use crate::{
     codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
-    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
+    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
     stop::Stopper,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
 };
@@ -133,9 +133,15 @@ impl FlowParts<'_> {
         let (stopper, calls) = (self.stopper.clone(), self.calls.clone());
         let services = Services { connection: None, stopper, calls, component: of.into() };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
+        // It survives restarts, after which jobs of the instance before may still block.
+        let jobs = Jobs::default();
         move |connection| {
+            if connection.is_some() {
+                jobs.discard_waiting();
+            }
             let services = Services { connection, ..services.clone() };
-            let host = HostContext::new(&*services.component, &*folder, services.clone());
+            let component = &*services.component;
+            let host = HostContext::with_jobs(component, &*folder, services.clone(), jobs.clone());
             services.stopper.add_instance(&flow, &kind, &host);
             host
         }

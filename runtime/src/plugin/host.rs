@@ -33,6 +33,7 @@ use tremor_pdk::{
 
 use super::{
     contain::{Contained, contain},
+    jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
 use crate::{executor, time};
@@ -64,6 +65,8 @@ pub struct HostContext {
     folder: String,
     metrics: Arc<Metrics>,
     services: Box<dyn HostServices>,
+    /// Its blocking work, with that of the instances before it.
+    jobs: Jobs,
     /// In a check: what the constructor did first of what no constructor may do.
     misused: Option<OnceLock<&'static str>>,
 }
@@ -76,11 +79,22 @@ impl HostContext {
         folder: impl Into<String>,
         services: impl HostServices,
     ) -> Arc<Self> {
+        Self::with_jobs(component, folder, services, Jobs::default())
+    }
+
+    /// Makes the context of an instance whose blocking work shares the bound of `jobs` with other instances.
+    pub(crate) fn with_jobs(
+        component: impl Into<String>,
+        folder: impl Into<String>,
+        services: impl HostServices,
+        jobs: Jobs,
+    ) -> Arc<Self> {
         Arc::new(Self {
             component: component.into(),
             folder: folder.into(),
             metrics: Arc::default(),
             services: Box::new(services),
+            jobs,
             misused: None,
         })
     }
@@ -93,6 +107,7 @@ impl HostContext {
             folder: folder.into(),
             metrics: Arc::default(),
             services: Box::new(()),
+            jobs: Jobs::default(),
             misused: Some(OnceLock::new()),
         })
     }
@@ -278,7 +293,7 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     let start = |context: &HostContext| {
         if !context.refuses("starts work on another thread") {
-            executor::spawn_blocking(move || job.run());
+            context.jobs.start(job);
         }
     };
     // SAFETY: a live handle's context.
