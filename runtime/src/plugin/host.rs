@@ -201,6 +201,7 @@ fn functions() -> HostFunctionsRef {
             folder,
             connection_lost,
             request_stop,
+            monotonic_ns,
         }
         .leak_into_prefix()
     })
@@ -370,6 +371,10 @@ unsafe extern "C" fn connection_lost(context: *const ()) {
 unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RStr<'_>) {
     // SAFETY: a live handle's context.
     unsafe { with(context, |context| context.services.request_stop(graceful, reason.as_str())) }
+}
+
+unsafe extern "C" fn monotonic_ns(_context: *const ()) -> u64 {
+    contain(time::monotonic_ns).unwrap_or_default()
 }
 
 /// Does the same for each level: tracing wants it to be a constant.

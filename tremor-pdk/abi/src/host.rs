@@ -167,6 +167,8 @@ pub struct HostFunctions {
     /// Ends the run. Graceful: everything drains first.
     #[sabi(last_prefix_field)]
     pub request_stop: unsafe extern "C" fn(*const (), bool, RStr<'_>),
+    /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
+    pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
 }
 
 /// A component's handle to the host.
@@ -262,6 +264,12 @@ impl HostHandle {
     pub fn request_stop(&self, graceful: bool, reason: &str) {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
+    }
+
+    /// Returns the time in ns by a clock that nobody sets, to measure durations with.
+    pub fn monotonic_ns(&self) -> u64 {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.monotonic_ns()(self.context) }
     }
 }
 

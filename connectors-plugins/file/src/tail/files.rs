@@ -11,7 +11,7 @@ use tremor_pdk::{Acks, Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
 
 use super::{
     checkpoint::Entry,
-    clock::{is_due, nanoseconds},
+    clock::nanoseconds,
     input::{How, Input, Look, Stage},
     kept::Kept,
     pattern::Pattern,
@@ -98,8 +98,8 @@ impl Files {
 
     /// Keeps what is acknowledged where that is due, and reads on.
     pub(super) fn next(&mut self, batch: &mut Batch) -> Result<Next> {
-        let now_ns = self.host.now_ns();
-        if self.how.follow && is_due(self.search_at_ns, now_ns, self.search_interval()) {
+        let now_ns = self.host.monotonic_ns();
+        if self.how.follow && now_ns >= self.search_at_ns {
             self.search(now_ns)?;
         }
         if self.kept.as_ref().is_some_and(|kept| kept.is_due(now_ns)) {
@@ -121,10 +121,7 @@ impl Files {
     /// Looks at one file. Gives up to where it has brought something, if it has.
     fn look(&mut self, at: usize, batch: &mut Batch, now_ns: u64) -> Result<Option<u64>> {
         let input = &self.inputs[at];
-        if input.is_finished()
-            || !is_due(input.look_at_ns, now_ns, self.poll_ns)
-            || !self.may_look(at)
-        {
+        if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
             return Ok(None);
         }
         let input = &mut self.inputs[at];
@@ -222,7 +219,7 @@ impl Files {
         }
         let live = self.inputs.iter().map(|input| entry(input, Some(&kept.marks)));
         let entries = self.known.iter().cloned().chain(live).collect();
-        kept.save(entries, self.host.now_ns())
+        kept.save(entries, self.host.monotonic_ns())
     }
 
     /// Closes the files that are read to their ends, once all of that is acknowledged.

@@ -39,7 +39,7 @@ impl Files {
             }
             info!(self.host, "{message} yet: it is waited for");
         }
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         self.search_at_ns = now_ns + self.search_interval();
         self.take_stock(finds, now_ns)
     }

@@ -173,7 +173,7 @@ impl Door {
         self.is_shut = true;
         self.retry.set(host, RETRY);
         self.failures.add(1);
-        let now_ns = host.now_ns();
+        let now_ns = host.monotonic_ns();
         if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
             self.logged_ns = Some(now_ns);
             let address = self.listener.address();
