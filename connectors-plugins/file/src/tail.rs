@@ -8,6 +8,7 @@ mod input;
 mod kept;
 mod pattern;
 mod search;
+mod walk;
 
 use std::time::Duration;
 
@@ -107,6 +108,7 @@ impl Source for Tail {
                 Ok(Pull::Events)
             }
             Ok(_) if !failed.is_empty() => Ok(Pull::Idle(Duration::ZERO)),
+            Ok(Next::Searching) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
             Ok(Next::Nothing) => Ok(Pull::Idle(self.poll)),
             Ok(Next::Finished) => Ok(Pull::Finished),
             Err(error) => Err(error.clone()),

@@ -15,6 +15,7 @@ use super::{
     input::{How, Input, Look, Stage},
     kept::Kept,
     pattern::Pattern,
+    walk::Walk,
 };
 use crate::Config;
 
@@ -38,6 +39,10 @@ pub(crate) struct Files {
     turn: usize,
     pub(super) poll_ns: u64,
     pub(super) search_at_ns: u64,
+    /// A search that has not ended.
+    pub(super) searching: Option<Walk>,
+    /// When it began, by the monotonic clock.
+    pub(super) search_began_ns: Option<u64>,
     /// What was said of a path is not said again.
     pub(super) told: HashSet<PathBuf>,
 }
@@ -55,6 +60,8 @@ pub(super) enum Next {
     Brought(Brought),
     /// Nothing now.
     Nothing,
+    /// Nothing yet: the search for files has not ended.
+    Searching,
     /// Nothing, and there never will be.
     Finished,
 }
@@ -82,6 +89,8 @@ impl Files {
             turn: 0,
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
+            searching: None,
+            search_began_ns: None,
             told: HashSet::new(),
         };
         if let Some((kept, known)) = Kept::open(config)? {
@@ -115,7 +124,11 @@ impl Files {
             }
         }
         let is_over = !self.how.follow && self.inputs.iter().all(Input::is_finished);
-        Ok(if is_over { Next::Finished } else { Next::Nothing })
+        Ok(match (is_over, &self.searching) {
+            (true, _) => Next::Finished,
+            (false, Some(_)) => Next::Searching,
+            (false, None) => Next::Nothing,
+        })
     }
 
     /// Looks at one file. Gives up to where it has brought something, if it has.

@@ -7,7 +7,13 @@ use std::{
 
 use tremor_pdk::{Error, Result};
 
-use super::identity::{Place, place};
+use super::{
+    identity::{Place, place},
+    walk::Walk,
+};
+
+/// Maximum number of entries of folders that a search looks at before known files are read on.
+const STEP: usize = 1_024;
 
 /// A path, or a pattern of paths.
 #[derive(Debug)]
@@ -57,37 +63,41 @@ impl Pattern {
         match self {
             Self::One(path) => path == name,
             Self::Many(pattern) => {
-                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_path(name))
+                let name = name.to_string_lossy();
+                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(&name))
             }
         }
     }
 
-    /// Regular files only, in the order of their names.
+    /// Finds all regular files, in the order of their names.
     pub(super) fn find(&self) -> Finds {
-        let mut finds = Finds::default();
-        match self {
-            Self::One(path) => finds.add(path.clone(), true),
-            // It was correct when this was made.
-            Self::Many(pattern) => {
-                for path in glob::glob(pattern).into_iter().flatten() {
-                    match path {
-                        Ok(path) => finds.add(path, false),
-                        Err(error) => {
-                            let path = error.path().to_owned();
-                            finds.errors.push((path, error.into()));
-                        }
-                    }
-                }
+        let mut search = None;
+        loop {
+            if let Some(finds) = self.find_some(&mut search) {
+                return finds;
             }
         }
-        finds
+    }
+
+    /// Takes one step of a search for regular files, and returns them, in the order of their names, once it has ended.
+    pub(super) fn find_some(&self, search: &mut Option<Walk>) -> Option<Finds> {
+        let finds = match self {
+            Self::One(path) => {
+                let mut finds = Finds::default();
+                finds.add(path.clone(), true);
+                finds
+            }
+            Self::Many(pattern) => search.get_or_insert_with(|| Walk::new(pattern)).step(STEP)?,
+        };
+        *search = None;
+        Some(finds)
     }
 }
 
 impl Finds {
     /// A file that is renamed while the folder is read is not there any more. One of a name that was asked
     /// for and is no file is an error.
-    fn add(&mut self, path: PathBuf, is_asked_for: bool) {
+    pub(super) fn add(&mut self, path: PathBuf, is_asked_for: bool) {
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => {
                 self.files.push(Found { place: place(&metadata), path });

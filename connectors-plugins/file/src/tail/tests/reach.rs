@@ -63,3 +63,24 @@ fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
     assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
     assert!(scene.logged("it is tried again"));
 }
+
+#[test]
+fn unreadable_entry_hides_no_rename_of_other_files() {
+    let scene = Scene::new(&[("a.log", "one\n")]);
+    std::os::unix::fs::symlink("loop.log", scene.path("loop.log")).unwrap();
+    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
+    scene.rename("a.log", "away");
+    let batches = scene.all_for(&mut source, Duration::from_secs(10));
+    assert_eq!(text(&batches), ["[ends]"]);
+}
+
+#[test]
+fn file_whose_name_is_not_utf_8_is_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let scene = Scene::new(&[]);
+    let name = std::ffi::OsStr::from_bytes(b"\xff.log");
+    fs::write(scene.folder.path().join(name), "one\n").unwrap();
+    let mut source = scene.open(r#""path": "*.log""#).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
+}
