@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, getrlimit};
 use tremor_pdk::{Acks, Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
 
 use super::{
@@ -35,6 +36,10 @@ pub(crate) struct Files {
     pub(super) is_first_search: bool,
     kept: Option<Kept>,
     next_stream: u64,
+    /// Maximum number of files that are open at the same time.
+    pub(super) max_open: usize,
+    /// Sequence number of the last use of a file.
+    uses: u64,
     /// Whose turn it is.
     turn: usize,
     pub(super) poll_ns: u64,
@@ -86,6 +91,8 @@ impl Files {
             is_first_search: true,
             kept: None,
             next_stream: 0,
+            max_open: max_open(),
+            uses: 0,
             turn: 0,
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
@@ -137,6 +144,9 @@ impl Files {
         if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
             return Ok(None);
         }
+        if let Some(open) = self.open_input(at, batch, now_ns)? {
+            return Ok(open);
+        }
         let input = &mut self.inputs[at];
         input.stage = Stage::Reading;
         let gone_ns = input.gone_since_ns.map(|since| now_ns.saturating_sub(since));
@@ -146,6 +156,8 @@ impl Files {
             Look::Brought(position) => {
                 // More may follow: it is not gone before it is quiet.
                 input.gone_since_ns = input.gone_since_ns.map(|_| now_ns);
+                self.uses += 1;
+                input.used = self.uses;
                 Ok(Some(position))
             }
             Look::Nothing => {
@@ -154,6 +166,69 @@ impl Files {
             }
             Look::Truncated => self.restart(at, batch),
         }
+    }
+
+    /// Opens a file that is closed, if there is something to read, and closes another one for that. Returns `None` if it
+    /// is open, and otherwise to where it has brought something, as [`look`](Self::look) does.
+    fn open_input(
+        &mut self,
+        at: usize,
+        batch: &mut Batch,
+        now_ns: u64,
+    ) -> Result<Option<Option<u64>>> {
+        let input = &mut self.inputs[at];
+        if !input.is_open() {
+            let is_gone = input.gone_since_ns.is_some();
+            if self.how.follow && !is_gone && !input.has_changed() {
+                input.look_at_ns = now_ns + self.poll_ns;
+                return Ok(Some(None));
+            }
+            // Without another to close, this one is read once one has ended.
+            if !self.leave_one_closed() {
+                return Ok(Some(None));
+            }
+            let input = &mut self.inputs[at];
+            match input.open() {
+                Ok(_) => {
+                    self.uses += 1;
+                    input.used = self.uses;
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot_read(&input.path, &error));
+                }
+                // The next search finds out where it is.
+                Err(_) if self.how.follow && !is_gone => {
+                    input.look_at_ns = now_ns + self.poll_ns;
+                    return Ok(Some(None));
+                }
+                Err(_) => {
+                    warn!(
+                        self.host,
+                        "`{}` was deleted or moved while it was closed, because more files than {} \
+                         are read: what it had after its first {} bytes, if anything, is lost",
+                        input.path.display(),
+                        self.max_open,
+                        input.read_to()
+                    );
+                    return Ok(Some(input.end(batch)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn count_open(&self) -> usize {
+        self.inputs.iter().filter(|input| input.is_open()).count()
+    }
+
+    /// Closes the least recently used file if as many are open as may be. Returns whether another may be opened.
+    fn leave_one_closed(&mut self) -> bool {
+        if self.count_open() < self.max_open {
+            return true;
+        }
+        let closable = self.inputs.iter_mut().filter(|input| input.may_close(&self.how));
+        let unused = closable.min_by_key(|input| input.used);
+        unused.map(Input::close).is_some()
     }
 
     /// Whether all files that had the name of this one before are read to their ends.
@@ -181,8 +256,8 @@ impl Files {
             input.path.display()
         );
         let is_half = input.is_half;
-        let (path, file) = (input.path.clone(), input.file().clone());
-        let anew = Input::new(stream, path, file, 0, &self.how);
+        let path = input.path.clone();
+        let anew = input.open().and_then(|file| Input::new(stream, path, file, 0, &self.how));
         *input = anew.map_err(|error| cannot_read(&input.path, &error))?;
         if let Some(kept) = &self.kept {
             kept.marks.forget(was);
@@ -201,8 +276,7 @@ impl Files {
         let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
             return Ok(false);
         };
-        let rewound = input.rewind(to.unwrap_or(input.start), how);
-        rewound.map_err(|error| cannot_read(&input.path, &error))?;
+        input.rewind(to.unwrap_or(input.start), how);
         Ok(std::mem::take(&mut input.is_half))
     }
 
@@ -253,6 +327,13 @@ impl Files {
         self.next_stream += 1;
         self.next_stream - 1
     }
+}
+
+/// Returns a quarter of the descriptors that the process may have, and 256 at most: others need some.
+fn max_open() -> usize {
+    const MAX: u64 = if cfg!(test) { 8 } else { 256 };
+    let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
+    usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
 }
 
 /// Returns an error that is final, because a new instance without a checkpoint would read again what was read by now.

@@ -146,6 +146,7 @@ impl Files {
     /// Opens the files that are not known yet. One that cannot be opened is tried again, if files are
     /// followed: without that there is no second search.
     fn take_in(&mut self, files: Vec<Found>) -> Result<()> {
+        let mut open = self.count_open();
         let mut read: HashSet<_> = self.inputs.iter().map(Input::place).collect();
         for Found { path, place } in files {
             if !read.insert(place) {
@@ -153,6 +154,11 @@ impl Files {
             }
             match self.take_in_one(&path) {
                 Ok(()) => {
+                    // It was opened to tell it from others, and is opened again when it has its turn.
+                    match self.inputs.last_mut() {
+                        Some(input) if open >= self.max_open => input.close(),
+                        _ => open += 1,
+                    }
                     self.told.remove(&path);
                 }
                 Err(error) if self.how.follow => self.tell(&path, &error),

@@ -84,3 +84,29 @@ fn file_whose_name_is_not_utf_8_is_read() {
     let mut source = scene.open(r#""path": "*.log""#).unwrap();
     assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
 }
+
+/// Tests have eight files open at a time.
+#[test]
+fn more_files_than_may_be_open_are_all_read() {
+    let names: Vec<_> = (10..60).map(|number| format!("{number}.log")).collect();
+    let scene = Scene::new(&[]);
+    names.iter().for_each(|name| scene.write(name, &format!("{name}\n")));
+    let sorted = |batches: &[tremor_pdk::Batch]| {
+        let mut lines = text(batches);
+        lines.sort();
+        lines
+    };
+    let once = scene.open(r#""path": "*.log", "chunk_bytes": 4"#).unwrap().pull_all().unwrap();
+    let whole = |name: &String| format!("{name}\n[ends]");
+    assert_eq!(sorted(&once), names.iter().map(whole).collect::<Vec<_>>());
+
+    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
+    let lines: Vec<_> = names.iter().map(|name| format!("{name}\n")).collect();
+    assert_eq!(sorted(&scene.all(&mut source)), lines);
+    // Half of them are rotated meanwhile, to names that the pattern leaves out.
+    names.iter().for_each(|name| scene.append(name, &format!("{name}\n")));
+    names.iter().step_by(2).for_each(|name| scene.rename(name, &format!("{name}.1")));
+    let more = scene.all_for(&mut source, Duration::from_secs(10));
+    let read: Vec<_> = sorted(&more).iter().map(|text| text.replace("[ends]", "")).collect();
+    assert_eq!(read, lines);
+}
