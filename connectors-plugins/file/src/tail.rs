@@ -97,7 +97,7 @@ impl Source for Tail {
             next => next,
         };
         for &(stream, from) in &failed {
-            if files.rewind(stream, from)? {
+            if files.rewind(stream, from) {
                 chunk.stream(stream).abort();
             }
         }

@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     io,
+    ops::ControlFlow,
     path::{self, Path, PathBuf},
     time::Duration,
 };
@@ -144,8 +145,8 @@ impl Files {
         if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
             return Ok(None);
         }
-        if let Some(open) = self.open_input(at, batch, now_ns)? {
-            return Ok(open);
+        if let ControlFlow::Break(position) = self.open_input(at, batch, now_ns)? {
+            return Ok(position);
         }
         let input = &mut self.inputs[at];
         input.stage = Stage::Reading;
@@ -168,24 +169,24 @@ impl Files {
         }
     }
 
-    /// Opens a file that is closed, if there is something to read, and closes another one for that. Returns `None` if it
-    /// is open, and otherwise to where it has brought something, as [`look`](Self::look) does.
+    /// Opens a file that is closed, if there is something to read, and closes another one for that. Continues if it
+    /// is open, and breaks otherwise with to where it has brought something, as [`look`](Self::look) does.
     fn open_input(
         &mut self,
         at: usize,
         batch: &mut Batch,
         now_ns: u64,
-    ) -> Result<Option<Option<u64>>> {
+    ) -> Result<ControlFlow<Option<u64>>> {
         let input = &mut self.inputs[at];
         if !input.is_open() {
             let is_gone = input.gone_since_ns.is_some();
             if self.how.follow && !is_gone && !input.has_changed() {
                 input.look_at_ns = now_ns + self.poll_ns;
-                return Ok(Some(None));
+                return Ok(ControlFlow::Break(None));
             }
             // Without another to close, this one is read once one has ended.
             if !self.leave_one_closed() {
-                return Ok(Some(None));
+                return Ok(ControlFlow::Break(None));
             }
             let input = &mut self.inputs[at];
             match input.open() {
@@ -199,7 +200,7 @@ impl Files {
                 // The next search finds out where it is.
                 Err(_) if self.how.follow && !is_gone => {
                     input.look_at_ns = now_ns + self.poll_ns;
-                    return Ok(Some(None));
+                    return Ok(ControlFlow::Break(None));
                 }
                 Err(_) => {
                     warn!(
@@ -210,11 +211,11 @@ impl Files {
                         self.max_open,
                         input.read_to()
                     );
-                    return Ok(Some(input.end(batch)));
+                    return Ok(ControlFlow::Break(input.end(batch)));
                 }
             }
         }
-        Ok(None)
+        Ok(ControlFlow::Continue(()))
     }
 
     pub(super) fn count_open(&self) -> usize {
@@ -271,13 +272,13 @@ impl Files {
 
     /// A pull of this stream has failed: it is read again from there. Gives whether a part of a message
     /// was brought, which never becomes one.
-    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> Result<bool> {
+    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> bool {
         let how = &self.how;
         let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
-            return Ok(false);
+            return false;
         };
         input.rewind(to.unwrap_or(input.start), how);
-        Ok(std::mem::take(&mut input.is_half))
+        std::mem::take(&mut input.is_half)
     }
 
     /// Says what a pull has brought. Does not block.
