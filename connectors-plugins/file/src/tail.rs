@@ -3,6 +3,7 @@
 mod checkpoint;
 mod clock;
 mod files;
+mod finds;
 mod identity;
 mod input;
 mod kept;

@@ -5,7 +5,10 @@ use std::{fmt, net::IpAddr};
 use hyper::{Uri, header::HeaderValue};
 use tremor_pdk::{Error, Result, net::Address};
 
-use crate::{config, url::Url};
+use crate::{
+    config,
+    url::{Url, decoded},
+};
 
 /// What stands between us and the peer.
 #[derive(Clone)]
@@ -103,23 +106,6 @@ fn is_excepted(url: &Url, hosts: &str) -> bool {
                 .strip_suffix(domain)
                 .is_some_and(|rest| rest.ends_with('.') && !domain.is_empty())
     })
-}
-
-/// A text with `%41` for `A`.
-pub(crate) fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit =
-            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-        bytes.push(high << 4 | low);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl fmt::Display for Proxy {

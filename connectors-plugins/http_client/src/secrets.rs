@@ -5,7 +5,7 @@ use std::fmt;
 use hyper::header::HeaderValue;
 use memchr::memmem;
 
-use crate::url::Url;
+use crate::url::{Url, decoded};
 
 /// What stands in the place of a secret.
 const REDACTED: &[u8] = b"[redacted]";
@@ -24,7 +24,7 @@ impl Secrets {
             secrets.push(query.as_bytes().to_vec());
             for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
                 secrets.push(value.as_bytes().to_vec());
-                secrets.extend(crate::proxy::decoded(value).map(String::into_bytes));
+                secrets.extend(decoded(value).map(String::into_bytes));
             }
         }
         for value in headers.map(HeaderValue::as_bytes) {

@@ -1,13 +1,14 @@
 //! Which files a path stands for.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use tremor_pdk::{Error, Result};
 
 use super::{
+    finds::Finds,
     identity::{Place, place},
     walk::Walk,
 };
@@ -20,20 +21,6 @@ const STEP: usize = 1_024;
 pub(super) enum Pattern {
     One(PathBuf),
     Many(String),
-}
-
-/// A file that a pattern stands for now.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) place: Place,
-}
-
-/// What is there, and what could not be looked at.
-#[derive(Debug, Default)]
-pub(super) struct Finds {
-    pub(super) files: Vec<Found>,
-    pub(super) errors: Vec<(PathBuf, io::Error)>,
 }
 
 impl Pattern {
@@ -91,24 +78,6 @@ impl Pattern {
         };
         *search = None;
         Some(finds)
-    }
-}
-
-impl Finds {
-    /// A file that is renamed while the folder is read is not there any more. One of a name that was asked
-    /// for and is no file is an error.
-    pub(super) fn add(&mut self, path: PathBuf, is_asked_for: bool) {
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => {
-                self.files.push(Found { place: place(&metadata), path });
-            }
-            Ok(_) if is_asked_for => {
-                self.errors.push((path, io::Error::other("it is no regular file")));
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.errors.push((path, error)),
-        }
     }
 }
 

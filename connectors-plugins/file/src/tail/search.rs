@@ -15,10 +15,10 @@ use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     files::{Files, cannot_read},
+    finds::{Finds, Found, is_unknown},
     identity::place,
     input::Input,
-    pattern::{Finds, Found, Pattern, renamed},
-    walk::is_unknown,
+    pattern::{Pattern, renamed},
 };
 
 /// The least time from one search to the next, where the path is a pattern.

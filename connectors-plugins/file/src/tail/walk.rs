@@ -1,14 +1,10 @@
 //! The search for the files of a pattern, in steps of bounded work.
 
-use std::{
-    collections::HashSet,
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashSet, fs, io, path::PathBuf};
 
 use super::{
+    finds::Finds,
     identity::{Place, place},
-    pattern::Finds,
 };
 
 /// One component of a pattern.
@@ -157,11 +153,6 @@ impl Walk {
             self.finds.errors.push((folder, error));
         }
     }
-}
-
-/// Returns whether a path is below one that could not be looked at, so that nothing is known of it.
-pub(super) fn is_unknown(path: &Path, errors: &[(PathBuf, io::Error)]) -> bool {
-    errors.iter().any(|(unknown, _)| path.starts_with(unknown))
 }
 
 #[cfg(test)]
