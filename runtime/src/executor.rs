@@ -18,8 +18,12 @@ use std::{
     cell::RefCell,
     convert::Infallible,
     future::Future,
+    num::NonZeroUsize,
     pin::Pin,
-    sync::Once,
+    sync::{
+        Once,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -120,9 +124,36 @@ fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Runs work that may block on a thread that is there for that.
+/// Number of pieces of blocking work that no thread has taken yet.
+static UNBLOCKED_LATER: AtomicUsize = AtomicUsize::new(0);
+
+/// Maximum number of threads for blocking work.
+const BLOCKING_THREADS: NonZeroUsize = NonZeroUsize::new(500).unwrap();
+
+/// Runs work that may block on a thread that is there for that. Where the system has no thread for it now, the work
+/// waits for one.
 pub fn spawn_blocking(work: impl FnOnce() + Send + 'static) {
+    UNBLOCKED_LATER.fetch_add(1, Ordering::Relaxed);
+    let work = move || {
+        UNBLOCKED_LATER.fetch_sub(1, Ordering::Relaxed);
+        work();
+    };
     blocking::unblock(work).detach();
+}
+
+/// Asks the system again for threads for blocking work, if some waits for one. `blocking` lowers its number of threads
+/// permanently where the system refuses one, and asks for another only with further work.
+///
+/// `tick` is the number of earlier calls. The more requests are not answered, the fewer calls make another, so that
+/// those of hours are a few hundred.
+pub(crate) fn retry_blocking_threads(tick: usize) {
+    static REQUESTS: AtomicUsize = AtomicUsize::new(0);
+    let requests = REQUESTS.load(Ordering::Relaxed);
+    if UNBLOCKED_LATER.load(Ordering::Relaxed) > 0 && tick.is_multiple_of(requests + 1) {
+        blocking::set_max_blocking_threads(BLOCKING_THREADS);
+        REQUESTS.fetch_add(1, Ordering::Relaxed);
+        blocking::unblock(|| _ = REQUESTS.fetch_sub(1, Ordering::Relaxed)).detach();
+    }
 }
 
 /// The results of all futures, in their order, once the last is ready.

@@ -1,9 +1,25 @@
-//! The clock that stamps events.
+//! The clock that stamps events, and the one that measures durations for plugins.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-/// The time in ns since the Unix epoch. Zero for clocks that are set before it.
+/// Returns the time in ns since the Unix epoch. Zero for clocks that are set before it.
+///
+/// Use it for stamps alone. The clock may be set: the runtime measures durations with [`Instant`].
+#[expect(clippy::disallowed_methods, reason = "this is the clock for stamps")]
 pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    nanoseconds(since)
+}
+
+/// Returns the time in ns by a clock that nobody sets. Never zero, which plugins may use for "not yet".
+pub(crate) fn monotonic_ns() -> u64 {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    nanoseconds(START.elapsed()).saturating_add(1_000_000_000)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

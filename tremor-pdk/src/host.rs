@@ -37,9 +37,18 @@ impl Host {
         self.0.log(level, message);
     }
 
-    /// The time in ns since the Unix epoch, by the clock that stamps events.
+    /// Returns the time in ns since the Unix epoch, by the clock that stamps events.
+    ///
+    /// Use it for stamps alone. The clock may be set, forward and back: measure durations with
+    /// [`monotonic_ns`](Self::monotonic_ns).
     pub fn now_ns(&self) -> u64 {
         self.0.now_ns()
+    }
+
+    /// Returns the time in ns by a clock that nobody sets. Only the difference between two such times of one process
+    /// means anything.
+    pub fn monotonic_ns(&self) -> u64 {
+        self.0.monotonic_ns()
     }
 
     /// A counter of this component: a number that only grows.

@@ -131,8 +131,10 @@ impl Config {
                 "cannot start `{command}`: `{}` may not be executed; allow it, as with `chmod +x`",
                 program.display()
             )),
-            // The system has no process, no memory or no descriptor left, say.
-            _ => Error::connection_refused(format!("cannot start `{command}`: {error}")),
+            _ => {
+                let kind = ErrorKind::of_shortage(error).unwrap_or(ErrorKind::CONNECTION_REFUSED);
+                Error::new(kind, format!("cannot start `{command}`: {error}"))
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ impl Lines {
     fn new(host: Host, name: &'static str) -> Self {
         let all_left_out =
             host.counter("log_lines_left_out", "Lines of the process that were not logged.");
-        let since_ns = host.now_ns();
+        let since_ns = host.monotonic_ns();
         Self {
             host,
             name,
@@ -106,7 +106,7 @@ impl Lines {
 
     /// Logs the line, if there is one, unless there were too many.
     fn log(&mut self) {
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         if now_ns.abs_diff(self.since_ns) >= WINDOW_NS {
             self.tell_left_out();
             (self.logged, self.since_ns) = (0, now_ns);
@@ -197,7 +197,7 @@ mod tests {
         let all = LINES as usize + 7;
         lines.push("again\n".repeat(all).as_bytes());
         assert_eq!(logged(&test).len(), LINES as usize);
-        test.set_now_ns(test.now_ns() + WINDOW_NS);
+        test.advance(std::time::Duration::from_nanos(WINDOW_NS));
         lines.push(b"later\n");
         let logged = logged(&test);
         assert_eq!(

@@ -6,7 +6,7 @@ use std::{
     path::{self, Path},
 };
 
-use tremor_pdk::{Error, Result};
+use tremor_pdk::{Error, ErrorKind, Result};
 
 use crate::Mode;
 
@@ -44,12 +44,17 @@ fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
         io::ErrorKind::NotADirectory => "what stands for a folder in it is a file: correct `path`",
         io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only: choose another",
         // What remains may be over in a moment; its kind says so.
-        _ => {
-            let error = io::Error::new(error.kind(), error.to_string());
-            return Error::from(error).context(format!("cannot {doing} {}", named(path)));
-        }
+        _ => return transient(error).context(format!("cannot {doing} {}", named(path))),
     };
     Error::configuration(format!("cannot {doing} {}: {remedy}", named(path)))
+}
+
+/// Returns an error of the kind that fits `error`, shortages included, which only its number tells.
+pub(crate) fn transient(error: &io::Error) -> Error {
+    match ErrorKind::of_shortage(error) {
+        Some(kind) => Error::new(kind, error),
+        None => Error::from(io::Error::new(error.kind(), error.to_string())),
+    }
 }
 
 /// The path as configured and, where that is not the same, in full.
@@ -121,6 +126,8 @@ mod tests {
         let busy = cannot_open(path, Mode::Append, &io::ErrorKind::TimedOut.into());
         assert_eq!(busy.kind(), ErrorKind::TIMEOUT);
         assert!(busy.to_string().contains("cannot write `/some/where`"), "{busy}");
+        let shortage = cannot_open(path, Mode::Append, &io::Error::from_raw_os_error(24));
+        assert_eq!(shortage.kind(), ErrorKind::SHORTAGE);
     }
 
     #[test]

@@ -3,11 +3,13 @@
 mod checkpoint;
 mod clock;
 mod files;
+mod finds;
 mod identity;
 mod input;
 mod kept;
 mod pattern;
 mod search;
+mod walk;
 
 use std::time::Duration;
 
@@ -96,7 +98,7 @@ impl Source for Tail {
             next => next,
         };
         for &(stream, from) in &failed {
-            if files.rewind(stream, from)? {
+            if files.rewind(stream, from) {
                 chunk.stream(stream).abort();
             }
         }
@@ -107,6 +109,7 @@ impl Source for Tail {
                 Ok(Pull::Events)
             }
             Ok(_) if !failed.is_empty() => Ok(Pull::Idle(Duration::ZERO)),
+            Ok(Next::Searching) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
             Ok(Next::Nothing) => Ok(Pull::Idle(self.poll)),
             Ok(Next::Finished) => Ok(Pull::Finished),
             Err(error) => Err(error.clone()),

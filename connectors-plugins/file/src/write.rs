@@ -37,12 +37,14 @@ impl Writer {
     /// Waits until what was written up to this delivery is on the disk.
     async fn synced(&self, delivery: u64) -> Result<()> {
         loop {
-            match self.output.due(delivery, self.host.now_ns()) {
+            match self.output.due(delivery, self.host.monotonic_ns()) {
                 Due::Never => return Ok(()),
                 Due::In(time) => self.host.sleep(Duration::from_nanos(time)).await,
                 Due::Now => {
                     let (output, host) = (self.output.clone(), self.host.clone());
-                    self.host.blocking(move || output.sync(delivery, host.now_ns())).await??;
+                    self.host
+                        .blocking(move || output.sync(delivery, host.monotonic_ns()))
+                        .await??;
                 }
             }
         }

@@ -14,6 +14,7 @@ use tremor_pdk::{Error, ErrorPolicy, Host};
 use crate::{
     line::Answer,
     otlp::{self, PartialSuccess},
+    secrets::Secrets,
     url::Url,
 };
 
@@ -27,12 +28,17 @@ const LONGEST: Duration = Duration::from_hours(24);
 ///
 /// # Errors
 /// As [`check`]; kind bad data where a part was rejected, which is not to be sent again.
-pub(crate) fn check_otlp(host: &Host, url: &Url, answer: &Answer) -> Result<(), Error> {
-    let Err(error) = check(host, url, answer) else {
+pub(crate) fn check_otlp(
+    host: &Host,
+    url: &Url,
+    secrets: &Secrets,
+    answer: &Answer,
+) -> Result<(), Error> {
+    let Err(error) = check(host, url, secrets, answer) else {
         let Some(PartialSuccess { rejected, message }) = PartialSuccess::of(answer) else {
             return Ok(());
         };
-        let message = printable(message.as_bytes());
+        let message = printable(&secrets.redacted(message.as_bytes(), SHOWN));
         if rejected == 0 {
             tremor_pdk::info!(host, "`{url}` has taken a request, and says: {message}");
             return Ok(());
@@ -52,7 +58,12 @@ pub(crate) fn check_otlp(host: &Host, url: &Url, answer: &Answer) -> Result<(), 
 ///
 /// # Errors
 /// Kind bad data where the same would be refused again, and otherwise one that is to be tried again.
-pub(crate) fn check(host: &Host, url: &Url, answer: &Answer) -> Result<(), Error> {
+pub(crate) fn check(
+    host: &Host,
+    url: &Url,
+    secrets: &Secrets,
+    answer: &Answer,
+) -> Result<(), Error> {
     let status = answer.status;
     if status.is_success() {
         return Ok(());
@@ -64,10 +75,10 @@ pub(crate) fn check(host: &Host, url: &Url, answer: &Answer) -> Result<(), Error
             // Without the query, which may have a secret.
             let location =
                 location.as_bytes().split(|byte| *byte == b'?').next().unwrap_or_default();
-            let location = printable(location);
+            let location = printable(&secrets.redacted(location, SHOWN));
             let _ = write!(text, " to `{location}`: no redirection is followed, name it in `url`");
         } else if !answer.body.is_empty() {
-            let _ = write!(text, ": {}", printable(&answer.body));
+            let _ = write!(text, ": {}", printable(&secrets.redacted(&answer.body, SHOWN)));
         }
         text
     };
@@ -123,14 +134,14 @@ mod tests {
     use tremor_pdk::{Error, ErrorPolicy, testing::TestHost};
 
     use super::{check, printable, retry_after};
-    use crate::line::Answer;
+    use crate::{line::Answer, secrets::Secrets};
 
     fn policy(status: u16, body: &[u8]) -> (Option<ErrorPolicy>, String) {
         let status = StatusCode::from_u16(status).unwrap();
         let answer =
             Answer { status, headers: HeaderMap::new(), body: body.to_vec(), is_cut: false };
         let url = "http://a/x?key=secret".parse().unwrap();
-        let error = check(&TestHost::new().host(), &url, &answer).err();
+        let error = check(&TestHost::new().host(), &url, &Secrets::default(), &answer).err();
         (error.as_ref().map(Error::policy), error.map_or_else(String::new, |it| it.to_string()))
     }
 

@@ -17,7 +17,7 @@ use tremor_pdk::{
     units::{Interval, Size},
 };
 
-use crate::{otlp::Signal, url::Url};
+use crate::{otlp::Signal, secrets::Secrets, url::Url};
 
 /// The longest response, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -175,6 +175,8 @@ pub(crate) struct Settings {
     /// Of requests that send, besides those.
     pub(crate) body_headers: HeaderMap,
     pub(crate) max_response_bytes: usize,
+    /// Values that no error may show, even if the peer quotes them.
+    pub(crate) secrets: Secrets,
 }
 
 impl Settings {
@@ -230,6 +232,9 @@ impl Settings {
             let (name, value) = credentials(auth)?;
             headers.insert(name, value);
         }
+        let is_public = |name: &HeaderName| [USER_AGENT, HOST].contains(name);
+        let secret = headers.iter().filter(|(name, _)| !is_public(name)).map(|(_, value)| value);
+        let secrets = Secrets::new(&url, secret);
         let mut body_headers = HeaderMap::new();
         let content_type = match (&config.content_type, config.format) {
             (Some(text), _) => value("content_type", text)?,
@@ -265,6 +270,7 @@ impl Settings {
             headers,
             body_headers,
             max_response_bytes,
+            secrets,
             config,
         })
     }

@@ -28,6 +28,7 @@ mod otlp;
 mod payload;
 mod pool;
 mod proxy;
+mod secrets;
 mod sink;
 mod source;
 #[cfg(test)]

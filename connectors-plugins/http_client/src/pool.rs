@@ -63,12 +63,12 @@ impl Pool {
     /// The peer wants nothing for so long, from any delivery.
     pub(crate) fn hold(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.resumes_ns.fetch_max(self.host.now_ns().saturating_add(ns), Ordering::Relaxed);
+        self.resumes_ns.fetch_max(self.host.monotonic_ns().saturating_add(ns), Ordering::Relaxed);
     }
 
     /// How long the peer wants nothing yet.
     pub(crate) fn held(&self) -> Option<Duration> {
-        let left = self.resumes_ns.load(Ordering::Relaxed).saturating_sub(self.host.now_ns());
+        let left = self.resumes_ns.load(Ordering::Relaxed).saturating_sub(self.host.monotonic_ns());
         (left > 0).then(|| Duration::from_nanos(left))
     }
 
@@ -141,14 +141,14 @@ impl Pool {
     /// Keeps a connection for the next request.
     async fn put(&self, mut line: Line) {
         if line.is_usable().await {
-            let since_ns = self.host.now_ns();
+            let since_ns = self.host.monotonic_ns();
             self.idle().push(Idle { line, since_ns });
         }
     }
 
     /// Ends connections that nothing has gone through for too long.
     pub(crate) fn end_idle(&self) {
-        let (now_ns, most) = (self.host.now_ns(), self.settings.config.idle_timeout.ns());
+        let (now_ns, most) = (self.host.monotonic_ns(), self.settings.config.idle_timeout.ns());
         let is_old = |idle: &mut Idle| now_ns.saturating_sub(idle.since_ns) >= most;
         let old: Vec<_> = self.idle().extract_if(.., is_old).collect();
         // They are closed without the lock.

@@ -5,7 +5,10 @@ use std::{fmt, net::IpAddr};
 use hyper::{Uri, header::HeaderValue};
 use tremor_pdk::{Error, Result, net::Address};
 
-use crate::{config, url::Url};
+use crate::{
+    config,
+    url::{Url, decoded},
+};
 
 /// What stands between us and the peer.
 #[derive(Clone)]
@@ -58,7 +61,15 @@ impl Proxy {
             return Err(wrong("it has another scheme"));
         }
         let authority = uri.authority().ok_or_else(|| wrong("it has no host"))?;
-        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let with_port = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let port = match authority.port_u16() {
+            Some(port) => port,
+            None if with_port.len() > authority.host().len() => {
+                return Err(wrong("a port is a number up to 65535"));
+            }
+            None => 80,
+        };
+        let address = format!("{}:{port}", authority.host());
         let address = address.parse::<Address>().map_err(|_| wrong("its host is none"))?;
         let userinfo = authority.as_str().rsplit_once('@').map(|(userinfo, _)| userinfo);
         let authorization = userinfo.map(|userinfo| {
@@ -95,23 +106,6 @@ fn is_excepted(url: &Url, hosts: &str) -> bool {
                 .strip_suffix(domain)
                 .is_some_and(|rest| rest.ends_with('.') && !domain.is_empty())
     })
-}
-
-/// A text with `%41` for `A`.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit =
-            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
-        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
-        bytes.push(high << 4 | low);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 impl fmt::Display for Proxy {
@@ -176,9 +170,14 @@ mod tests {
     #[test]
     fn what_is_no_proxy_is_refused_without_showing_it() {
         let url = "http://a".parse::<Url>().unwrap();
-        for text in
-            ["socks5://u:secret@a", "http://u:secret@", "http://u:secr%zzet@a", "http://a b"]
-        {
+        for text in [
+            "socks5://u:secret@a",
+            "http://u:secret@",
+            "http://u:secr%zzet@a",
+            "http://a b",
+            "a:99999",
+            "http://u:secret@a:port",
+        ] {
             let variable = |name: &str| (name == "HTTP_PROXY").then(|| text.to_owned());
             let error = Proxy::of(&url, variable).err().unwrap().to_string();
             assert!(error.contains("`HTTP_PROXY`") && !error.contains("secr"), "{error}");

@@ -29,7 +29,7 @@ impl Polls {
 
     /// How long there is to wait.
     fn wait(&self) -> Option<Duration> {
-        let wait = self.next_ns.saturating_sub(self.host.now_ns());
+        let wait = self.next_ns.saturating_sub(self.host.monotonic_ns());
         (wait > 0).then(|| Duration::from_nanos(wait).min(self.interval.get()))
     }
 }
@@ -49,7 +49,7 @@ impl Source for Polls {
                 None => head,
             }
         };
-        let began_ns = self.host.now_ns();
+        let began_ns = self.host.monotonic_ns();
         let most = settings.max_response_bytes;
         let answer = self.pool.send(&settings.url, head, &Bytes::new(), most).await?;
         // Whatever it says: it was asked.
@@ -57,7 +57,7 @@ impl Source for Polls {
         if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             return Ok(Pull::Idle(self.interval.get()));
         }
-        answer::check(&self.host, &settings.url, &answer)?;
+        answer::check(&self.host, &settings.url, &settings.secrets, &answer)?;
         if answer.is_cut {
             return Err(Error::bad_data(format_args!(
                 "the response of `{}` has more than {most} bytes (`max_response_bytes`)",

@@ -208,6 +208,35 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
 }
 
 #[test]
+fn answer_that_echoes_request_shows_no_secret() {
+    let echo = "/in?key=secret authorization: Bearer hidden";
+    let peer = peer(vec![status(422, "", echo)]);
+    let keys = r#", "auth": { "bearer": "hidden" }"#;
+    let mut client = client(&TestHost::new(), &peer.address, keys);
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+        panic!("it was delivered");
+    };
+    let text = exceptions.exceptions()[0].error.to_string();
+    assert!(text.contains("[redacted]"), "{text}");
+    assert!(!text.contains("secret") && !text.contains("hidden"), "{text}");
+}
+
+#[test]
+fn wall_clock_set_back_does_not_prolong_retry_after() {
+    let peer = peer(vec![status(503, "Retry-After: 7\r\n", "")]);
+    let (host, hour_ns) = (TestHost::new(), 3_600_000_000_000);
+    host.set_now_ns(500_000 * hour_ns);
+    let mut client = client(&host, &peer.address, "");
+    client.deliver(&batch_of(&["1"])).unwrap_err();
+    host.set_now_ns(host.now_ns() - hour_ns);
+    let Err(Undelivered::Some(exceptions)) = client.deliver(&batch_of(&["1"])) else {
+        panic!("the peer was asked");
+    };
+    let delay = exceptions.exceptions()[0].error.delay();
+    assert!(delay.as_secs() <= 7, "{delay:?}");
+}
+
+#[test]
 fn a_connection_that_the_peer_has_closed_meanwhile_is_replaced() {
     // The second connection takes a request and closes it without a word: it was used before.
     let peer = peer(vec![ok(), Reply::Close, ok()]);

@@ -105,6 +105,23 @@ impl fmt::Display for Url {
     }
 }
 
+/// A text with `%41` for `A`.
+pub(crate) fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit =
+            |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|it| u8::try_from(it).ok());
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push(high << 4 | low);
+    }
+    String::from_utf8(bytes).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::Url;

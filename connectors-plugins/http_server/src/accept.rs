@@ -53,7 +53,7 @@ async fn cannot_accept(server: &Server, error: &io::Error, logged_ns: &mut Optio
         debug!(server.host, "a connection broke before it was accepted: {error}");
         return yield_now().await;
     }
-    let now_ns = server.host.now_ns();
+    let now_ns = server.host.monotonic_ns();
     if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
         *logged_ns = Some(now_ns);
         warn!(

@@ -127,6 +127,10 @@ fn goes_on<T>(server: &Server, peer: &Peer) -> Poll<Result<T, Answer>> {
             let text = "a sink of the flow is down\n";
             Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(LATER)
         }
+        _ if server.room.is_given_up() => {
+            let text = "the flow takes no requests now\n";
+            Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(LATER)
+        }
         _ => {
             let text = "the flow is full\n";
             Answer::bad(StatusCode::TOO_MANY_REQUESTS, text).retry_after(SOON)

@@ -59,6 +59,8 @@ pub(crate) struct Room {
     /// The number of a [`Closed`], which each poll of a connection asks for.
     closed: AtomicU8,
     is_sink_down: AtomicBool,
+    /// Whether the last pull was given up, as at the start of a drain: nothing is taken into the flow before the next.
+    is_given_up: AtomicBool,
     state: Mutex<State>,
     pub(crate) spare: Spare,
 }
@@ -96,6 +98,7 @@ impl Room {
             most,
             closed: AtomicU8::new(0),
             is_sink_down: AtomicBool::new(false),
+            is_given_up: AtomicBool::new(false),
             state: Mutex::new(state),
             spare: Spare::default(),
         }
@@ -119,6 +122,14 @@ impl Room {
     /// Says whether a sink is down, and the source is not pulled.
     pub(crate) fn set_sink_down(&self, is_down: bool) {
         self.is_sink_down.store(is_down, Ordering::Release);
+    }
+
+    pub(crate) fn set_given_up(&self, is_given_up: bool) {
+        self.is_given_up.store(is_given_up, Ordering::Release);
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_sink_down(&self) -> bool {

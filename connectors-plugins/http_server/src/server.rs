@@ -107,7 +107,8 @@ impl Server {
     /// There is no TLS with a peer.
     pub(crate) fn refused(&self, error: &Error) {
         self.counts.handshakes_failed.add(1);
-        let (now_ns, logged_ns) = (self.host.now_ns(), self.refused_ns.load(Ordering::Relaxed));
+        let (now_ns, logged_ns) =
+            (self.host.monotonic_ns(), self.refused_ns.load(Ordering::Relaxed));
         if logged_ns == 0 || now_ns.abs_diff(logged_ns) >= LOGGED_EVERY_NS {
             self.refused_ns.store(now_ns, Ordering::Relaxed);
             warn!(self.host, "{error}");

@@ -4,7 +4,11 @@ use std::{future::poll_fn, sync::Arc};
 
 use tremor_pdk::{Task, prelude::*};
 
-use crate::{config::Respond, room::Ends, server::Server};
+use crate::{
+    config::Respond,
+    room::{Ends, Room},
+    server::Server,
+};
 
 /// The source of one connection of the runtime's.
 pub struct Requests {
@@ -20,11 +24,34 @@ impl Requests {
     }
 }
 
+/// A pull that waits for requests. Dropped before its end it was given up: the flow drains, or is paused.
+struct Pulls<'r> {
+    room: &'r Room,
+    has_ended: bool,
+}
+
+impl<'r> Pulls<'r> {
+    fn new(room: &'r Room) -> Self {
+        room.set_given_up(false);
+        Self { room, has_ended: false }
+    }
+}
+
+impl Drop for Pulls<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.room.set_given_up(true);
+        }
+    }
+}
+
 impl Source for Requests {
     const CODEC: CodecRequirement = CodecRequirement::Required;
 
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        let mut pulls = Pulls::new(&self.server.room);
         poll_fn(|context| self.server.room.poll_pull(context, batch)).await?;
+        pulls.has_ended = true;
         Ok(Pull::Events)
     }
 

@@ -144,6 +144,18 @@ fn expect(answer: &str, status: u16, parts: &[&str]) {
     }
 }
 
+/// The runtime gives the pull up when it begins to drain, and closes the source once all events are acknowledged.
+#[test]
+fn request_that_waits_while_flow_drains_gets_503() {
+    let mut scene = Scene::new(r#", "max_wait": "8s""#);
+    scene.server.pull_and_give_up().unwrap();
+    let client = scene.client(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}");
+    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    scene.pass(11);
+    let answer = scene.answer(&client);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+}
+
 #[test]
 fn a_request_is_answered_once_its_event_is_in_the_flow_and_the_connection_goes_on() {
     let mut scene = Scene::new("");

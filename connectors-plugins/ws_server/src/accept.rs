@@ -43,7 +43,7 @@ pub(crate) async fn run(hub: Arc<Hub>, listener: TcpListener, tls: Option<TlsAcc
                 if is_of_one(&error) {
                     continue;
                 }
-                let now_ns = hub.host.now_ns();
+                let now_ns = hub.host.monotonic_ns();
                 if logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
                     logged_ns = Some(now_ns);
                     tremor_pdk::warn!(

@@ -59,9 +59,9 @@ impl Source for ReadOnce {
     }
 
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-        if self.context.now_ns() >= self.commit_at_ns {
+        if self.context.monotonic_ns() >= self.commit_at_ns {
             self.commit().await?;
-            self.commit_at_ns = self.context.now_ns() + 1_000_000_000;
+            self.commit_at_ns = self.context.monotonic_ns() + 1_000_000_000;
         }
         let (config, position) = (self.config.clone(), self.position);
         let most = batch.limit().events;

@@ -94,7 +94,7 @@ impl FunctionExpression for LogCall {
             None => 1,
         };
         if let Some(host) = self.host.as_ref().filter(|host| host.log_enabled(self.level)) {
-            let now = host.now_ns();
+            let now = host.monotonic_ns();
             if now >= self.next_ns.load(Ordering::Relaxed) {
                 let next = now.saturating_add(seconds.saturating_mul(1_000_000_000));
                 self.next_ns.store(next, Ordering::Relaxed);

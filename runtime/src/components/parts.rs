@@ -18,7 +18,7 @@ use crate::{
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
     memory::{FlowMemory, Loan},
-    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
+    plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
     processor::MakePreprocessor,
     stop::Stopper,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
@@ -153,10 +153,16 @@ impl FlowParts<'_> {
         let services =
             Services { connection: None, stopper, calls, component: component_name, loan };
         let (flow, kind) = (self.flow.name().to_owned(), component.name.value.clone());
+        // It survives restarts, after which jobs of the instance before may still block.
+        let jobs = Jobs::default();
         move |connection| {
+            if connection.is_some() {
+                jobs.discard_waiting();
+            }
             let loan = Arc::new(Loan::new(account.clone()));
             let services = Services { connection, loan, ..services.clone() };
-            let host = HostContext::new(&*services.component, &*folder, services.clone());
+            let component = &*services.component;
+            let host = HostContext::with_jobs(component, &*folder, services.clone(), jobs.clone());
             services.stopper.add_instance(&flow, &kind, &host);
             host
         }

@@ -33,6 +33,7 @@ use tremor_pdk::{
 
 use super::{
     contain::{Contained, contain},
+    jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
 use crate::{executor, time};
@@ -73,6 +74,8 @@ pub struct HostContext {
     folder: String,
     metrics: Arc<Metrics>,
     services: Box<dyn HostServices>,
+    /// Its blocking work, with that of the instances before it.
+    jobs: Jobs,
     /// In a check: what the constructor did first of what no constructor may do.
     misused: Option<OnceLock<&'static str>>,
 }
@@ -85,11 +88,22 @@ impl HostContext {
         folder: impl Into<String>,
         services: impl HostServices,
     ) -> Arc<Self> {
+        Self::with_jobs(component, folder, services, Jobs::default())
+    }
+
+    /// Makes the context of an instance whose blocking work shares the bound of `jobs` with other instances.
+    pub(crate) fn with_jobs(
+        component: impl Into<String>,
+        folder: impl Into<String>,
+        services: impl HostServices,
+        jobs: Jobs,
+    ) -> Arc<Self> {
         Arc::new(Self {
             component: component.into(),
             folder: folder.into(),
             metrics: Arc::default(),
             services: Box::new(services),
+            jobs,
             misused: None,
         })
     }
@@ -102,6 +116,7 @@ impl HostContext {
             folder: folder.into(),
             metrics: Arc::default(),
             services: Box::new(()),
+            jobs: Jobs::default(),
             misused: Some(OnceLock::new()),
         })
     }
@@ -197,6 +212,7 @@ fn functions() -> HostFunctionsRef {
             request_stop,
             memory_take,
             memory_return,
+            monotonic_ns,
         }
         .leak_into_prefix()
     })
@@ -289,7 +305,7 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
 unsafe extern "C" fn spawn_blocking(context: *const (), job: Job) {
     let start = |context: &HostContext| {
         if !context.refuses("starts work on another thread") {
-            executor::spawn_blocking(move || job.run());
+            context.jobs.start(job);
         }
     };
     // SAFETY: a live handle's context.
@@ -376,6 +392,10 @@ unsafe extern "C" fn connection_lost(context: *const ()) {
 unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RStr<'_>) {
     // SAFETY: a live handle's context.
     unsafe { with(context, |context| context.services.request_stop(graceful, reason.as_str())) }
+}
+
+unsafe extern "C" fn monotonic_ns(_context: *const ()) -> u64 {
+    contain(time::monotonic_ns).unwrap_or_default()
 }
 
 /// Does the same for each level: tracing wants it to be a constant.

@@ -181,6 +181,7 @@ impl Library {
     /// As [`Library::inspect`], with the file that was read.
     pub(super) fn read(path: &Path) -> Result<Read, Error> {
         let failed = |error: io::Error| unreadable(path, &error);
+        #[expect(clippy::disallowed_methods, reason = "it is compared with the stamp of a file")]
         let now = SystemTime::now();
         let canonical = path.canonicalize().map_err(failed)?;
         let (file, about) = open(&canonical).map_err(failed)?;

@@ -35,6 +35,7 @@ mod error;
 mod host;
 mod identity;
 mod image;
+mod jobs;
 
 mod layout;
 mod library;
@@ -47,6 +48,7 @@ mod stream;
 mod verify;
 
 pub(crate) use self::describe::Question;
+pub(crate) use self::jobs::Jobs;
 pub use self::{
     access::Objection,
     check::Policy,

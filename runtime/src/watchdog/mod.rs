@@ -199,12 +199,14 @@ impl Watchdog {
 /// What the thread does until the run has ended.
 fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
     let mut stand_ins = StandIns::default();
-    let mut has_said = false;
+    let (mut has_said, mut tick) = (false, 0_usize);
     while ended.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
         let (wanted, findings) = sampler.look();
         // First of all: to log may block as well.
         let had = stand_ins.set(wanted);
         executor::attend();
+        executor::retry_blocking_threads(tick);
+        tick = tick.wrapping_add(1);
         sampler.take_overruns().iter().for_each(limit::Told::tell);
         findings.iter().for_each(findings::Finding::log);
         if had < wanted && !std::mem::replace(&mut has_said, true) {

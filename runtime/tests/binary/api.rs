@@ -48,6 +48,10 @@ pub(crate) fn start_with(
 }
 
 impl Asked {
+    pub(crate) fn pid(&self) -> u32 {
+        self.run.pid()
+    }
+
     pub(crate) fn request(&self, method: &str, path: &str) -> (u16, String) {
         let mut connection = TcpStream::connect(&self.address).unwrap();
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);

@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::tremor::Scene;
+use crate::{running::Running, tremor::Scene};
 
 fn flow(source: &str) -> String {
     format!(
@@ -95,4 +95,30 @@ links: [input -> output]";
     run("one\ntwo\n");
     append(&scene, "lf a line\n");
     run("half a line\n");
+}
+
+fn limit_descriptors(running: &Running, soft: u32) {
+    let arguments = [format!("--pid={}", running.pid()), format!("--nofile={soft}:")];
+    assert!(Command::new("prlimit").args(arguments).status().unwrap().success());
+}
+
+/// Clients of another flow may use up the descriptors when a file is rotated.
+#[test]
+fn rotation_without_descriptors_is_retried() {
+    let flow = "connectors:
+  input: { type: metronome, config: { interval_ms: 5 } }
+  output:
+    type: file
+    codec: json
+    postprocessors: [lines]
+    config: { path: out, mode: append, rotate: { max_bytes: 1, keep: 3 } }
+links: [input -> output]";
+    let mut running = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
+    running.until("component=output state=running");
+    limit_descriptors(&running, 3);
+    running.until("deliveries wait");
+    limit_descriptors(&running, 1_000);
+    running.until("delivers again");
+    running.signal(&["TERM"]);
+    running.end().expect(0, &[]);
 }

@@ -1,8 +1,11 @@
 //! Named pipes in the place of files: the plugin `file`.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
 
-use crate::{running::Running, tremor::Scene};
+use crate::{api, running::Running, tremor::Scene};
 
 const FLOW: &str = "connectors:
   input:
@@ -64,4 +67,22 @@ fn a_signal_ends_a_flow_whose_pipe_nobody_writes_to() {
     running.signal(&["TERM"]);
     let run = running.end();
     assert!(run.status.is_some(), "it has ended by itself: {}", run.stderr);
+}
+
+/// Opening a pipe blocks until it has a reader. The threads for such work are shared by all flows.
+#[test]
+fn restarts_of_blocked_sink_occupy_few_threads() {
+    let scene = Scene::new(FLOW);
+    ["from", "to"].iter().for_each(|name| make_pipe(&scene, name));
+    let asked = api::start(scene, &["flow.yaml"]);
+    for restarts in 1..=40 {
+        asked.json("POST", "/v1/flows/flow/connectors/output/restart");
+        let is_new = |it: &serde_json::Value| it["restarts"].as_i64() >= Some(restarts);
+        asked.until("/v1/flows/flow/connectors/output", is_new);
+    }
+    let tasks = fs::read_dir(format!("/proc/{}/task", asked.pid())).unwrap();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
+    let names = tasks.flatten().filter_map(|task| name(task).ok());
+    let blocking = names.filter(|name| name.starts_with("blocking-")).count();
+    assert!(blocking < 20, "{blocking} threads for blocking work");
 }

@@ -133,6 +133,19 @@ fn a_tcp_server_without_descriptors_serves_those_that_it_has_and_later_the_other
 }
 
 #[test]
+fn connections_leave_descriptors_to_other_components() {
+    let mut server = Server::start("tcp_server", "127.0.0.1:0", as_lines);
+    let limit = ["--pid", &server.running.pid().to_string(), "--nofile=64:64"];
+    assert!(Command::new("prlimit").args(limit).status().unwrap().success());
+    let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    server.running.until("which wait: ");
+    let open = fs::read_dir(format!("/proc/{}/fd", server.running.pid())).unwrap().count();
+    assert!(open <= 60, "{open} descriptors of 64 are in use");
+    drop(clients);
+    server.end();
+}
+
+#[test]
 fn a_unix_server_without_descriptors_serves_those_that_it_has_and_later_the_others() {
     serves_those_that_it_has_and_later_the_others(Server::start("unix_server", "socket", as_lines));
 }

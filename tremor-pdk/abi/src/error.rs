@@ -59,6 +59,36 @@ kinds! {
     UNSUPPORTED = 8, "unsupported", GIVE_UP;
     /// The plugin's code panicked.
     PANICKED = 9, "panicked", RESTART;
+    /// The system has no file descriptors, memory or threads left for now.
+    SHORTAGE = 10, "shortage", RETRY;
+}
+
+impl ErrorKind {
+    /// Returns the kind of an I/O error that another process or component may cause and end: [`FULL`](Self::FULL)
+    /// for a full disk or quota, [`SHORTAGE`](Self::SHORTAGE) for a lack of file descriptors, memory, buffers or
+    /// threads. Returns `None` for every other I/O error.
+    pub fn of_shortage(error: &std::io::Error) -> Option<Self> {
+        use std::io::ErrorKind as Io;
+        /// `ENFILE` and `EMFILE` on every Unix, for which `std` has no kind.
+        const DESCRIPTORS: [i32; 2] = [23, 24];
+        /// `ENOBUFS`, for which `std` has no kind.
+        const BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
+        match error.kind() {
+            Io::StorageFull | Io::QuotaExceeded => Some(Self::FULL),
+            // Creating a thread or a process reports `EAGAIN`, which is this kind.
+            Io::OutOfMemory | Io::WouldBlock => Some(Self::SHORTAGE),
+            _ => error
+                .raw_os_error()
+                .filter(|code| DESCRIPTORS.contains(code) || *code == BUFFERS)
+                .map(|_| Self::SHORTAGE),
+        }
+    }
+
+    /// Returns `true` for [`FULL`](Self::FULL) and [`SHORTAGE`](Self::SHORTAGE): the component works again, unchanged,
+    /// once others use less.
+    pub const fn is_shortage(self) -> bool {
+        matches!(self, Self::FULL | Self::SHORTAGE)
+    }
 }
 
 /// What is to be done about an error. An open set; a policy that this version does not know is treated as
@@ -153,6 +183,7 @@ impl PluginError {
         full => FULL;
         unsupported => UNSUPPORTED;
         panicked => PANICKED;
+        shortage => SHORTAGE;
     }
 
     /// The same error with `cause`, and everything that caused it, after it.
@@ -269,9 +300,9 @@ impl From<std::io::Error> for PluginError {
             Io::PermissionDenied => ErrorKind::AUTHENTICATION,
             Io::InvalidData => ErrorKind::BAD_DATA,
             Io::TimedOut => ErrorKind::TIMEOUT,
-            Io::StorageFull | Io::QuotaExceeded | Io::FileTooLarge => ErrorKind::FULL,
+            Io::FileTooLarge => ErrorKind::FULL,
             Io::Unsupported => ErrorKind::UNSUPPORTED,
-            _ => ErrorKind::INTERNAL,
+            _ => ErrorKind::of_shortage(&error).unwrap_or(ErrorKind::INTERNAL),
         };
         Self::new(kind, error)
     }
@@ -301,6 +332,21 @@ mod tests {
         assert_eq!(kind(io::ErrorKind::BrokenPipe), ErrorKind::CONNECTION_LOST);
         assert_eq!(kind(io::ErrorKind::StorageFull), ErrorKind::FULL);
         assert_eq!(kind(io::ErrorKind::Other), ErrorKind::INTERNAL);
+    }
+
+    #[test]
+    fn shortage_of_system_resources_is_retried() {
+        let buffers = if cfg!(target_os = "linux") { 105 } else { 55 };
+        for code in [23, 24, buffers, 12] {
+            let error = PluginError::from(io::Error::from_raw_os_error(code));
+            assert_eq!(error.kind(), ErrorKind::SHORTAGE, "{error}");
+            assert_eq!(error.policy(), ErrorPolicy::RETRY, "{error}");
+        }
+        assert_eq!(
+            PluginError::from(io::Error::from(io::ErrorKind::WouldBlock)).kind(),
+            ErrorKind::SHORTAGE
+        );
+        assert!(ErrorKind::of_shortage(&io::ErrorKind::NotFound.into()).is_none());
     }
 
     #[test]

@@ -173,6 +173,8 @@ pub struct HostFunctions {
     /// Returns so many bytes that were borrowed.
     #[sabi(missing_field(option))]
     pub memory_return: unsafe extern "C" fn(*const (), usize),
+    /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
+    pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
 }
 
 /// A component's handle to the host.
@@ -268,6 +270,12 @@ impl HostHandle {
     pub fn request_stop(&self, graceful: bool, reason: &str) {
         // SAFETY: `new`'s contract.
         unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
+    }
+
+    /// Returns the time in ns by a clock that nobody sets, to measure durations with.
+    pub fn monotonic_ns(&self) -> u64 {
+        // SAFETY: `new`'s contract.
+        unsafe { self.functions.monotonic_ns()(self.context) }
     }
 }
 

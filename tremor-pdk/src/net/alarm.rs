@@ -34,7 +34,7 @@ impl Alarm {
         let (bell, timer, clock) = (self.bell.clone(), host.timer(after), host.clone());
         self.task = Some(host.spawn("waits for a time", async move {
             timer.await;
-            bell.rang_ns.store(clock.now_ns().max(1), Ordering::Release);
+            bell.rang_ns.store(clock.monotonic_ns().max(1), Ordering::Release);
             let waiting = lock(&bell.waiting).take();
             waiting.into_iter().for_each(Waker::wake);
         }));

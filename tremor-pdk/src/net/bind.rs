@@ -3,7 +3,10 @@
 use std::{
     io,
     net::SocketAddr,
-    os::{fd::OwnedFd, unix},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix,
+    },
     task::{Context, Poll},
 };
 
@@ -14,6 +17,7 @@ use rustix::{
 
 use super::{
     options::{keep_alive, open_for},
+    reserve::Reserve,
     stream::{TcpStream, UnixStream},
 };
 use crate::{Descriptors, Error, Registered, Result};
@@ -100,7 +104,7 @@ macro_rules! listeners {
     ($($(#[$doc:meta])* $name:ident: $listener:ty, $stream:ident, $address:ty;)*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
-        pub struct $name(Registered<$listener>);
+        pub struct $name(Registered<$listener>, Reserve);
 
         impl $name {
             /// Makes one of a listener of the standard library, which is set not to block.
@@ -109,14 +113,15 @@ macro_rules! listeners {
             /// The operating system's.
             pub fn new(descriptors: &Descriptors, listener: $listener) -> io::Result<Self> {
                 listener.set_nonblocking(true)?;
-                descriptors.register(listener).map(Self)
+                Ok(Self(descriptors.register(listener)?, Reserve::default()))
             }
 
             /// Waits for a connection, and gives it with the address of its peer.
             ///
             /// # Errors
             /// The operating system's: of one connection, or that no descriptor is left. What listens
-            /// on goes on after both, and waits for a while first.
+            /// on goes on after both, and waits for a while first. `EMFILE` is returned while an eighth of the
+            /// descriptors that the process may have is still free: servers leave those to other components.
             pub async fn accept(&self) -> io::Result<($stream, $address)> {
                 std::future::poll_fn(|context| self.poll_accept(context)).await
             }
@@ -129,9 +134,13 @@ macro_rules! listeners {
                 &self,
                 context: &Context<'_>,
             ) -> Poll<io::Result<($stream, $address)>> {
-                let accepted = self.0.poll_read_with(context, <$listener>::accept);
+                let accepted = self.0.poll_read_with(context, |listener| {
+                    self.1.check(listener.as_fd())?;
+                    listener.accept()
+                });
                 accepted.map(|accepted| {
                     let (stream, address) = accepted?;
+                    self.1.took(&stream);
                     Ok(($stream::new(self.0.descriptors(), stream)?, address))
                 })
             }

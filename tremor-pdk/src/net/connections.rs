@@ -241,7 +241,7 @@ impl Connections {
     /// The handshake of a connection has failed.
     fn refuse(&mut self, stream: u64, why: &io::Error) {
         let Some(peer) = self.open.get(&stream) else { return };
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         let is_due = self.warned_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS);
         // One that only asks whether anybody listens is no reason to warn.
         if is_due && why.kind() != io::ErrorKind::UnexpectedEof {

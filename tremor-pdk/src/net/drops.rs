@@ -37,7 +37,7 @@ impl Drops {
 
     /// Asks the system, if that is long enough ago.
     pub(super) fn count_now_and_then(&mut self, host: &Host) {
-        let now_ns = host.now_ns();
+        let now_ns = host.monotonic_ns();
         if self.asked_ns.is_none_or(|at| now_ns.abs_diff(at) >= EVERY_NS) {
             self.asked_ns = Some(now_ns);
             self.count();

@@ -57,6 +57,7 @@ mod options;
 #[cfg(not(feature = "tls"))]
 mod plain;
 mod poller;
+mod reserve;
 mod stream;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -147,7 +147,7 @@ impl Datagrams {
                 }
                 Err(error) => {
                     let error = io::Error::from(error);
-                    break Err(Error::internal(format!("cannot receive datagrams: {error}")));
+                    break Err(Error::from(error).context("cannot receive datagrams"));
                 }
             }
         };

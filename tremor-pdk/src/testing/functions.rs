@@ -45,6 +45,7 @@ fn functions() -> HostFunctionsRef {
             request_stop,
             memory_take,
             memory_return,
+            monotonic_ns,
         };
         functions.leak_into_prefix()
     })
@@ -88,7 +89,12 @@ unsafe extern "C" fn log(context: *const (), level: LogLevel, message: RStr<'_>)
 
 unsafe extern "C" fn now_ns(context: *const ()) -> u64 {
     // SAFETY: see `retain`.
-    unsafe { world(context) }.lock().now_ns
+    unsafe { world(context) }.lock().now_ns()
+}
+
+unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
+    // SAFETY: see `retain`.
+    unsafe { world(context) }.lock().monotonic_ns
 }
 
 unsafe extern "C" fn metric(
@@ -148,7 +154,7 @@ unsafe extern "C" fn memory_return(context: *const (), bytes: usize) {
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {
     // SAFETY: see `retain`.
     let world = unsafe { share(context) };
-    let deadline = world.lock().now_ns.saturating_add(ns);
+    let deadline = world.lock().monotonic_ns.saturating_add(ns);
     FfiFuture::new(Waiting::new(world, Cause::Time(deadline)))
 }
 

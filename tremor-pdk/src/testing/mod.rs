@@ -152,12 +152,18 @@ impl TestHost {
 
     /// The host's clock, in ns since the Unix epoch.
     pub fn now_ns(&self) -> u64 {
-        self.0.lock().now_ns
+        self.0.lock().now_ns()
+    }
+
+    /// Returns the host's monotonic clock, in ns. [`TestHost::advance`] moves it, and
+    /// [`TestHost::set_now_ns`] does not.
+    pub fn monotonic_ns(&self) -> u64 {
+        self.0.lock().monotonic_ns
     }
 
     /// Lets time pass.
     pub fn advance(&self, time: Duration) {
-        let now = self.now_ns();
+        let now = self.monotonic_ns();
         self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
     }
 
@@ -170,7 +176,7 @@ impl TestHost {
 
     /// Sets the clock, as a correction of the system's does: no timer is due by that.
     pub fn set_now_ns(&self, now_ns: u64) {
-        self.0.lock().now_ns = now_ns;
+        self.0.lock().set_now_ns(now_ns);
     }
 
     /// Says which folder relative paths of a configuration start from. At first it is the one that

@@ -26,13 +26,20 @@ pub(super) struct World(Mutex<State>);
 
 impl Default for World {
     fn default() -> Self {
-        Self(Mutex::new(State { now_ns: 1_000_000_000, ..State::default() }))
+        Self(Mutex::new(State {
+            monotonic_ns: 500_000_000,
+            wall_ahead_ns: 500_000_000,
+            ..State::default()
+        }))
     }
 }
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) now_ns: u64,
+    /// The time that passes, which timers go by.
+    pub(super) monotonic_ns: u64,
+    /// Difference between the clock that stamps events and `monotonic_ns`, modulo 2^64.
+    wall_ahead_ns: u64,
     /// Whether time passes only where the test says so, as long as a file descriptor is waited for.
     pub(super) holds_time: bool,
     pub(super) folder: String,
@@ -58,6 +65,14 @@ pub(super) struct Metric {
 }
 
 impl State {
+    pub(super) fn now_ns(&self) -> u64 {
+        self.monotonic_ns.wrapping_add(self.wall_ahead_ns)
+    }
+
+    pub(super) fn set_now_ns(&mut self, now_ns: u64) {
+        self.wall_ahead_ns = now_ns.wrapping_sub(self.monotonic_ns);
+    }
+
     /// Whether anything waits for time or for a file descriptor.
     pub(super) fn has_waits(&self) -> bool {
         !self.waits.is_empty()
@@ -175,11 +190,11 @@ impl World {
         wakeup.is_expected() || Arc::strong_count(&self.lock().wakes_tasks) > 1
     }
 
-    pub(super) fn advance_to(&self, now_ns: u64) {
+    pub(super) fn advance_to(&self, time_ns: u64) {
         let now_ns = {
             let mut state = self.lock();
-            state.now_ns = state.now_ns.max(now_ns);
-            state.now_ns
+            state.monotonic_ns = state.monotonic_ns.max(time_ns);
+            state.monotonic_ns
         };
         self.end_waits(|cause| matches!(cause, Cause::Time(deadline) if deadline <= now_ns));
     }
@@ -235,7 +250,7 @@ impl Waiting {
     pub(super) fn new(world: Arc<World>, cause: Cause) -> Self {
         let number = {
             let mut state = world.lock();
-            let over = matches!(cause, Cause::Time(deadline) if deadline <= state.now_ns);
+            let over = matches!(cause, Cause::Time(deadline) if deadline <= state.monotonic_ns);
             let number = state.next_wait;
             state.next_wait += 1;
             state.waits.push(Wait { number, cause, over, waker: None });

@@ -7,12 +7,12 @@ use std::{
 };
 
 use tremor_pdk::{
-    Error, ErrorKind, Result,
+    Error, Result,
     serde::{Deserialize, Serialize},
 };
 
 use super::identity::{Identity, hash};
-use crate::folder;
+use crate::{folder, open::transient};
 
 /// Of the contents of the file.
 const VERSION: u64 = 2;
@@ -192,12 +192,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<Entry>> {
 /// A full disk may have room again; what is wrong with a path may not.
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Error {
     let message = format!("cannot {doing} the checkpoint `{}`", path.display());
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Error::new(ErrorKind::FULL, error).context(message)
-        }
-        kind => Error::from(io::Error::new(kind, error.to_string())).context(message),
-    }
+    transient(error).context(message)
 }
 
 #[cfg(test)]

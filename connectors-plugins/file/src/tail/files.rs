@@ -3,18 +3,21 @@
 use std::{
     collections::HashSet,
     io,
+    ops::ControlFlow,
     path::{self, Path, PathBuf},
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Batch, Error, Host, Result, Watermarks, warn};
+use rustix::process::{Resource, getrlimit};
+use tremor_pdk::{Acks, Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
 
 use super::{
     checkpoint::Entry,
-    clock::{is_due, nanoseconds},
+    clock::nanoseconds,
     input::{How, Input, Look, Stage},
     kept::Kept,
     pattern::Pattern,
+    walk::Walk,
 };
 use crate::Config;
 
@@ -34,10 +37,18 @@ pub(crate) struct Files {
     pub(super) is_first_search: bool,
     kept: Option<Kept>,
     next_stream: u64,
+    /// Maximum number of files that are open at the same time.
+    pub(super) max_open: usize,
+    /// Sequence number of the last use of a file.
+    uses: u64,
     /// Whose turn it is.
     turn: usize,
     pub(super) poll_ns: u64,
     pub(super) search_at_ns: u64,
+    /// A search that has not ended.
+    pub(super) searching: Option<Walk>,
+    /// When it began, by the monotonic clock.
+    pub(super) search_began_ns: Option<u64>,
     /// What was said of a path is not said again.
     pub(super) told: HashSet<PathBuf>,
 }
@@ -55,6 +66,8 @@ pub(super) enum Next {
     Brought(Brought),
     /// Nothing now.
     Nothing,
+    /// Nothing yet: the search for files has not ended.
+    Searching,
     /// Nothing, and there never will be.
     Finished,
 }
@@ -79,9 +92,13 @@ impl Files {
             is_first_search: true,
             kept: None,
             next_stream: 0,
+            max_open: max_open(),
+            uses: 0,
             turn: 0,
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
+            searching: None,
+            search_began_ns: None,
             told: HashSet::new(),
         };
         if let Some((kept, known)) = Kept::open(config)? {
@@ -98,8 +115,8 @@ impl Files {
 
     /// Keeps what is acknowledged where that is due, and reads on.
     pub(super) fn next(&mut self, batch: &mut Batch) -> Result<Next> {
-        let now_ns = self.host.now_ns();
-        if self.how.follow && is_due(self.search_at_ns, now_ns, self.search_interval()) {
+        let now_ns = self.host.monotonic_ns();
+        if self.how.follow && now_ns >= self.search_at_ns {
             self.search(now_ns)?;
         }
         if self.kept.as_ref().is_some_and(|kept| kept.is_due(now_ns)) {
@@ -115,17 +132,21 @@ impl Files {
             }
         }
         let is_over = !self.how.follow && self.inputs.iter().all(Input::is_finished);
-        Ok(if is_over { Next::Finished } else { Next::Nothing })
+        Ok(match (is_over, &self.searching) {
+            (true, _) => Next::Finished,
+            (false, Some(_)) => Next::Searching,
+            (false, None) => Next::Nothing,
+        })
     }
 
     /// Looks at one file. Gives up to where it has brought something, if it has.
     fn look(&mut self, at: usize, batch: &mut Batch, now_ns: u64) -> Result<Option<u64>> {
         let input = &self.inputs[at];
-        if input.is_finished()
-            || !is_due(input.look_at_ns, now_ns, self.poll_ns)
-            || !self.may_look(at)
-        {
+        if input.is_finished() || now_ns < input.look_at_ns || !self.may_look(at) {
             return Ok(None);
+        }
+        if let ControlFlow::Break(position) = self.open_input(at, batch, now_ns)? {
+            return Ok(position);
         }
         let input = &mut self.inputs[at];
         input.stage = Stage::Reading;
@@ -136,6 +157,8 @@ impl Files {
             Look::Brought(position) => {
                 // More may follow: it is not gone before it is quiet.
                 input.gone_since_ns = input.gone_since_ns.map(|_| now_ns);
+                self.uses += 1;
+                input.used = self.uses;
                 Ok(Some(position))
             }
             Look::Nothing => {
@@ -144,6 +167,69 @@ impl Files {
             }
             Look::Truncated => self.restart(at, batch),
         }
+    }
+
+    /// Opens a file that is closed, if there is something to read, and closes another one for that. Continues if it
+    /// is open, and breaks otherwise with to where it has brought something, as [`look`](Self::look) does.
+    fn open_input(
+        &mut self,
+        at: usize,
+        batch: &mut Batch,
+        now_ns: u64,
+    ) -> Result<ControlFlow<Option<u64>>> {
+        let input = &mut self.inputs[at];
+        if !input.is_open() {
+            let is_gone = input.gone_since_ns.is_some();
+            if self.how.follow && !is_gone && !input.has_changed() {
+                input.look_at_ns = now_ns + self.poll_ns;
+                return Ok(ControlFlow::Break(None));
+            }
+            // Without another to close, this one is read once one has ended.
+            if !self.leave_one_closed() {
+                return Ok(ControlFlow::Break(None));
+            }
+            let input = &mut self.inputs[at];
+            match input.open() {
+                Ok(_) => {
+                    self.uses += 1;
+                    input.used = self.uses;
+                }
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(cannot_read(&input.path, &error));
+                }
+                // The next search finds out where it is.
+                Err(_) if self.how.follow && !is_gone => {
+                    input.look_at_ns = now_ns + self.poll_ns;
+                    return Ok(ControlFlow::Break(None));
+                }
+                Err(_) => {
+                    warn!(
+                        self.host,
+                        "`{}` was deleted or moved while it was closed, because more files than {} \
+                         are read: what it had after its first {} bytes, if anything, is lost",
+                        input.path.display(),
+                        self.max_open,
+                        input.read_to()
+                    );
+                    return Ok(ControlFlow::Break(input.end(batch)));
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    pub(super) fn count_open(&self) -> usize {
+        self.inputs.iter().filter(|input| input.is_open()).count()
+    }
+
+    /// Closes the least recently used file if as many are open as may be. Returns whether another may be opened.
+    fn leave_one_closed(&mut self) -> bool {
+        if self.count_open() < self.max_open {
+            return true;
+        }
+        let closable = self.inputs.iter_mut().filter(|input| input.may_close(&self.how));
+        let unused = closable.min_by_key(|input| input.used);
+        unused.map(Input::close).is_some()
     }
 
     /// Whether all files that had the name of this one before are read to their ends.
@@ -171,8 +257,8 @@ impl Files {
             input.path.display()
         );
         let is_half = input.is_half;
-        let (path, file) = (input.path.clone(), input.file().clone());
-        let anew = Input::new(stream, path, file, 0, &self.how);
+        let path = input.path.clone();
+        let anew = input.open().and_then(|file| Input::new(stream, path, file, 0, &self.how));
         *input = anew.map_err(|error| cannot_read(&input.path, &error))?;
         if let Some(kept) = &self.kept {
             kept.marks.forget(was);
@@ -186,14 +272,13 @@ impl Files {
 
     /// A pull of this stream has failed: it is read again from there. Gives whether a part of a message
     /// was brought, which never becomes one.
-    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> Result<bool> {
+    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> bool {
         let how = &self.how;
         let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
-            return Ok(false);
+            return false;
         };
-        let rewound = input.rewind(to.unwrap_or(input.start), how);
-        rewound.map_err(|error| cannot_read(&input.path, &error))?;
-        Ok(std::mem::take(&mut input.is_half))
+        input.rewind(to.unwrap_or(input.start), how);
+        std::mem::take(&mut input.is_half)
     }
 
     /// Says what a pull has brought. Does not block.
@@ -222,7 +307,7 @@ impl Files {
         }
         let live = self.inputs.iter().map(|input| entry(input, Some(&kept.marks)));
         let entries = self.known.iter().cloned().chain(live).collect();
-        kept.save(entries, self.host.now_ns())
+        kept.save(entries, self.host.monotonic_ns())
     }
 
     /// Closes the files that are read to their ends, once all of that is acknowledged.
@@ -245,9 +330,18 @@ impl Files {
     }
 }
 
-/// Final: without a checkpoint, another try would bring what was brought by now once more.
+/// Returns a quarter of the descriptors that the process may have, and 256 at most: others need some.
+fn max_open() -> usize {
+    const MAX: u64 = if cfg!(test) { 8 } else { 256 };
+    let limit = getrlimit(Resource::Nofile).current.map_or(MAX, |limit| limit / 4);
+    usize::try_from(limit.clamp(1, MAX)).unwrap_or(1)
+}
+
+/// Returns an error that is final, because a new instance without a checkpoint would read again what was read by now.
+/// Only a shortage is not: the same instance tries again after it.
 pub(super) fn cannot_read(path: &Path, error: &io::Error) -> Error {
-    Error::unsupported(format!("cannot read `{}`: {error}", path.display()))
+    let kind = ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED);
+    Error::new(kind, format!("cannot read `{}`: {error}", path.display()))
 }
 
 fn entry(input: &Input, marks: Option<&Watermarks<u64>>) -> Entry {

@@ -1,16 +1,19 @@
 //! One file that is read: a stream.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::PathBuf,
     sync::Arc,
 };
 
 use memchr::memmem;
-use tremor_pdk::Batch;
+use tremor_pdk::{Batch, ErrorKind};
 
-use super::identity::{Identity, Place, read_at};
+use super::{
+    identity::{Identity, Place, place, read_at},
+    pattern::renamed,
+};
 use crate::compression::{self, Format};
 
 /// How all files are read.
@@ -34,7 +37,10 @@ pub(super) struct Input {
     pub(super) stream: u64,
     pub(super) path: PathBuf,
     pub(super) identity: Identity,
-    file: Arc<File>,
+    /// `None` while it is closed, because other files are read.
+    file: Option<Arc<File>>,
+    /// Sequence number of the last use: the file with the lowest is closed first.
+    pub(super) used: u64,
     content: Content,
     /// Where this stream begins: all before that is acknowledged.
     pub(super) start: u64,
@@ -66,7 +72,8 @@ pub(super) enum Stage {
 
 enum Content {
     Plain,
-    Compressed(compression::Input),
+    /// `None` before the first read and after the end.
+    Compressed(Option<compression::Input>),
 }
 
 /// What a look at a file came to.
@@ -93,7 +100,8 @@ impl Input {
             stream,
             path,
             identity,
-            file,
+            file: Some(file),
+            used: 0,
             content: Content::Plain,
             start,
             read: start,
@@ -105,7 +113,7 @@ impl Input {
             look_at_ns: 0,
             gone_since_ns: None,
         };
-        input.rewind(start, how)?;
+        input.rewind(start, how);
         Ok(input)
     }
 
@@ -117,28 +125,66 @@ impl Input {
         self.stage == Stage::Finished
     }
 
-    pub(super) fn file(&self) -> &Arc<File> {
-        &self.file
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns whether the file can be closed and opened again later without reading anything twice.
+    pub(super) fn may_close(&self, how: &How) -> bool {
+        let is_between = matches!(self.content, Content::Plain | Content::Compressed(None));
+        self.is_open() && is_between && (how.follow || self.is_finished())
+    }
+
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
+    /// Returns the file, which is opened if it was closed. One that was renamed meanwhile is looked for in its folder.
+    ///
+    /// # Errors
+    /// Kind not found, if it was deleted or moved to another folder; those of the system.
+    pub(super) fn open(&mut self) -> io::Result<Arc<File>> {
+        if let Some(file) = &self.file {
+            return Ok(file.clone());
+        }
+        let ours = self.place();
+        let opened = match File::open(&self.path) {
+            Ok(file) if place(&file.metadata()?) == ours => file,
+            Err(error) if ErrorKind::of_shortage(&error).is_some() => return Err(error),
+            _ => match renamed(&self.path, |_, found| found == ours) {
+                Some(path) => File::open(path)?,
+                None => return Err(io::ErrorKind::NotFound.into()),
+            },
+        };
+        Ok(self.file.insert(opened.into()).clone())
+    }
+
+    /// Returns whether there is more in the file than was looked at, by its name alone. A file of another name has not
+    /// changed before a search finds it.
+    pub(super) fn has_changed(&self) -> bool {
+        let metadata = fs::metadata(&self.path);
+        metadata.is_ok_and(|it| place(&it) == self.place() && it.len() != self.seen)
     }
 
     /// Knows the file by more of its first bytes. Once something was read of a file that was empty, what
     /// is there may be other contents, and nothing tells.
     pub(super) fn grow(&mut self) -> io::Result<()> {
-        if self.read == 0 || self.identity.is_known() {
-            self.identity.grow(&self.file)
-        } else {
-            Ok(())
+        match &self.file {
+            Some(file) if self.read == 0 || self.identity.is_known() => self.identity.grow(file),
+            _ => Ok(()),
         }
     }
 
+    /// Returns up to where the file is read, in bytes.
+    pub(super) fn read_to(&self) -> u64 {
+        self.read
+    }
+
     /// Begins anew from there.
-    pub(super) fn rewind(&mut self, to: u64, how: &How) -> io::Result<()> {
+    pub(super) fn rewind(&mut self, to: u64, how: &How) {
         self.content = match how.format {
             None => Content::Plain,
-            Some(format) => {
-                (&*self.file).seek(SeekFrom::Start(to))?;
-                Content::Compressed(compression::Input::new(self.file.clone(), Some(format)))
-            }
+            Some(_) => Content::Compressed(None),
         };
         (self.start, self.read, self.whole, self.seen) = (to, to, to, to);
         self.look_at_ns = 0;
@@ -148,7 +194,6 @@ impl Input {
         if self.is_finished() {
             self.stage = Stage::Reading;
         }
-        Ok(())
     }
 
     /// Whether what is read ends in a part of a message. Where messages end in compressed content is not
@@ -162,13 +207,17 @@ impl Input {
 
     /// Whether all that is in the file was looked at.
     pub(super) fn is_caught_up(&self) -> bool {
-        self.is_finished() || self.file.metadata().is_ok_and(|metadata| metadata.len() == self.seen)
+        let is_read = |file: &Arc<File>| file.metadata().is_ok_and(|it| it.len() == self.seen);
+        self.is_finished() || self.file.as_ref().is_some_and(is_read)
     }
 
     /// Ends the stream: the rest, if there is one, is a message.
     pub(super) fn end(&mut self, batch: &mut Batch) -> Option<u64> {
         self.stage = Stage::Finished;
         self.whole = self.read;
+        if let Content::Compressed(input) = &mut self.content {
+            *input = None;
+        }
         let has_begun = std::mem::take(&mut self.has_begun);
         has_begun.then(|| {
             batch.stream(self.stream).end();
@@ -181,7 +230,8 @@ impl Input {
         if let Content::Compressed(_) = self.content {
             return self.decompress(batch, how);
         }
-        let length = self.file.metadata()?.len();
+        let file = self.open()?;
+        let length = file.metadata()?.len();
         if length < self.read {
             return Ok(Look::Truncated);
         }
@@ -189,17 +239,17 @@ impl Input {
             return Ok(Look::Nothing);
         }
         // Written anew, and by now as long as it was.
-        if how.follow && length > self.read && !self.identity.is_of(&self.file)? {
+        if how.follow && length > self.read && !self.identity.is_of(&file)? {
             return Ok(Look::Truncated);
         }
         // Before anything of it is read: what is there after that may be other contents.
         self.grow()?;
         let space = how.chunk_bytes.max(how.message_end.len());
-        let (file, position) = (&self.file, self.read);
+        let position = self.read;
         let mut seen = position;
         let mut is_whole = false;
         let count = batch.stream(self.stream).read_fragment(space, |buffer| {
-            let count = read_at(file, buffer, position)?;
+            let count = read_at(&file, buffer, position)?;
             seen += count as u64;
             let cut = cut(&buffer[..count], &how.message_end, count == space, is_last);
             is_whole = cut.is_whole;
@@ -220,7 +270,12 @@ impl Input {
 
     /// A compressed file has no position but its start and its end.
     fn decompress(&mut self, batch: &mut Batch, how: &How) -> io::Result<Look> {
-        let Content::Compressed(input) = &mut self.content else { return Ok(Look::Nothing) };
+        if let Content::Compressed(None) = self.content {
+            let file = self.open()?;
+            (&*file).seek(SeekFrom::Start(self.start))?;
+            self.content = Content::Compressed(Some(compression::Input::new(file, how.format)));
+        }
+        let Content::Compressed(Some(input)) = &mut self.content else { return Ok(Look::Nothing) };
         let count = batch
             .stream(self.stream)
             .read_fragment(how.chunk_bytes, |buffer| read_some(input, buffer))?;

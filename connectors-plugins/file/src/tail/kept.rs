@@ -4,7 +4,7 @@ use tremor_pdk::{Result, Watermarks};
 
 use super::{
     checkpoint::{Checkpoint, Entry},
-    clock::{is_due, nanoseconds},
+    clock::nanoseconds,
 };
 use crate::Config;
 
@@ -38,7 +38,7 @@ impl Kept {
     }
 
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
-        self.pulls >= self.most_pulls || is_due(self.next_at_ns, now_ns, self.interval_ns)
+        self.pulls >= self.most_pulls || now_ns >= self.next_at_ns
     }
 
     pub(super) fn keep_soon(&mut self) {

@@ -1,33 +1,26 @@
 //! Which files a path stands for.
 
 use std::{
-    fs, io,
+    fs,
     path::{Path, PathBuf},
 };
 
 use tremor_pdk::{Error, Result};
 
-use super::identity::{Place, place};
+use super::{
+    finds::Finds,
+    identity::{Place, place},
+    walk::Walk,
+};
+
+/// Maximum number of entries of folders that a search looks at before known files are read on.
+const STEP: usize = 1_024;
 
 /// A path, or a pattern of paths.
 #[derive(Debug)]
 pub(super) enum Pattern {
     One(PathBuf),
     Many(String),
-}
-
-/// A file that a pattern stands for now.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) place: Place,
-}
-
-/// What is there, and what could not be looked at.
-#[derive(Debug, Default)]
-pub(super) struct Finds {
-    pub(super) files: Vec<Found>,
-    pub(super) errors: Vec<(PathBuf, io::Error)>,
 }
 
 impl Pattern {
@@ -57,48 +50,34 @@ impl Pattern {
         match self {
             Self::One(path) => path == name,
             Self::Many(pattern) => {
-                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_path(name))
+                let name = name.to_string_lossy();
+                glob::Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(&name))
             }
         }
     }
 
-    /// Regular files only, in the order of their names.
+    /// Finds all regular files, in the order of their names.
     pub(super) fn find(&self) -> Finds {
-        let mut finds = Finds::default();
-        match self {
-            Self::One(path) => finds.add(path.clone(), true),
-            // It was correct when this was made.
-            Self::Many(pattern) => {
-                for path in glob::glob(pattern).into_iter().flatten() {
-                    match path {
-                        Ok(path) => finds.add(path, false),
-                        Err(error) => {
-                            let path = error.path().to_owned();
-                            finds.errors.push((path, error.into()));
-                        }
-                    }
-                }
+        let mut search = None;
+        loop {
+            if let Some(finds) = self.find_some(&mut search) {
+                return finds;
             }
         }
-        finds
     }
-}
 
-impl Finds {
-    /// A file that is renamed while the folder is read is not there any more. One of a name that was asked
-    /// for and is no file is an error.
-    fn add(&mut self, path: PathBuf, is_asked_for: bool) {
-        match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_file() => {
-                self.files.push(Found { place: place(&metadata), path });
+    /// Takes one step of a search for regular files, and returns them, in the order of their names, once it has ended.
+    pub(super) fn find_some(&self, search: &mut Option<Walk>) -> Option<Finds> {
+        let finds = match self {
+            Self::One(path) => {
+                let mut finds = Finds::default();
+                finds.add(path.clone(), true);
+                finds
             }
-            Ok(_) if is_asked_for => {
-                self.errors.push((path, io::Error::other("it is no regular file")));
-            }
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => self.errors.push((path, error)),
-        }
+            Self::Many(pattern) => search.get_or_insert_with(|| Walk::new(pattern)).step(STEP)?,
+        };
+        *search = None;
+        Some(finds)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which files there are: at the beginning, and as they come, go and change their names.
 
 use std::{
+    collections::{HashMap, HashSet},
     fs::File,
     io,
     path::{Path, PathBuf},
@@ -14,9 +15,10 @@ use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     files::{Files, cannot_read},
+    finds::{Finds, Found, is_unknown},
     identity::place,
     input::Input,
-    pattern::{Finds, Found, Pattern, renamed},
+    pattern::{Pattern, renamed},
 };
 
 /// The least time from one search to the next, where the path is a pattern.
@@ -39,7 +41,7 @@ impl Files {
             }
             info!(self.host, "{message} yet: it is waited for");
         }
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         self.search_at_ns = now_ns + self.search_interval();
         self.take_stock(finds, now_ns)
     }
@@ -50,14 +52,16 @@ impl Files {
         for (path, error) in &finds.errors {
             self.tell(path, error);
         }
-        if finds.errors.is_empty() && std::mem::take(&mut self.is_first_search) {
-            let places: Vec<_> = finds.files.iter().map(|found| found.place).collect();
+        if std::mem::take(&mut self.is_first_search) {
+            let places: HashSet<_> = finds.files.iter().map(|found| found.place).collect();
             let known = std::mem::take(&mut self.known);
             let (here, elsewhere): (Vec<_>, Vec<_>) =
                 known.into_iter().partition(|entry| places.contains(&entry.identity.place()));
             self.known = here;
             for entry in elsewhere {
-                if self.pattern.fits(Path::new(&entry.path)) {
+                if is_unknown(Path::new(&entry.path), &finds.errors) {
+                    self.known.push(entry);
+                } else if self.pattern.fits(Path::new(&entry.path)) {
                     self.go_on_elsewhere(&entry, now_ns)?;
                 } else {
                     let Entry { path, position, .. } = entry;
@@ -107,41 +111,54 @@ impl Files {
         Ok(())
     }
 
-    /// Finds out which files have come, which have other names and which have none.
+    /// Finds out which files have come, which have other names and which have none. Does a bounded part of that: until
+    /// the search has ended, further calls go on with it. Files below a folder that cannot be read are not judged.
     pub(super) fn search(&mut self, now_ns: u64) -> Result<()> {
-        let finds = self.pattern.find();
+        let began_ns = *self.search_began_ns.get_or_insert(now_ns);
+        let Some(finds) = self.pattern.find_some(&mut self.searching) else { return Ok(()) };
+        self.search_began_ns = None;
         self.settle();
-        let is_complete = finds.errors.is_empty();
-        let place_of = |input: &Input| finds.files.iter().find(|it| it.place == input.place());
+        let found: HashMap<_, _> = finds.files.iter().map(|it| (it.place, &it.path)).collect();
         for input in &mut self.inputs {
-            match place_of(input) {
-                Some(found) => {
-                    input.path.clone_from(&found.path);
+            match found.get(&input.place()) {
+                Some(path) => {
+                    input.path.clone_from(path);
                     input.gone_since_ns = None;
                 }
-                None if is_complete => {
+                None if !is_unknown(&input.path, &finds.errors) => {
                     input.gone_since_ns.get_or_insert(now_ns);
                 }
                 None => {}
             }
         }
-        if is_complete && !self.is_first_search {
-            let is_there = |it: &Entry| finds.files.iter().any(|f| f.place == it.identity.place());
-            self.known.retain(is_there);
+        if !self.is_first_search {
+            self.known.retain(|it| {
+                found.contains_key(&it.identity.place())
+                    || is_unknown(Path::new(&it.path), &finds.errors)
+            });
         }
-        self.search_at_ns = now_ns + self.search_interval();
+        // A search of many folders takes a tenth of the time at most.
+        let took_ns = now_ns.saturating_sub(began_ns);
+        self.search_at_ns = now_ns + self.search_interval().max(took_ns.saturating_mul(9));
         self.take_stock(finds, now_ns)
     }
 
     /// Opens the files that are not known yet. One that cannot be opened is tried again, if files are
     /// followed: without that there is no second search.
     fn take_in(&mut self, files: Vec<Found>) -> Result<()> {
+        let mut open = self.count_open();
+        let mut read: HashSet<_> = self.inputs.iter().map(Input::place).collect();
         for Found { path, place } in files {
-            if self.inputs.iter().any(|input| input.place() == place) {
+            if !read.insert(place) {
                 continue;
             }
             match self.take_in_one(&path) {
                 Ok(()) => {
+                    // It was opened to tell it from others, and is opened again when it has its turn.
+                    match self.inputs.last_mut() {
+                        Some(input) if open >= self.max_open => input.close(),
+                        _ => open += 1,
+                    }
                     self.told.remove(&path);
                 }
                 Err(error) if self.how.follow => self.tell(&path, &error),

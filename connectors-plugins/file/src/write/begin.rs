@@ -34,7 +34,9 @@ impl Output {
             let made = metadata.created().ok().filter(|_| current.length > 0);
             let made = made.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let made = made.and_then(|at| u64::try_from(at.as_nanos()).ok());
-            current.since_ns = made.unwrap_or_else(|| self.host.now_ns());
+            // Both are stamps. From here on the clock may be set.
+            let age_ns = made.map_or(0, |made| self.host.now_ns().saturating_sub(made));
+            current.since_ns = self.host.monotonic_ns().wrapping_sub(age_ns);
         }
         Ok(())
     }
@@ -116,11 +118,11 @@ impl Output {
     /// is set aside is on the disk then.
     pub(super) fn rotate(&self, current: &mut Current, more: u64) -> Result<()> {
         let Some(rotation) = &self.rotation else { return Ok(()) };
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         if current.length == 0 {
             current.since_ns = now_ns;
         }
-        let age_ns = now_ns.saturating_sub(current.since_ns);
+        let age_ns = now_ns.wrapping_sub(current.since_ns);
         if !rotation.is_due(current.length, more, age_ns) {
             return Ok(());
         }
@@ -130,7 +132,7 @@ impl Output {
         })?;
         // An earlier attempt may have got so far, and no further.
         if folder::has(&self.path, &current.file) {
-            let aside = rotation.set_aside(now_ns);
+            let aside = rotation.set_aside(self.host.now_ns());
             aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
         }
         let file = open::open(&self.path, self.mode)?;

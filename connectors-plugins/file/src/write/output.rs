@@ -44,7 +44,8 @@ pub(crate) struct Output {
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) file: Arc<File>,
-    /// How long it is, in bytes, and since when it is not empty, by the host's clock: for rotation.
+    /// How long it is, in bytes, and since when it is not empty, by the host's monotonic clock, modulo 2^64,
+    /// because the file may be older than that clock: for rotation.
     pub(super) length: u64,
     pub(super) since_ns: u64,
     /// Whether what an earlier process has left of a message may still be in it.
@@ -129,12 +130,12 @@ impl Output {
     /// [Writes](Self::write) a batch where that is not expected to block: little, with nothing else to do.
     /// Gives nothing where it is.
     pub(super) fn write_quickly(&self, bytes: &[u8], runs: &[Range<usize>]) -> Option<Result<u64>> {
-        let (length, from_ns) = (length_of(runs), self.host.now_ns());
+        let (length, from_ns) = (length_of(runs), self.host.monotonic_ns());
         if !self.is_regular || self.format.is_some() || !self.disk.is_quick(length, from_ns) {
             return None;
         }
         let mut current = self.current.try_lock().ok()?;
-        let age_ns = from_ns.saturating_sub(current.since_ns);
+        let age_ns = from_ns.wrapping_sub(current.since_ns);
         let may_rotate = |rotation: &Rotation| {
             current.length == 0 || rotation.is_due(current.length, length, age_ns)
         };
@@ -142,7 +143,7 @@ impl Output {
             return None;
         }
         let written = self.write_to(&mut current, bytes, runs);
-        self.disk.took(from_ns, self.host.now_ns());
+        self.disk.took(from_ns, self.host.monotonic_ns());
         Some(written)
     }
 
@@ -228,13 +229,12 @@ impl Output {
         Path::display(&self.path)
     }
 
-    /// Full disks are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
+    /// Shortages, such as a full disk, are waited for, and so is another reader of a pipe. Everything else is final: a restart would open the file anew,
     /// and in some modes lose what is in it.
     pub(super) fn error(&self, error: &io::Error) -> Error {
         let kind = match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::FULL,
             io::ErrorKind::BrokenPipe => ErrorKind::CONNECTION_LOST,
-            _ => ErrorKind::UNSUPPORTED,
+            _ => ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED),
         };
         Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
     }

@@ -17,7 +17,7 @@ const REST_NS: u64 = 1_000_000_000;
 /// not taken yet. No call says so beforehand on every file system, so it is seen by the time.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
-    /// It is not trusted before that, by the host's clock.
+    /// It is not trusted before that, by the host's monotonic clock.
     slow_until_ns: AtomicU64,
     slow_in_a_row: AtomicU32,
 }

@@ -334,6 +334,20 @@ fn a_file_is_set_aside_once_it_is_old_and_something_is_to_be_written() {
 }
 
 #[test]
+fn wall_clock_set_back_does_not_delay_rotation() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, hour_ns) = (TestHost::new(), 3_600_000_000_000);
+    host.set_now_ns(500_000 * hour_ns);
+    let path = folder.path().join("out");
+    let mut sink = rotating(&host, &path, r#""rotate": { "every": "1h" }"#).unwrap();
+    sink.deliver(&batch_of(&["one\n"])).unwrap();
+    host.set_now_ns(host.now_ns() - hour_ns);
+    host.advance(Duration::from_hours(1));
+    sink.deliver(&batch_of(&["two\n"])).unwrap();
+    assert_eq!(files(folder.path()), ["two\n", "one\n"]);
+}
+
+#[test]
 fn an_attempt_to_set_a_file_aside_that_has_failed_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out");

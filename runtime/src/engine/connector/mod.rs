@@ -184,7 +184,9 @@ impl ConnectorTask {
         let mut connector = match (self.make)(connection, limit) {
             Ok(connector) => connector,
             // It has never been of use: that will not go away by itself.
-            Err(error) if !self.life.is_made => return Err(Fault::Final(error)),
+            Err(error) if !self.life.is_made && !error.kind().is_shortage() => {
+                return Err(Fault::Final(error));
+            }
             Err(error) => return Err(error.into()),
         };
         self.life.is_made = true;
@@ -353,7 +355,8 @@ impl ConnectorTask {
     /// # Errors
     /// It was the last that there may be.
     fn attempt_failed(&mut self, error: &Error) -> Result<(), Fault> {
-        if self.reconnect.fail() {
+        // The peer has not failed: attempts are for it alone.
+        if error.kind() == ErrorKind::SHORTAGE || self.reconnect.fail() {
             return Ok(());
         }
         let made = format_args!("not connected after {}", self.reconnect);

@@ -156,7 +156,8 @@ impl Restarts {
         Self { budget, policy, backoff: Backoff::new(policy) }
     }
 
-    /// Takes a restart after this error: the wait before it.
+    /// Takes a restart after this error: the wait before it. A shortage of the system's resources takes none, so that
+    /// restarts are left when it has passed.
     ///
     /// # Errors
     /// There is none left.
@@ -165,6 +166,10 @@ impl Restarts {
     }
 
     fn after_at(&mut self, error: &Error, now: Instant) -> Result<Duration, Error> {
+        // Another instance of the component cannot end a shortage, and did not cause it.
+        if error.kind().is_shortage() {
+            return Ok(self.backoff.next().max(error.delay()));
+        }
         let Budget { most, within, .. } = self.budget;
         if !self.budget.take(now) {
             let error = error.clone();
@@ -253,6 +258,17 @@ mod tests {
             let last = restarts.after_at(&error, start).unwrap_err().to_string();
             assert!(last.ends_with(says), "{last}");
         }
+    }
+
+    #[test]
+    fn shortages_take_no_restart_from_the_budget() {
+        let (error, start) = (Error::internal("broken"), Instant::now());
+        let mut restarts = restarts(Some(1), None);
+        for shortage in [Error::shortage("too many open files"), Error::full("disk")] {
+            assert!((0..100).all(|_| restarts.after_at(&shortage, start).is_ok()));
+        }
+        assert!(restarts.after_at(&error, start).is_ok());
+        assert!(restarts.after_at(&error, start).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use rustix::{
     net::{SocketFlags, acceptfrom_with},
 };
 
-use super::super::alarm::Alarm;
+use super::super::{alarm::Alarm, reserve::Reserve};
 use crate::{Counter, Error, Host, Result};
 
 /// How long to wait where no descriptor is left, unless a connection of ours is closed before.
@@ -86,6 +86,7 @@ impl Listener {
 /// A listener, and whether it is of use to ask it.
 pub(super) struct Door {
     listener: Listener,
+    reserve: Reserve,
     /// Whether a connection may wait.
     is_knocked: bool,
     /// Whether no descriptor was left when it was last asked.
@@ -101,6 +102,7 @@ impl Door {
     pub(super) fn new(listener: Listener, host: &Host) -> Self {
         Self {
             listener,
+            reserve: Reserve::default(),
             is_knocked: false,
             is_shut: false,
             retry: Alarm::default(),
@@ -134,8 +136,12 @@ impl Door {
     pub(super) fn next(&mut self, host: &Host) -> Result<Option<(OwnedFd, Box<str>)>> {
         self.is_shut &= self.retry.rang_ns().is_none();
         while self.may_accept() {
-            match self.listener.accept() {
-                Ok(accepted) => return Ok(Some(accepted)),
+            let may_accept = self.reserve.check(self.listener.descriptor());
+            match may_accept.and_then(|()| self.listener.accept()) {
+                Ok(accepted) => {
+                    self.reserve.took(&accepted.0);
+                    return Ok(Some(accepted));
+                }
                 Err(Errno::AGAIN) => self.is_knocked = false,
                 // The last two may be of one connection, and of all: a firewall's, a sandbox's.
                 Err(
@@ -167,7 +173,7 @@ impl Door {
         self.is_shut = true;
         self.retry.set(host, RETRY);
         self.failures.add(1);
-        let now_ns = host.now_ns();
+        let now_ns = host.monotonic_ns();
         if self.logged_ns.is_none_or(|at| now_ns.abs_diff(at) >= LOGGED_EVERY_NS) {
             self.logged_ns = Some(now_ns);
             let address = self.listener.address();

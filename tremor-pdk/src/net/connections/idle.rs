@@ -46,7 +46,7 @@ impl Idle {
 
     /// The time, where it matters.
     pub(super) fn now_ns(&self, host: &Host) -> u64 {
-        if self.shortest_ns().is_some() { host.now_ns() } else { 0 }
+        if self.shortest_ns().is_some() { host.monotonic_ns() } else { 0 }
     }
 
     /// There is a connection.
@@ -80,7 +80,7 @@ impl Idle {
         let Some((shortest_ns, rang_ns)) = self.shortest_ns().zip(self.alarm.rang_ns()) else {
             return over;
         };
-        // A clock that was set says nothing of how long anybody was silent.
+        // A process that was stopped meanwhile does not know how long anybody was silent.
         let is_off = rang_ns.abs_diff(self.due_ns) > SLACK_NS;
         // The source was not pulled for a while: what has come since is not read.
         let is_late = now_ns.abs_diff(rang_ns) > SLACK_NS;

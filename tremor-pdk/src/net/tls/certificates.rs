@@ -10,7 +10,7 @@ use rustls::{
     },
 };
 
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// A certificate and those that lead up to its CA.
 pub(super) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
@@ -63,10 +63,9 @@ pub(super) fn system_authorities() -> Result<RootCertStore> {
 
 fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| {
-        Error::configuration(format!(
-            "cannot read `{}`, which `tls` names: {error}",
-            path.display()
-        ))
+        let kind = ErrorKind::of_shortage(&error).unwrap_or(ErrorKind::CONFIGURATION);
+        let path = path.display();
+        Error::new(kind, format_args!("cannot read `{path}`, which `tls` names: {error}"))
     })
 }
 

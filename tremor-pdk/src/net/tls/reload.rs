@@ -89,7 +89,7 @@ impl<L: Load> Reloading<L> {
 
     /// What there is, if the files were looked at a moment ago.
     fn fresh(&self) -> Option<Arc<L::Output>> {
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         let state = lock(&self.state);
         let is_fresh = state.looked_ns.is_some_and(|at| now_ns.abs_diff(at) < LOOKED_EVERY_NS);
         state.current.clone().filter(|_| is_fresh)
@@ -97,7 +97,7 @@ impl<L: Load> Reloading<L> {
 
     /// Looks at the files, and reads them if they have changed.
     fn look(&self) -> Result<Arc<L::Output>> {
-        let now_ns = self.host.now_ns();
+        let now_ns = self.host.monotonic_ns();
         let known = {
             let state = &mut *lock(&self.state);
             state.looked_ns = Some(now_ns);

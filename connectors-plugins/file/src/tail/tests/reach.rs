@@ -63,3 +63,50 @@ fn a_file_that_cannot_be_opened_is_an_error_where_it_is_not_tried_again() {
     assert_eq!(source.pull().unwrap().0, Pull::Idle(Duration::from_millis(100)));
     assert!(scene.logged("it is tried again"));
 }
+
+#[test]
+fn unreadable_entry_hides_no_rename_of_other_files() {
+    let scene = Scene::new(&[("a.log", "one\n")]);
+    std::os::unix::fs::symlink("loop.log", scene.path("loop.log")).unwrap();
+    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
+    scene.rename("a.log", "away");
+    let batches = scene.all_for(&mut source, Duration::from_secs(10));
+    assert_eq!(text(&batches), ["[ends]"]);
+}
+
+#[test]
+fn file_whose_name_is_not_utf_8_is_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let scene = Scene::new(&[]);
+    let name = std::ffi::OsStr::from_bytes(b"\xff.log");
+    fs::write(scene.folder.path().join(name), "one\n").unwrap();
+    let mut source = scene.open(r#""path": "*.log""#).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()), ["one\n[ends]"]);
+}
+
+/// Tests have eight files open at a time.
+#[test]
+fn more_files_than_may_be_open_are_all_read() {
+    let names: Vec<_> = (10..60).map(|number| format!("{number}.log")).collect();
+    let scene = Scene::new(&[]);
+    names.iter().for_each(|name| scene.write(name, &format!("{name}\n")));
+    let sorted = |batches: &[tremor_pdk::Batch]| {
+        let mut lines = text(batches);
+        lines.sort();
+        lines
+    };
+    let once = scene.open(r#""path": "*.log", "chunk_bytes": 4"#).unwrap().pull_all().unwrap();
+    let whole = |name: &String| format!("{name}\n[ends]");
+    assert_eq!(sorted(&once), names.iter().map(whole).collect::<Vec<_>>());
+
+    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
+    let lines: Vec<_> = names.iter().map(|name| format!("{name}\n")).collect();
+    assert_eq!(sorted(&scene.all(&mut source)), lines);
+    // Half of them are rotated meanwhile, to names that the pattern leaves out.
+    names.iter().for_each(|name| scene.append(name, &format!("{name}\n")));
+    names.iter().step_by(2).for_each(|name| scene.rename(name, &format!("{name}.1")));
+    let more = scene.all_for(&mut source, Duration::from_secs(10));
+    let read: Vec<_> = sorted(&more).iter().map(|text| text.replace("[ends]", "")).collect();
+    assert_eq!(read, lines);
+}

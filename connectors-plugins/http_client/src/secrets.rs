@@ -1,0 +1,89 @@
+//! Values of a request that are secret, and that a peer may quote in its answer.
+
+use std::fmt;
+
+use hyper::header::HeaderValue;
+use memchr::memmem;
+
+use crate::url::{Url, decoded};
+
+/// What stands in the place of a secret.
+const REDACTED: &[u8] = b"[redacted]";
+
+/// Minimum length of a secret in bytes. Shorter values occur in any text.
+const MIN: usize = 4;
+
+/// Secret values of the requests of a connector: the query of its URL, and values of configured headers.
+#[derive(Default)]
+pub(crate) struct Secrets(Vec<Vec<u8>>);
+
+impl Secrets {
+    pub(crate) fn new<'h>(url: &Url, headers: impl Iterator<Item = &'h HeaderValue>) -> Self {
+        let mut secrets = Vec::new();
+        if let Some(query) = url.target.query() {
+            secrets.push(query.as_bytes().to_vec());
+            for value in query.split('&').filter_map(|pair| Some(pair.split_once('=')?.1)) {
+                secrets.push(value.as_bytes().to_vec());
+                secrets.extend(decoded(value).map(String::into_bytes));
+            }
+        }
+        for value in headers.map(HeaderValue::as_bytes) {
+            secrets.push(value.to_vec());
+            // The token without its scheme: `Bearer TOKEN`.
+            let space = value.iter().position(|byte| *byte == b' ');
+            secrets.extend(space.map(|space| value[space + 1..].to_vec()));
+        }
+        secrets.retain(|secret| secret.len() >= MIN);
+        // A query contains its values, and is replaced as a whole.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        Self(secrets)
+    }
+
+    /// Returns the beginning of a text, of which `shown` bytes are shown, without secrets.
+    pub(crate) fn redacted(&self, text: &[u8], shown: usize) -> Vec<u8> {
+        // One that begins in what is shown may end after that.
+        let longest = self.0.first().map_or(0, Vec::len);
+        let mut text = text[..text.len().min(shown + longest + 1)].to_vec();
+        for secret in &self.0 {
+            let mut without = Vec::with_capacity(text.len());
+            let mut end = 0;
+            for at in memmem::find_iter(&text, secret) {
+                without.extend([&text[end..at], REDACTED].concat());
+                end = at + secret.len();
+            }
+            without.extend_from_slice(&text[end..]);
+            text = without;
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrets").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::Secrets;
+
+    #[test]
+    fn echoed_query_and_headers_are_redacted() {
+        let url = "http://a/in?key=s%2Fcret&n=1".parse().unwrap();
+        let token = HeaderValue::from_static("Bearer abcdef");
+        let secrets = Secrets::new(&url, [&token].into_iter());
+        for (echo, shown) in [
+            ("no /in?key=s%2Fcret&n=1!", "no /in?[redacted]!"),
+            ("key s/cret, token abcdef", "key [redacted], token [redacted]"),
+            ("authorization: Bearer abcdef", "authorization: [redacted]"),
+            ("n is 1", "n is 1"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&secrets.redacted(echo.as_bytes(), 200)), shown);
+        }
+        let late = [&[b'x'; 198][..], b"abcdef"].concat();
+        assert!(!secrets.redacted(&late, 200).ends_with(b"ab"));
+    }
+}

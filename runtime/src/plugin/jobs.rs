@@ -1,0 +1,113 @@
+//! Blocking work of one component, of which a bounded number of pieces runs at a time.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+};
+
+use tremor_pdk::abi::host::Job;
+
+use crate::{executor, lock::lock};
+
+/// Maximum number of jobs of a component that run at the same time. The process has some 500 threads for blocking work
+/// of all components, so that a component whose jobs never end leaves nearly all of them to others.
+const MAX_RUNNING: usize = 8;
+
+/// Jobs of one component, kept across its instances: jobs of an instance that was restarted still occupy threads.
+#[derive(Clone, Default)]
+pub(crate) struct Jobs(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    running: usize,
+    /// Jobs that start when a running one ends, the oldest first.
+    waiting: VecDeque<Job>,
+}
+
+impl Jobs {
+    /// Runs `job` on a thread for blocking work, at once or after jobs that were started before it.
+    pub(crate) fn start(&self, job: Job) {
+        let mut state = lock(&self.0);
+        if state.running >= MAX_RUNNING {
+            state.waiting.push_back(job);
+            return;
+        }
+        state.running += 1;
+        drop(state);
+        let jobs = self.clone();
+        executor::spawn_blocking(move || jobs.run(job));
+    }
+
+    fn run(&self, mut job: Job) {
+        loop {
+            job.run();
+            let mut state = lock(&self.0);
+            let Some(next) = state.waiting.pop_front() else {
+                state.running -= 1;
+                return;
+            };
+            job = next;
+        }
+    }
+
+    /// Drops the jobs that have not begun, because the instance that wants their results is replaced.
+    pub(crate) fn discard_waiting(&self) {
+        let waiting = std::mem::take(&mut lock(&self.0).waiting);
+        // What a job has captured may take its time to drop.
+        drop(waiting);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier, mpsc};
+
+    use tremor_pdk::abi::host::Job;
+
+    use super::{Jobs, MAX_RUNNING};
+
+    /// Has as many jobs wait for the barrier as may run at the same time.
+    fn blocked(jobs: &Jobs) -> Arc<Barrier> {
+        let barrier = Arc::new(Barrier::new(MAX_RUNNING + 1));
+        for _ in 0..MAX_RUNNING {
+            let barrier = barrier.clone();
+            jobs.start(Job::new(move || _ = barrier.wait()));
+        }
+        barrier
+    }
+
+    #[test]
+    fn blocked_component_takes_no_thread_from_others() {
+        let blocked_jobs = Jobs::default();
+        let barrier = blocked(&blocked_jobs);
+        let (done, results) = mpsc::channel();
+        // Several times as many as there are threads for blocking work.
+        for number in 0..2_000 {
+            let done = done.clone();
+            blocked_jobs.start(Job::new(move || done.send(number).unwrap()));
+        }
+        let (other_done, other_results) = mpsc::channel();
+        Jobs::default().start(Job::new(move || other_done.send(()).unwrap()));
+        other_results.recv().unwrap();
+        assert!(results.try_recv().is_err(), "all threads of the component are blocked");
+        barrier.wait();
+        let mut numbers: Vec<_> = results.iter().take(2_000).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..2_000));
+    }
+
+    #[test]
+    fn replaced_instance_leaves_no_waiting_jobs() {
+        let jobs = Jobs::default();
+        let barrier = blocked(&jobs);
+        let (done, results) = mpsc::channel();
+        for _ in 0..100 {
+            let done = done.clone();
+            jobs.start(Job::new(move || done.send(()).unwrap()));
+        }
+        jobs.discard_waiting();
+        drop(done);
+        assert!(results.recv().is_err(), "all jobs that waited are dropped");
+        barrier.wait();
+    }
+}
