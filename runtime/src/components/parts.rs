@@ -17,6 +17,7 @@ use crate::{
     codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
+    log,
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Library},
     stop::Stopper,
     watchdog::{Call, Calls, Limit, Watched, WatchedCodec},
@@ -242,12 +243,19 @@ impl HostServices for Services {
     }
 
     fn request_stop(&self, graceful: bool, reason: &str) {
-        tracing::info!(reason, graceful, "a component ends the run");
+        let component = &*self.component;
+        log::within(self.calls.flow(), || {
+            tracing::info!(component, reason, graceful, "a component ends the run");
+        });
         if graceful {
             self.stopper.drain();
         } else {
             self.stopper.stop();
         }
+    }
+
+    fn flow(&self) -> Option<Arc<str>> {
+        Some(self.calls.flow().clone())
     }
 
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {

@@ -13,6 +13,7 @@ use super::{
     sides::{Pauses, Running, Step, sides},
 };
 use crate::{
+    log,
     engine::{
         life::{
             connection::{Connection, End},
@@ -95,7 +96,7 @@ impl ConnectorTask {
             match step {
                 Step::SourceEnded(_, Ok(settling)) => {
                     self.standing.drains();
-                    self.life.settling = Some(executor::spawn(settling.run()));
+                    self.life.settling = Some(log::spawn(settling.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {
                     self.source = Some(*side);
@@ -144,7 +145,7 @@ impl ConnectorTask {
         let (connection, control) = (connection.clone(), self.control.clone());
         // It is not called before its time has come.
         self.standing.gate.set_rests(Side::Source, true);
-        Some(executor::spawn(async move {
+        Some(log::spawn(async move {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
@@ -176,7 +177,7 @@ impl ConnectorTask {
             }
             (side, end)
         };
-        Some(executor::spawn(Host::new(mailbox, running)))
+        Some(log::spawn(Host::new(mailbox, running)))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

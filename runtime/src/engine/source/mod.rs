@@ -38,7 +38,7 @@ use crate::engine::{
     spin,
     tuning::TIME_SLICE,
 };
-use crate::{executor, processor::StreamEnd};
+use crate::{executor, log, processor::StreamEnd};
 
 /// When a pull follows one that time may mend.
 const RETRY: Policy =
@@ -151,7 +151,7 @@ impl SourceSide {
         gate.set_rests(Side::Source, held.by_gate);
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
-            executor::spawn(intake.clone().help(worker))
+            log::spawn(intake.clone().help(worker))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
         let shared = Shared {
