@@ -3,12 +3,7 @@
 //! Flows share threads, so every poll of a task of a flow notes the flow's name for its thread, and whoever
 //! writes the log asks for that name ([`current_flow`]). A poll costs two swaps of a pointer.
 
-use std::{
-    cell::Cell,
-    future::poll_fn,
-    pin::pin,
-    sync::Arc,
-};
+use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
 
 use crate::executor::{self, Task};
 
@@ -108,7 +103,11 @@ mod tests {
             let mut is_second = false;
             poll_fn(|context| {
                 context.waker().wake_by_ref();
-                if std::mem::replace(&mut is_second, true) { Poll::Ready(()) } else { Poll::Pending }
+                if std::mem::replace(&mut is_second, true) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
             })
             .await;
             [before, current(), spawn(async { current() }).await]

@@ -125,16 +125,12 @@ pub struct Report {
 
 impl Report {
     fn log(&self) {
-        let Self { counts, elapsed, failure, cut_off, .. } = self;
-        let Counts { events_in, events_out, dead_lettered, failed, .. } = *counts;
+        let Self { elapsed, failure, cut_off, .. } = self;
         match failure {
-            None => tracing::info!(
-                events_in, events_out, dead_lettered, failed, ?elapsed, cut_off, "the flow has ended"
-            ),
-            Some(Failure { component, error }) => tracing::error!(
-                events_in, events_out, dead_lettered, failed, ?elapsed, cut_off, component, %error,
-                "the flow has failed"
-            ),
+            None => tracing::info!(?elapsed, cut_off, "the flow has ended"),
+            Some(Failure { component, error }) => {
+                tracing::error!(?elapsed, cut_off, component, %error, "the flow has failed");
+            }
         }
     }
 }

@@ -392,12 +392,7 @@ fn is_enabled(level: abi::LogLevel) -> bool {
 }
 
 /// Logs a line of a component; names its flow if there is one.
-fn write_log(
-    flow: Option<&Arc<str>>,
-    component: &str,
-    level: abi::LogLevel,
-    message: &str,
-) {
+fn write_log(flow: Option<&Arc<str>>, component: &str, level: abi::LogLevel, message: &str) {
     match flow {
         Some(flow) => log_flow::within(flow, || write_line(component, level, message)),
         None => write_line(component, level, message),

@@ -13,7 +13,6 @@ use super::{
     sides::{Pauses, Running, Step, sides},
 };
 use crate::{
-    log,
     engine::{
         life::{
             connection::{Connection, End},
@@ -27,7 +26,7 @@ use crate::{
         sink::SinkSide,
         source::{SourceSide, settling::Settling},
     },
-    executor,
+    executor, log,
 };
 
 /// How one connection ended.

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use tremor_pdk::{Error, ErrorPolicy};
 
 use crate::{
-    log,
     engine::life::{
         connection::{Connection, Replaced},
         control::Control,
     },
+    log,
     watchdog::{Limit, Overrun},
 };
 
