@@ -301,7 +301,7 @@ impl Handle {
 
     /// Another instance of a connector takes the place of the one at hand. Whether there is one of this name.
     pub(crate) fn restart(&self, connector: &str) -> bool {
-        self.asked(connector, "restarts", |it| it.restart())
+        self.control.connector(connector).map(|it| it.restart()).is_some()
     }
 
     /// Events flow through a connector again. Whether there is one of this name.

@@ -73,6 +73,13 @@ impl Asked {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
+    /// Waits for the end of the flows, and returns the log.
+    pub(crate) fn ended(self) -> String {
+        let ended = self.run.end();
+        ended.expect(0, &[]);
+        ended.stderr
+    }
+
     /// What it logged, once it has ended as it should.
     pub(crate) fn end(self) -> String {
         self.run.signal(&["TERM"]);

@@ -26,6 +26,7 @@ mod formats;
 mod hanging;
 mod hostile;
 mod http;
+mod log_output;
 mod logging;
 mod many;
 mod network;
