@@ -182,7 +182,7 @@ impl Flow {
     /// for that.
     pub(crate) async fn ended(self, deadline: Duration) -> Report {
         let flow = self.control.calls().flow().clone();
-        log::of_flow(flow, self.until_end(deadline)).await
+        log::of_flow(flow, Box::pin(self.until_end(deadline))).await
     }
 
     async fn until_end(self, deadline: Duration) -> Report {
@@ -293,9 +293,7 @@ impl Handle {
 
     /// Sources end; what is under way has so long to arrive, unless the flow drains already.
     pub(crate) fn drain_within(&self, deadline: Duration) {
-        log::within(self.control.calls().flow(), || {
-            tracing::info!(?deadline, "the flow drains because of a request");
-        });
+        self.log("the flow drains because of a request");
         self.control.drain_within(deadline);
     }
 
@@ -317,6 +315,16 @@ impl Handle {
         });
         ask(&standing);
         true
+    }
+
+    fn log(&self, message: &str) {
+        log::within(self.control.calls().flow(), || tracing::info!("{message}"));
+    }
+
+    /// Drains this flow alone, as a client of the API asked.
+    pub(crate) fn drain_on_request(&self) {
+        self.log("the flow drains because of a request");
+        self.drain();
     }
 
     /// Everything ends where it is.
