@@ -293,9 +293,7 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
             "error: flow `flow_{number}` was stopped before everything had been delivered\n  \
              `bad_{number}`: {doing}"
         );
-        let log = format!(
-            "held up the end of its flow flow=flow_{number} component=bad_{number} doing=\"{doing}"
-        );
+        let log = format!("held up the end of its flow component=bad_{number} doing=\"{doing}");
         run.expect(1, &[&error, &log]);
     }
     run.expect(1, &["the last attempt failed: not connected yet"]);
