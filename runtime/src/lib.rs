@@ -8,6 +8,7 @@ pub mod executor;
 pub mod flow;
 pub mod flow_test;
 mod lock;
+pub mod log;
 pub mod memory;
 pub mod operator;
 pub mod plugin;

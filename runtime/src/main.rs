@@ -10,11 +10,11 @@ fn main() -> ExitCode {
     cli::memory::give_back();
     let arguments = cli::Arguments::parse();
     cli::logging::start(arguments.log_format);
-    match cli::execute(arguments) {
-        Ok(status) => status,
-        Err(failure) => {
-            eprint!("{failure}");
-            failure.status()
-        }
-    }
+    let status = cli::execute(arguments).unwrap_or_else(|failure| {
+        let status = failure.status();
+        failure.print();
+        status
+    });
+    cli::logging::finish();
+    status
 }

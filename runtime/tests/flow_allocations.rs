@@ -2,6 +2,7 @@
 //! for a batch, on either side of the boundary.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::print_stderr)] // people read it
 
 // Compiled into this side of the boundary as well: each side counts its own.
 #[path = "../../tests/fixtures/plugins/counting/src/allocator.rs"]

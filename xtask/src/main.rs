@@ -2,6 +2,8 @@
 //!
 //! One module a command; [`project`] knows where things lie and how a program is run.
 
+#![allow(clippy::print_stderr)] // people read it
+
 mod book;
 mod boundary;
 mod broker;

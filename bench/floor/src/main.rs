@@ -9,6 +9,8 @@
 //!                                                     the flow `throughput-logging-msgpack`
 //! ```
 
+#![allow(clippy::print_stderr)] // people read it
+
 mod copy;
 mod data;
 mod handwritten;

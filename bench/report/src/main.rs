@@ -11,6 +11,8 @@
 //! figures and verdicts of it with [`statistics`], [`content`] a document of those, and [`render`]
 //! Markdown and HTML of the document, with the pictures from [`plots`].
 
+#![allow(clippy::print_stderr)] // people read it
+
 mod analysis;
 mod chart;
 mod content;

@@ -2,6 +2,8 @@
 //! what it holds of memory, descriptors and threads. `cargo xtask soak` builds it, runs it, judges
 //! its figures and draws them. Linux only: it asks `/proc`.
 
+#![allow(clippy::print_stderr)] // people read it
+
 use std::{
     fs::File,
     io::{BufWriter, Write},

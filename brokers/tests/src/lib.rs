@@ -2,6 +2,8 @@
 //! a peer that answers when it is told to, and the brokers'
 //! own view of what they have.
 
+#![allow(clippy::print_stderr)] // people read it
+
 // All of it is for tests, in which there is no error to handle.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 

@@ -146,7 +146,7 @@ impl Routes {
             Path::Drain(name) => {
                 // One that has ended has drained.
                 if let Some(flow) = self.stopper.flow(name) {
-                    flow.drain();
+                    flow.drain_on_request();
                 }
                 Ok(text::json(StatusCode::ACCEPTED, &FlowJson::from(&self.flow(name)?)))
             }

@@ -1,17 +1,20 @@
 //! `tremor check`: when the flows are prepared, they are checked.
 
-use super::{Failure, Prepared};
+use tracing::Level;
+
+use super::{Failure, Prepared, logging};
 
 /// Reports that the flows are valid; a failure where there are warnings and `deny_warnings` is set.
 pub(crate) fn report(flows: &[Prepared], deny_warnings: bool) -> Result<(), Failure> {
     for Prepared { flow, .. } in flows {
         let (connectors, pipelines) = (flow.spec.connectors.len(), flow.spec.pipelines.len());
-        eprintln!(
+        let text = format!(
             "{}: flow `{}` is valid: connectors: {connectors}, pipelines: {pipelines}, links: {}",
             flow.path().display(),
             flow.name(),
             flow.spec.links.len()
         );
+        logging::print(Level::INFO, &text, logging::fields([("flow", flow.name().into())]));
     }
     match flows.iter().map(|prepared| prepared.flow.warnings.len()).sum() {
         0 => Ok(()),

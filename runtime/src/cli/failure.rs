@@ -1,14 +1,17 @@
 //! Errors of a command: their text and the exit status.
 
-use std::{
-    fmt::{self, Write as _},
-    process::ExitCode,
-};
+use std::{fmt, process::ExitCode};
 
-/// The text to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
+use serde_json::{Map, Value};
+use tracing::Level;
+
+use super::logging;
+
+/// The texts to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
-    text: String,
+    /// Each with the fields that it has as JSON.
+    errors: Vec<(String, Map<String, Value>)>,
     status: u8,
 }
 
@@ -29,24 +32,33 @@ impl Failure {
 
     /// Adds an error in the usage or the configuration.
     pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
-        self.add(error, 2);
+        self.add(error, Map::new(), 2);
     }
 
     /// Adds an error of a flow that ran.
     pub(crate) fn flow(&mut self, error: &dyn fmt::Display) {
-        self.add(error, 1);
+        self.add(error, Map::new(), 1);
     }
 
-    fn add(&mut self, error: &dyn fmt::Display, status: u8) {
-        let text = error.to_string();
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.text, "{}", text.trim_end());
+    /// Adds an error of the flow `name`.
+    pub(crate) fn of(&mut self, name: &str, error: &dyn fmt::Display) {
+        self.add(error, logging::fields([("flow", name.into())]), 1);
+    }
+
+    fn add(&mut self, error: &dyn fmt::Display, fields: Map<String, Value>, status: u8) {
+        self.errors.push((error.to_string().trim_end().to_owned(), fields));
         self.status = self.status.max(status);
     }
 
     /// The value, if nothing was added.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
         if self.status == 0 { Ok(value) } else { Err(self) }
+    }
+
+    /// Prints the errors for the user.
+    pub(crate) fn print(self) {
+        let errors = self.errors.into_iter();
+        errors.for_each(|(text, fields)| logging::print(Level::ERROR, &text, fields));
     }
 
     pub(crate) fn status(&self) -> ExitCode {
@@ -56,6 +68,6 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        self.errors.iter().try_for_each(|(text, _)| writeln!(f, "{text}"))
     }
 }

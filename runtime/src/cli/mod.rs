@@ -20,6 +20,7 @@ mod run;
 mod schema;
 mod service;
 mod signals;
+mod stderr;
 mod tap;
 mod terminal;
 mod test;
@@ -126,6 +127,8 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
         Command::Run { flows, drain_timeout, memory_limit, api } => {
+            logging::leave_to_thread();
+            signals::survive();
             let flows = plugins.prepare(&flows, &Environment::default())?;
             run::execute(&flows, Duration::from_secs(drain_timeout), memory_limit, &api)?;
         }
@@ -136,7 +139,10 @@ pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
         Command::Test { folders, update } => test::execute(&folders, update, &plugins)?,
         Command::Top(arguments) => top::execute(&arguments)?,
         Command::Tap(arguments) => tap::execute(&arguments)?,
-        Command::Bench(arguments) => bench::execute(&arguments, &plugins)?,
+        Command::Bench(arguments) => {
+            logging::leave_to_thread();
+            bench::execute(&arguments, &plugins)?;
+        }
         Command::Schema => plugin::print(&schema::text(&plugins)?)?,
         Command::Plugin(command) => plugin::execute(command, &plugins)?,
         Command::Completions { shell } => plugin::print(&generate::completions(shell))?,

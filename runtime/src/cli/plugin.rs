@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value as Json, json};
 use tremor_runtime::plugin::{ArtefactMetadata, Describer, Error, Library, Registry, SearchPath};
 
-use super::{Failure, PluginArguments, keys, verify};
+use super::{Failure, PluginArguments, keys, logging, verify};
 
 /// Those of components, in the words of metadata.
 const KINDS: [&str; 5] = ["connector", "operator", "codec", "preprocessor", "postprocessor"];
@@ -61,7 +61,7 @@ fn scan(path: Option<PathBuf>, plugins: &PluginArguments) -> Result<Registry, Fa
     }
     let (registry, problems) = Registry::scan(&paths);
     for problem in problems {
-        eprintln!("warning: {problem}");
+        logging::warn(&problem);
     }
     failure.or(registry)
 }

@@ -9,6 +9,7 @@ use std::{
 };
 
 use clap::Args;
+use tracing::Level;
 #[cfg(not(feature = "link-static"))]
 use tremor_runtime::plugin::{Describer, ErrorKind};
 use tremor_runtime::{
@@ -17,7 +18,7 @@ use tremor_runtime::{
     plugin::{Error, Policy, SearchPath},
 };
 
-use super::{Failure, Prepared};
+use super::{Failure, Prepared, logging};
 
 /// The variable with folders and files to search for plugins, after those of the command line.
 const VARIABLE: &str = "TREMOR_PLUGIN_PATH";
@@ -96,7 +97,9 @@ impl PluginArguments {
             }
         }
         for Prepared { flow, .. } in &prepared {
-            flow.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+            let flow_name = || logging::fields([("flow", flow.name().into())]);
+            let print = |text: String| logging::print(Level::WARN, &text, flow_name());
+            flow.warnings.iter().for_each(|warning| print(warning.to_string()));
         }
         let mut names: Vec<&str> = prepared.iter().map(|prepared| prepared.flow.name()).collect();
         names.sort_unstable();

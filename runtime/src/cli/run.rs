@@ -2,7 +2,8 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use tremor_pdk::{Error, units::parse_size};
+use tracing::Level;
+use tremor_pdk::units::parse_size;
 use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
@@ -10,7 +11,9 @@ use tremor_runtime::{
     run::{self, Stopper},
 };
 
-use super::{Failure, Prepared, api, beside::Beside, descriptors, progress, service, signals};
+use super::{
+    Failure, Prepared, api, beside::Beside, descriptors, logging, progress, service, signals,
+};
 
 /// Least limit for memory, in bytes: with less, a few large batches would stop all sources.
 const LEAST_MEMORY: usize = 16 << 20;
@@ -35,7 +38,7 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// A text that is not a size, or less than the least limit.
-pub(super) fn memory_limit(text: &str) -> Result<usize, Error> {
+pub(super) fn memory_limit(text: &str) -> Result<usize, String> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
     bytes
         .filter(|bytes| *bytes >= LEAST_MEMORY)
@@ -79,20 +82,33 @@ fn summarise(report: &Report, failure: &mut Failure) {
     };
     let failed = some(counts.failed, "failed");
     let discarded = some(counts.discarded, "discarded");
-    eprintln!(
+    let text = format!(
         "flow `{flow}`: {} events in, {} out, {} dead-lettered{discarded}{failed}, {:.3} s",
         counts.events_in,
         counts.events_out,
         counts.dead_lettered,
         elapsed.as_secs_f64()
     );
+    let fields = logging::fields([
+        ("flow", flow.as_str().into()),
+        ("events_in", counts.events_in.into()),
+        ("events_out", counts.events_out.into()),
+        ("dead_lettered", counts.dead_lettered.into()),
+        ("discarded", counts.discarded.into()),
+        ("failed", counts.failed.into()),
+        ("elapsed_s", elapsed.as_secs_f64().into()),
+    ]);
+    logging::print(Level::INFO, &text, fields);
     if let Some(reason) = &report.failure {
-        failure.flow(&format_args!(
-            "error: flow `{flow}` failed: {} `{}`: {}",
-            what(report, &reason.component),
-            reason.component,
-            redact::text(&reason.error.to_string())
-        ));
+        failure.of(
+            flow,
+            &format_args!(
+                "error: flow `{flow}` failed: {} `{}`: {}",
+                what(report, &reason.component),
+                reason.component,
+                redact::text(&reason.error.to_string())
+            ),
+        );
     }
     if report.cut_off {
         let mut held_up = String::new();
@@ -102,7 +118,7 @@ fn summarise(report: &Report, failure: &mut Failure) {
             let doing = redact::text(doing);
             let _ = write!(held_up, "\n  `{component}`: {doing}");
         }
-        failure.flow(&format_args!(
+        failure.of(flow, &format_args!(
             "error: flow `{flow}` was stopped before everything had been delivered{held_up}\n  help: \
              `--drain-timeout` says how long it may take"
         ));

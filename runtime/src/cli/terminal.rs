@@ -3,54 +3,25 @@
 use std::{
     io::{self, IsTerminal, Read, Stdout, Write},
     os::fd::AsFd,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// The line that stays below all others on stderr; empty where there is none.
-static LINE: Mutex<String> = Mutex::new(String::new());
+use super::stderr;
 
-/// Back to the beginning of the line, and nothing in it.
-const CLEAR_LINE: &str = "\r\x1b[K";
 /// Another screen than that of the shell, without a cursor,
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 /// and back.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// Shows a line in place of the one that was there.
+/// Shows a line below the log, in place of the one that was there.
 pub(super) fn show_line(text: &str) {
-    let mut line = lock();
-    let text = fitted(text, size(io::stderr()).0);
-    // Nobody may read it.
-    _ = write!(io::stderr(), "{CLEAR_LINE}{text}");
-    *line = text;
+    stderr::set_status(fitted(text, size(io::stderr()).0));
 }
 
 /// There is no such line any more.
 pub(super) fn clear_line() {
-    let mut line = lock();
-    if !line.is_empty() {
-        _ = write!(io::stderr(), "{CLEAR_LINE}");
-        line.clear();
-    }
-}
-
-/// Writes whole lines to stderr, above the line that stays.
-///
-/// # Errors
-/// The operating system's.
-pub(super) fn write_above(text: &[u8]) -> io::Result<()> {
-    let (line, mut stderr) = (lock(), io::stderr().lock());
-    if line.is_empty() {
-        return stderr.write_all(text);
-    }
-    let whole = [CLEAR_LINE.as_bytes(), text, line.as_bytes()].concat();
-    stderr.write_all(&whole)
-}
-
-fn lock() -> MutexGuard<'static, String> {
-    LINE.lock().unwrap_or_else(PoisonError::into_inner)
+    stderr::set_status(String::new());
 }
 
 /// Columns and rows.

@@ -5,13 +5,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Map;
+use tracing::Level;
 use tremor_runtime::{
     flow::{self, Environment},
     flow_test::FlowTest,
     redact,
 };
 
-use super::{Failure, PluginArguments, Prepared};
+use super::{Failure, PluginArguments, Prepared, logging};
 
 /// Runs the tests in these folders, and reports the result of each.
 pub(crate) fn execute(
@@ -19,14 +21,15 @@ pub(crate) fn execute(
     update: bool,
     plugins: &PluginArguments,
 ) -> Result<(), Failure> {
+    let say = |text: &str| logging::print(Level::INFO, text, Map::new());
     let mut failure = Failure::default();
     for folder in folders {
         let name = folder.display();
         match run(folder, update, plugins) {
-            Ok(Outcome::Same) => eprintln!("{name}: ok"),
+            Ok(Outcome::Same) => say(&format!("{name}: ok")),
             Ok(Outcome::Updated(files)) => {
-                eprintln!("{name}: updated");
-                files.iter().for_each(|file| eprintln!("  {}", file.display()));
+                let files = files.iter().map(|file| format!("\n  {}", file.display()));
+                say(&format!("{name}: updated{}", files.collect::<String>()));
             }
             Ok(Outcome::Different(text)) => {
                 failure.flow(&format_args!("{name}: FAILED\n{}", redact::text(&text)));

@@ -17,6 +17,7 @@ use crate::{
     codec::MakeCodec,
     engine::{Connection, ConnectorType, OperatorInstance, Parts},
     flow::{self, Component, Flow, Kind},
+    log,
     memory::{FlowMemory, Loan},
     plugin::{ComponentFactory, ConnectorFactory, HostContext, HostServices, Jobs, Library},
     processor::MakePreprocessor,
@@ -273,7 +274,10 @@ impl HostServices for Services {
     }
 
     fn request_stop(&self, graceful: bool, reason: &str) {
-        tracing::info!(reason, graceful, "a component ends the run");
+        let component = &*self.component;
+        log::within(self.calls.flow(), || {
+            tracing::info!(component, reason, graceful, "a component ends the run");
+        });
         if graceful {
             self.stopper.drain();
         } else {
@@ -287,6 +291,10 @@ impl HostServices for Services {
 
     fn memory_return(&self, bytes: usize) {
         self.loan.give_back(bytes);
+    }
+
+    fn flow(&self) -> Option<Arc<str>> {
+        Some(self.calls.flow().clone())
     }
 
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {

@@ -57,7 +57,10 @@ use async_channel::Receiver;
 pub use self::queue::hand_over;
 use self::{
     account::stats::Books,
-    life::control::{Control, Phase},
+    life::{
+        control::{Control, Phase},
+        standing::Standing,
+    },
 };
 pub use self::{
     account::{
@@ -77,7 +80,7 @@ pub(crate) use self::{
     simulation::{Simulation, Taken},
 };
 pub use crate::flow::Role as Kind;
-use crate::{executor, flow, memory::FlowMemory, watchdog::Calls};
+use crate::{executor, flow, log, memory::FlowMemory, watchdog::Calls};
 
 /// How long tasks have to end once they are told to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -120,6 +123,18 @@ pub struct Report {
     pub held_up: Vec<HeldUp>,
 }
 
+impl Report {
+    fn log(&self) {
+        let Self { elapsed, failure, cut_off, .. } = self;
+        match failure {
+            None => tracing::info!(?elapsed, cut_off, "the flow has ended"),
+            Some(Failure { component, error }) => {
+                tracing::error!(?elapsed, cut_off, component, %error, "the flow has failed");
+            }
+        }
+    }
+}
+
 impl Flow {
     /// Plans a checked flow and loads what it needs from `parts`, whose calls to plugins are
     /// recorded in `calls`. All flows of a run share its `processors`; the flow takes its memory from `memory`.
@@ -147,13 +162,14 @@ impl Planned {
     pub(crate) fn start(self) -> Flow {
         let Self { name, control, books, tasks } = self;
         let calls = control.calls();
+        let flow = calls.flow().clone();
         let connectors = tasks.connectors.into_iter().map(|task| {
             let turns = calls.watch(&task.name, Some("connector"));
-            executor::spawn(turns.turns(task.run()))
+            executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
         });
         let pipelines = tasks.pipelines.into_iter().map(|task| {
             let turns = calls.watch(&task.router.name, Some("pipeline"));
-            executor::spawn(turns.turns(task.run()))
+            executor::spawn(log::of_flow(flow.clone(), turns.turns(task.run())))
         });
         let tasks = connectors.chain(pipelines).collect();
         Flow { name, control, books: Arc::new(books), tasks, started: Instant::now() }
@@ -170,6 +186,11 @@ impl Flow {
     /// Waits until the flow has ended. Once it drains, for whatever reason, it has `deadline`
     /// for that.
     pub(crate) async fn ended(self, deadline: Duration) -> Report {
+        let flow = self.control.calls().flow().clone();
+        log::of_flow(flow, Box::pin(self.until_end(deadline))).await
+    }
+
+    async fn until_end(self, deadline: Duration) -> Report {
         let control = self.control.clone();
         let watchdog = async {
             control.reached(Phase::Draining).await;
@@ -194,9 +215,9 @@ impl Flow {
         let counts = Counts::of(&components);
         let held_up = control.held_up();
         for HeldUp { component, doing } in &held_up {
-            tracing::warn!(flow = %self.name, %component, doing, "held up the end of its flow");
+            tracing::warn!(%component, doing, "held up the end of its flow");
         }
-        Report {
+        let report = Report {
             flow: self.name,
             counts: if is_left_behind { counts.with_the_rest_failed(&components) } else { counts },
             components,
@@ -204,7 +225,9 @@ impl Flow {
             failure: control.failure(),
             cut_off: control.has_reached(Phase::Stopped),
             held_up,
-        }
+        };
+        report.log();
+        report
     }
 }
 
@@ -270,11 +293,12 @@ impl Handle {
     /// Pauses a connector: no event flows through it until it is resumed, or the flow drains. Whether there
     /// is one of this name.
     pub(crate) fn pause(&self, connector: &str) -> bool {
-        self.control.connector(connector).map(|it| it.gate.pause()).is_some()
+        self.asked(connector, "pauses", |it| it.gate.pause())
     }
 
     /// Sources end; what is under way has so long to arrive, unless the flow drains already.
     pub(crate) fn drain_within(&self, deadline: Duration) {
+        self.log("the flow drains because of a request");
         self.control.drain_within(deadline);
     }
 
@@ -285,7 +309,27 @@ impl Handle {
 
     /// Events flow through a connector again. Whether there is one of this name.
     pub(crate) fn resume(&self, connector: &str) -> bool {
-        self.control.connector(connector).map(|it| it.gate.resume()).is_some()
+        self.asked(connector, "resumes", |it| it.gate.resume())
+    }
+
+    /// Logs a request and passes it to a connector. Returns whether a connector has this name.
+    fn asked(&self, connector: &str, does: &str, ask: impl FnOnce(&Standing)) -> bool {
+        let Some(standing) = self.control.connector(connector) else { return false };
+        log::within(self.control.calls().flow(), || {
+            tracing::info!(component = connector, "the connector {does} because of a request");
+        });
+        ask(&standing);
+        true
+    }
+
+    fn log(&self, message: &str) {
+        log::within(self.control.calls().flow(), || tracing::info!("{message}"));
+    }
+
+    /// Drains this flow alone, as a client of the API asked.
+    pub(crate) fn drain_on_request(&self) {
+        self.log("the flow drains because of a request");
+        self.drain();
     }
 
     /// Everything ends where it is.

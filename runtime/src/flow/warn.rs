@@ -23,6 +23,7 @@ pub(super) fn warn(flow: &Flow, report: &mut Report) {
     unlinked(&flow.spec, &flow.graph, report);
     errors_without_way(&flow.spec, &flow.graph, report);
     one_file_of_two(flow, report);
+    file_of_source_and_sink(flow, report);
 }
 
 /// What no event comes to, and what no event leaves.
@@ -94,11 +95,11 @@ fn errors_without_way(spec: &Spec, graph: &Graph, report: &mut Report) {
 fn one_file_of_two(flow: &Flow, report: &mut Report) {
     let mut written: HashMap<PathBuf, (Span, &str)> = HashMap::new();
     for (_, connector) in sinks(&flow.spec, &flow.graph) {
-        let config = &connector.component.config;
-        let path = config.value().get("path").and_then(serde_json::Value::as_str);
-        let Some(path) = path.filter(|_| connector.component.name.value == FILE) else { continue };
-        let Some(path) = resolved(&flow.folder().join(path)) else { continue };
-        let (at, name) = (config.place("/path"), connector.name.value.as_str());
+        let Some(path) = path_of(flow, connector).and_then(|path| resolved(&path)) else {
+            continue;
+        };
+        let at = connector.component.config.place("/path");
+        let name = connector.name.value.as_str();
         if let Some((first, other)) = written.get(&path) {
             let message = format!("connectors {} and {} write one file", quote(other), quote(name));
             report.push(
@@ -113,12 +114,70 @@ fn one_file_of_two(flow: &Flow, report: &mut Report) {
     }
 }
 
+/// Reports sources that read what a sink of the same flow writes.
+fn file_of_source_and_sink(flow: &Flow, report: &mut Report) {
+    for (_, source) in of_role(&flow.spec, &flow.graph, Role::Source) {
+        let Some(read) = path_of(flow, source) else { continue };
+        for (_, sink) in sinks(&flow.spec, &flow.graph) {
+            let written = path_of(flow, sink).and_then(|path| resolved(&path));
+            if !written.is_some_and(|written| reads(&read, &written)) {
+                continue;
+            }
+            let [source_name, sink_name] = [source, sink].map(|it| quote(&it.name.value));
+            let message = format!(
+                "source {source_name} reads the file that sink {sink_name} writes: events may come \
+                 back without end, and `mode: truncate` deletes them before they are read"
+            );
+            report.push(
+                report
+                    .warning(source.component.config.place("/path"), message)
+                    .note(sink.component.config.place("/path"), format!("{sink_name} writes it"))
+                    .help(format!(
+                        "set `path` of {sink_name} to a file that {source_name} does not read"
+                    )),
+            );
+        }
+    }
+}
+
+/// Returns whether a source with this path, which may be a pattern, reads the file with the path `written`.
+fn reads(path: &Path, written: &Path) -> bool {
+    let is_pattern = |path: &Path| path.to_string_lossy().contains(['*', '?', '[']);
+    if !is_pattern(path) || path.exists() {
+        return resolved(path).is_some_and(|path| path == written);
+    }
+    // Links are resolved in the folders before the first wildcard.
+    let fixed = path.ancestors().find(|path| !is_pattern(path)).unwrap_or(Path::new(""));
+    let (Ok(folder), Ok(rest)) = (fixed.canonicalize(), path.strip_prefix(fixed)) else {
+        return false;
+    };
+    let folder = glob::Pattern::escape(&folder.to_string_lossy());
+    let options = glob::MatchOptions { require_literal_separator: true, ..Default::default() };
+    glob::Pattern::new(&Path::new(&folder).join(rest).to_string_lossy())
+        .is_ok_and(|pattern| pattern.matches_path_with(written, options))
+}
+
+/// Returns the path of a `file` connector.
+fn path_of(flow: &Flow, connector: &Connector) -> Option<PathBuf> {
+    let path = connector.component.config.value().get("path")?.as_str()?;
+    (connector.component.name.value == FILE).then(|| flow.folder().join(path))
+}
+
 /// The sinks of a flow, in the order of the file.
 fn sinks<'f>(spec: &'f Spec, graph: &'f Graph) -> impl Iterator<Item = (&'f Node, &'f Connector)> {
+    of_role(spec, graph, Role::Sink)
+}
+
+/// Returns the connectors of a flow with this role, in the order of the file.
+fn of_role<'f>(
+    spec: &'f Spec,
+    graph: &'f Graph,
+    role: Role,
+) -> impl Iterator<Item = (&'f Node, &'f Connector)> {
     let nodes = graph.nodes().map(|(_, node)| node);
-    let mut sinks: Vec<_> = nodes.filter(|node| node.role == Role::Sink).collect();
-    sinks.sort_by_key(|node| node.index);
-    sinks.into_iter().map(|node| (node, &spec.connectors[node.index]))
+    let mut nodes: Vec<_> = nodes.filter(|node| node.role == role).collect();
+    nodes.sort_by_key(|node| node.index);
+    nodes.into_iter().map(|node| (node, &spec.connectors[node.index]))
 }
 
 /// One path for each file, whether it exists or not; none for what is no file, such as `/dev/null`.

@@ -36,7 +36,7 @@ use super::{
     jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
-use crate::{executor, time};
+use crate::{executor, log as log_flow, time};
 
 /// What a component may ask of the flow that it runs in. Called from any thread, and possibly
 /// while another call into the same component is under way: implementations take note and return.
@@ -53,6 +53,10 @@ pub trait HostServices: Send + Sync + 'static {
     /// Takes back `bytes` that were lent.
     fn memory_return(&self, bytes: usize) {
         let _ = bytes;
+    }
+    /// Returns the name of the flow, for log lines.
+    fn flow(&self) -> Option<Arc<str>> {
+        None
     }
     /// A task that the component starts is to be run: what is returned is.
     fn task(&self, name: &str, task: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
@@ -119,6 +123,10 @@ impl HostContext {
             jobs: Jobs::default(),
             misused: Some(OnceLock::new()),
         })
+    }
+
+    fn write_log(&self, level: abi::LogLevel, message: &str) {
+        write_log(self.services.flow().as_ref(), &self.component, level, message);
     }
 
     /// Takes note of what no constructor may do; `false` where this is no check.
@@ -252,7 +260,7 @@ unsafe extern "C" fn log(context: *const (), level: abi::LogLevel, message: RStr
     unsafe {
         with(context, |context| {
             if context.misused.is_none() {
-                write_log(&context.component, level, message.as_str());
+                context.write_log(level, message.as_str());
             }
         });
     }
@@ -289,10 +297,12 @@ unsafe extern "C" fn spawn(context: *const (), name: RStr<'_>, future: FfiFuture
             return;
         }
         let component = context.component.clone();
+        let flow = context.services.flow();
         let report = format!("{component}: {name}");
         let future = async move {
             if let Err(error) = Contained::new("a task", future).await {
-                write_log(&component, abi::LogLevel::ERROR, &format!("task {report}: {error}"));
+                let message = format!("task {report}: {error}");
+                write_log(flow.as_ref(), &component, abi::LogLevel::ERROR, &message);
             }
         };
         let future = context.services.task(&name, Box::pin(future));
@@ -422,7 +432,15 @@ fn is_enabled(level: abi::LogLevel) -> bool {
     at_level!(level, LEVEL => tracing::enabled!(target: "tremor::plugin", LEVEL))
 }
 
-fn write_log(component: &str, level: abi::LogLevel, message: &str) {
+/// Logs a line of a component; names its flow if there is one.
+fn write_log(flow: Option<&Arc<str>>, component: &str, level: abi::LogLevel, message: &str) {
+    match flow {
+        Some(flow) => log_flow::within(flow, || write_line(component, level, message)),
+        None => write_line(component, level, message),
+    }
+}
+
+fn write_line(component: &str, level: abi::LogLevel, message: &str) {
     at_level!(level, LEVEL => {
         tracing::event!(target: "tremor::plugin", LEVEL, component, "{message}");
     });

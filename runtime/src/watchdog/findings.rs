@@ -6,6 +6,7 @@ use super::{
     lasted,
     record::{Call, Record},
 };
+use crate::log;
 
 /// What has become of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Verdict {
 
 /// Something to report.
 pub(super) struct Finding {
-    pub(super) flow: Box<str>,
+    pub(super) flow: Arc<str>,
     pub(super) record: Arc<Record>,
     pub(super) call: Call,
     pub(super) verdict: Verdict,
@@ -41,28 +42,32 @@ impl fmt::Display for Named<'_> {
 impl Finding {
     pub(super) fn log(&self) {
         let Self { flow, record, call, verdict } = self;
-        let (component, call) = (&record.component, Named(record, *call));
+        log::within(flow, || Self::log_verdict(record, *call, verdict));
+    }
+
+    fn log_verdict(record: &Record, call: Call, verdict: &Verdict) {
+        let (component, call) = (&record.component, Named(record, call));
         match verdict {
             Verdict::Holds(lasts) if record.is_of_runtime() => tracing::warn!(
-                %flow, %component, %call, ?lasts,
+                %component, %call, ?lasts,
                 "a task of the runtime keeps its thread in one turn, so that other tasks wait; this \
                  is a fault of the runtime or a sign of a machine without processor time"
             ),
             Verdict::Over(lasted) if record.is_of_runtime() => {
-                tracing::info!(%flow, %component, %call, ?lasted, "the turn is over");
+                tracing::info!(%component, %call, ?lasted, "the turn is over");
             }
             Verdict::Holds(lasts) => tracing::warn!(
-                %flow, %component, %call, ?lasts,
+                %component, %call, ?lasts,
                 "a call blocks its thread, which another one stands in for while there may be more; \
                  the plugin should leave to `Host::blocking` what blocks"
             ),
             Verdict::Unanswered(lasts) => tracing::warn!(
-                %flow, %component, %call, ?lasts,
+                %component, %call, ?lasts,
                 "a call has not been answered, and the component waits for that; look at what the \
                  plugin talks to"
             ),
             Verdict::Over(lasted) => {
-                tracing::info!(%flow, %component, %call, ?lasted, "the call is over");
+                tracing::info!(%component, %call, ?lasted, "the call is over");
             }
         }
     }

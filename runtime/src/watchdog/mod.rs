@@ -86,7 +86,7 @@ struct Records {
 /// The records of one flow.
 #[derive(Default)]
 pub(crate) struct Calls {
-    flow: Box<str>,
+    flow: Arc<str>,
     records: Mutex<Records>,
     /// How long calls to components may hold their threads before they are taken to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
@@ -97,6 +97,11 @@ pub(crate) struct Calls {
 pub(crate) type LongTurns = BTreeMap<(Box<str>, Box<str>), u64>;
 
 impl Calls {
+    /// Returns the name of the flow.
+    pub(crate) fn flow(&self) -> &Arc<str> {
+        &self.flow
+    }
+
     /// A record for a component, or for `part` of it. It is watched for as long as somebody else
     /// has it.
     pub(crate) fn watch(&self, component: &str, part: Option<&str>) -> Watched {

@@ -70,11 +70,6 @@ impl Asked {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// Returns the number of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.run.pid()
-    }
-
     /// Returns the folder of the flow.
     pub(crate) fn path(&self) -> &Path {
         self.run.scene.path()
@@ -98,11 +93,6 @@ impl Asked {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
-    /// The number of the process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.run.pid()
-    }
-
     /// Sends these signals, one right after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
         self.run.signal(names);
@@ -113,6 +103,13 @@ impl Asked {
     pub(crate) fn stop(self, signal: &str) -> Run {
         self.run.signal(&[signal]);
         self.run.end()
+    }
+
+    /// Waits for the end of the flows, and returns the log.
+    pub(crate) fn ended(self) -> String {
+        let ended = self.run.end();
+        ended.expect(0, &[]);
+        ended.stderr
     }
 
     /// What it logged, once it has ended as it should.

@@ -30,7 +30,7 @@ fn connectors_that_block_their_threads_stop_no_other_flow_and_are_reported() {
         (0..200).for_each(|_| _ = running.event());
         let reports = [(); 3].map(|()| running.until("a call blocks its thread"));
         for (component, call) in [("one", "pull"), ("two", "pull"), ("three", "deliver")] {
-            let named = format!("flow=flow component={component} call={call} ");
+            let named = format!("component={component} call={call} ");
             assert!(reports.iter().any(|line| line.contains(&named)), "{named}: {reports:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! The real binary with real plugin libraries: what users type, and what they get to see.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::print_stderr)] // people read it
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -28,6 +29,7 @@ mod formats;
 mod hanging;
 mod hostile;
 mod http;
+mod log_output;
 mod logging;
 mod many;
 mod memory;

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use crate::{running::Running, tremor::Scene};
+use crate::{
+    running::Running,
+    tremor::{Run, Scene, finish},
+};
 
 #[test]
 fn a_signal_drains_while_events_flow() {
@@ -290,11 +293,61 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
             "error: flow `flow_{number}` was stopped before everything had been delivered\n  \
              `bad_{number}`: {doing}"
         );
-        let log = format!(
-            "held up the end of its flow flow=flow_{number} component=bad_{number} doing=\"{doing}"
-        );
+        let log = format!("held up the end of its flow component=bad_{number} doing=\"{doing}");
         run.expect(1, &[&error, &log]);
     }
     run.expect(1, &["the last attempt failed: not connected yet"]);
     run.expect(1, &["events are not delivered; the last attempt failed: hostile: DeliverFull"]);
+}
+
+#[test]
+fn hup_usr1_and_usr2_end_nothing() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: stdio, codec: json, postprocessors: [lines] }
+links: [ticks -> output]";
+    let mut running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
+    running.event();
+    running.signal(&["USR1", "USR2", "HUP"]);
+    running.until("SIGHUP is ignored");
+    // More events than can have been on their way.
+    (0..1_000).for_each(|_| _ = running.event());
+    running.signal(&["TERM"]);
+    running.end().expect(0, &[" events in, "]);
+}
+
+#[test]
+fn file_size_limit_fails_the_write_with_a_remedy() {
+    let text = "connectors:
+  ticks: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: file, codec: json, postprocessors: [lines], config: { path: out, mode: append } }
+links: [ticks -> output]";
+    let scene = Scene::new(text);
+    let limited = scene.command(&[]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1; exec \"$0\" run flow.yaml"]).arg(limited.get_program());
+    let variables = limited.get_envs().filter_map(|(key, value)| Some((key, value?)));
+    command.envs(variables).current_dir(scene.path());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = Run::of(&finish(command.spawn().unwrap()));
+    run.expect(1, &["cannot write `", "out`: ", "`ulimit -f`", "events in, "]);
+}
+
+/// Signals that the program ignores or handles would otherwise be ignored by all that it starts.
+#[test]
+fn processes_of_exec_start_with_default_signals() {
+    let text = "connectors:
+  process:
+    type: exec
+    preprocessors: [lines]
+    codec: string
+    config: { command: grep, args: [SigIgn, /proc/self/status] }
+  terminal: { type: stdio, codec: string, postprocessors: [lines] }
+links: [process -> terminal]";
+    let running = Running::of(Scene::new(text), &["flow.yaml"], |command| command);
+    let line = running.event();
+    let mask = u64::from_str_radix(line.trim_start_matches("SigIgn:").trim(), 16).unwrap();
+    // Bits of HUP, USR1, USR2, PIPE and XFSZ.
+    let ours = [1, 10, 12, 13, 25].iter().fold(0, |mask, signal| mask | 1 << (signal - 1));
+    assert_eq!(mask & ours, 0, "{line}");
 }

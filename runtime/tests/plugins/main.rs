@@ -2,6 +2,7 @@
 //! nothing a plugin does hurts the host.
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
+#![allow(clippy::print_stderr)] // people read it
 
 #[path = "../support/mod.rs"]
 mod support;

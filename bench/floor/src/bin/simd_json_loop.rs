@@ -5,6 +5,8 @@
 //! simd_json_loop INPUT OUTPUT
 //! ```
 
+#![allow(clippy::print_stderr)] // people read it
+
 use std::{
     env,
     error::Error,

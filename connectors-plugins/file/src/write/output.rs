@@ -236,7 +236,13 @@ impl Output {
             io::ErrorKind::BrokenPipe => ErrorKind::CONNECTION_LOST,
             _ => ErrorKind::of_shortage(error).unwrap_or(ErrorKind::UNSUPPORTED),
         };
-        Error::new(kind, format!("cannot write `{}`: {error}", self.display()))
+        let remedy = match error.kind() {
+            io::ErrorKind::FileTooLarge => {
+                "; raise the limit of the file's size, which `ulimit -f` shows"
+            }
+            _ => "",
+        };
+        Error::new(kind, format!("cannot write `{}`: {error}{remedy}", self.display()))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::engine::{
     sink::SinkSide,
     source::SourceSide,
 };
-use crate::executor;
+use crate::{executor, log};
 
 /// What decides it, while neither side of the connector runs.
 pub(crate) struct Ending<'t> {
@@ -37,7 +37,7 @@ impl Ending<'_> {
             && let Some(source) = self.source.take()
         {
             // Others wait for the end of what it feeds, and its own sink may be one of them.
-            *self.retires = Some(executor::spawn(retire(source, self.control.clone())));
+            *self.retires = Some(log::spawn(retire(source, self.control.clone())));
         }
         sink.poll_done(context)
     }

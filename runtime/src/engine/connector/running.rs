@@ -26,7 +26,7 @@ use crate::{
         sink::SinkSide,
         source::{SourceSide, settling::Settling},
     },
-    executor,
+    executor, log,
 };
 
 /// How one connection ended.
@@ -95,7 +95,7 @@ impl ConnectorTask {
             match step {
                 Step::SourceEnded(_, Ok(settling)) => {
                     self.standing.drains();
-                    self.life.settling = Some(executor::spawn(settling.run()));
+                    self.life.settling = Some(log::spawn(settling.run()));
                 }
                 Step::SourceEnded(side, Err(end)) => {
                     self.source = Some(*side);
@@ -145,7 +145,7 @@ impl ConnectorTask {
         // It is not called before its time has come.
         self.standing.gate.set_rests(Side::Source, true);
         let turns = self.control.calls().watch(&self.name, Some("source"));
-        Some(executor::spawn(turns.turns(async move {
+        Some(log::spawn(turns.turns(async move {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
@@ -178,7 +178,7 @@ impl ConnectorTask {
             (side, end)
         };
         let turns = self.control.calls().watch(&self.name, Some("sink"));
-        Some(executor::spawn(Host::new(mailbox, turns.turns(running))))
+        Some(log::spawn(Host::new(mailbox, turns.turns(running))))
     }
 
     /// What the ends of both sides mean for the connector: the worst counts.

@@ -105,7 +105,7 @@ impl Control {
     }
 
     /// The calls to its plugins.
-    pub(crate) fn calls(&self) -> &Calls {
+    pub(crate) fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
 

@@ -9,6 +9,7 @@ use crate::{
         connection::{Connection, Replaced},
         control::Control,
     },
+    log,
     watchdog::{Limit, Overrun},
 };
 
@@ -36,7 +37,9 @@ pub(crate) fn fail_hanging(control: &Arc<Control>, component: &str, limit: Durat
         let Some(control) = flow.upgrade() else { return };
         let error = Error::timeout(format_args!("`{call}` has not returned within {limit:?}"));
         let error = error.with_policy(ErrorPolicy::GIVE_UP);
-        tracing::error!(component = %name, state = "failed", %error, "component hangs");
+        log::within(control.calls().flow(), || {
+            tracing::error!(component = %name, state = "failed", %error, "component hangs");
+        });
         // It is none where it is a pipeline.
         if let Some(connector) = control.connector(&name) {
             connector.fail(&error);

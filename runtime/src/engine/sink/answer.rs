@@ -32,10 +32,10 @@ impl SinkSide {
         self.router.stats.letters(if are_letters { events } else { 0 });
     }
 
-    /// Something went through.
-    pub(super) fn progress(&mut self) {
+    /// Notes that the peer took events, or that it answered without taking any: `has_taken`.
+    pub(super) fn progress(&mut self, has_taken: bool) {
         self.outage.end();
-        if self.retries.progress() {
+        if self.retries.progress(has_taken) {
             self.standing.mend();
         }
     }

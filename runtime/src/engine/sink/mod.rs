@@ -302,7 +302,7 @@ impl Session<'_> {
                 self.side.router.stats.deliveries.end(begun);
                 self.side.delivered(item.batch.len(), item.is_letter);
                 item.token.settle();
-                self.side.progress();
+                self.side.progress(true);
                 Ok(())
             }
             Poll::Ready(result) => {
@@ -353,16 +353,17 @@ impl Session<'_> {
             Ok(exceptions) => {
                 let all = pending.events();
                 let undelivered = exceptions.exceptions().iter().map(|it| it.events.len());
-                if undelivered.sum::<usize>() < all {
+                let has_taken = undelivered.sum::<usize>() < all;
+                if has_taken {
                     self.connection.event_passed();
                 }
                 let Some((mut rest, error)) = self.side.account(pending, exceptions).await else {
-                    self.side.progress();
+                    self.side.progress(has_taken);
                     return Ok(());
                 };
                 let has_passed = rest.events() < all;
                 if has_passed {
-                    self.side.progress();
+                    self.side.progress(has_taken);
                 }
                 if error.policy() == ErrorPolicy::RECONNECT {
                     self.side.backlog.put_back(rest);
@@ -377,7 +378,7 @@ impl Session<'_> {
                 }
             }
             Err(error) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                self.side.progress();
+                self.side.progress(false);
                 self.side.reject_all(pending, &error).await;
             }
             Err(error) if error.policy() == ErrorPolicy::RETRY => self.again(pending, error).await,
@@ -410,7 +411,9 @@ impl Session<'_> {
             Err(_) => Err(End::Interrupted),
             Ok(Ok(())) => {
                 self.side.undrained = false;
-                self.side.progress();
+                // A sink that gave up its last delivery has nothing left to send, and that is not a delivery.
+                let has_taken = self.side.retries.has_waited_to_drain();
+                self.side.progress(has_taken);
                 Ok(true)
             }
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {

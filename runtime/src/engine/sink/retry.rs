@@ -46,11 +46,12 @@ impl Retries {
         self.next = None;
     }
 
-    /// Something went through. Whether nothing did before.
-    pub(crate) fn progress(&mut self) -> bool {
+    /// Notes that the peer took events, or that it answered without taking any: `has_taken`. Returns whether
+    /// deliveries waited before.
+    pub(crate) fn progress(&mut self, has_taken: bool) -> bool {
         self.drains.restart();
         let Some(since) = self.stuck.take() else { return false };
-        if self.notices.admits("delivering") {
+        if has_taken && self.notices.admits("delivering") {
             let component = self.notices.component();
             tracing::info!(%component, waited = ?since.elapsed(), "delivers again");
         }
@@ -67,6 +68,11 @@ impl Retries {
         pending.due = Some(wait(attempts, error, &self.notices)?);
         self.stuck_by(error);
         Ok(())
+    }
+
+    /// Returns whether the sink could not yet send what it holds back, after it was told that nothing follows.
+    pub(crate) fn has_waited_to_drain(&self) -> bool {
+        self.drains.failed() > 0
     }
 
     /// The peer cannot take what the sink holds back. It gets it again after a while.

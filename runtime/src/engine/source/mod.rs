@@ -40,7 +40,7 @@ use crate::engine::{
     tuning::TIME_SLICE,
 };
 use crate::{
-    executor,
+    executor, log,
     processor::{Next, StreamEnd},
 };
 
@@ -162,7 +162,7 @@ impl SourceSide {
         let help = |mut worker: Worker| {
             worker.router.connection = Some(connection.clone());
             let turns = self.control.calls().watch(&worker.router.name, Some("helper"));
-            executor::spawn(turns.turns(intake.clone().help(worker)))
+            log::spawn(turns.turns(intake.clone().help(worker)))
         };
         let helpers = self.helpers.drain(..).map(help).collect();
         let shared = Shared {

@@ -1,0 +1,118 @@
+//! The flow that a log line is about.
+//!
+//! Flows share threads, so every poll of a task of a flow notes the flow's name for its thread, and whoever
+//! writes the log asks for that name ([`current_flow`]). A poll costs two swaps of a pointer.
+
+use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
+
+use crate::executor::{self, Task};
+
+thread_local! {
+    static CURRENT: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+}
+
+/// Returns the flow that the calling thread works for; `None` outside of flows.
+pub fn current_flow() -> Option<Arc<str>> {
+    CURRENT
+        .try_with(|current| {
+            let flow = current.take();
+            current.set(flow.clone());
+            flow
+        })
+        .ok()
+        .flatten()
+}
+
+/// Exchanges the current flow for the one in the cell, until this is dropped.
+struct Entered<'s>(&'s Cell<Option<Arc<str>>>);
+
+impl<'s> Entered<'s> {
+    fn new(slot: &'s Cell<Option<Arc<str>>>) -> Self {
+        let entered = Self(slot);
+        entered.swap();
+        entered
+    }
+
+    fn swap(&self) {
+        // A thread that ends may log after its variables are gone.
+        _ = CURRENT.try_with(|current| current.swap(self.0));
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.swap();
+    }
+}
+
+/// Runs `work` for a flow: its log lines name the flow.
+pub(crate) fn within<T>(flow: &Arc<str>, work: impl FnOnce() -> T) -> T {
+    let slot = Cell::new(Some(flow.clone()));
+    let _entered = Entered::new(&slot);
+    work()
+}
+
+/// Polls `future` for a flow: its log lines name the flow.
+pub(crate) async fn of_flow<T>(flow: Arc<str>, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let slot = Cell::new(Some(flow));
+    poll_fn(move |context| {
+        let _entered = Entered::new(&slot);
+        future.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Starts a task for the flow that the calling thread works for.
+pub(crate) fn spawn<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> Task<T> {
+    match current_flow() {
+        Some(flow) => executor::spawn(of_flow(flow, future)),
+        None => executor::spawn(future),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, panic, sync::Arc, task::Poll};
+
+    use super::{current_flow, of_flow, spawn, within};
+    use crate::executor;
+
+    fn current() -> String {
+        current_flow().as_deref().unwrap_or("none").to_owned()
+    }
+
+    #[test]
+    fn nested_work_restores_the_outer_flow() {
+        let (outer, inner): (Arc<str>, Arc<str>) = ("outer".into(), "inner".into());
+        within(&outer, || {
+            within(&inner, || assert_eq!(current(), "inner"));
+            let panicked = panic::catch_unwind(|| within(&inner, || panic!("on purpose")));
+            assert!(panicked.is_err());
+            assert_eq!(current(), "outer");
+        });
+        assert_eq!(current(), "none");
+    }
+
+    #[test]
+    fn every_poll_of_a_task_and_its_subtasks_has_its_flow() {
+        let names = executor::block_on(of_flow("orders".into(), async {
+            let before = current();
+            let mut is_second = false;
+            poll_fn(|context| {
+                context.waker().wake_by_ref();
+                if std::mem::replace(&mut is_second, true) {
+                    Poll::Ready(())
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            [before, current(), spawn(async { current() }).await]
+        }));
+        assert_eq!(names, ["orders"; 3]);
+        assert_eq!(current(), "none");
+    }
+}
