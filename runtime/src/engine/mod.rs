@@ -66,7 +66,7 @@ pub use self::{
     },
     life::{
         control::Failure,
-        standing::{HeldUp, Queue, State, Status},
+        standing::{Awaited, HeldUp, Queue, State, Status},
     },
     status::{FlowState, FlowStatus},
 };
@@ -132,8 +132,7 @@ impl Flow {
         calls: Arc<Calls>,
         processors: &Processors,
     ) -> Result<Planned, flow::Error> {
-        let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
-        let control = Arc::new(Control::new(sinks).of_run(calls, processors.clone()));
+        let control = Arc::new(Control::new().of_run(calls, processors.clone()));
         let mut books = Books::default();
         let tasks = plan::tasks(flow, parts, &control, &mut books)?;
         Ok(Planned { name: flow.name().to_owned(), control, books, tasks })

@@ -131,6 +131,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             errors,
             queued: 0,
             in_flight: 0,
+            waits_for: Vec::new(),
         }],
         components: vec![
             component(Kind::Source, None),

@@ -126,6 +126,11 @@ pub(crate) fn tasks(
             None => None,
         };
         let outage = Arc::new(outage(flow, sink.as_ref().map(|(id, _)| *id), &mut breakers));
+        if let Some((id, _)) = &sink {
+            let sources = graph.sources_of(*id).into_iter();
+            let sources = sources.map(|id| graph.node(id).name.clone()).collect();
+            control.add_sink(standing.clone(), sources, Arc::downgrade(&outage));
+        }
         let sink = match sink.zip(queue) {
             Some(((id, router), queue)) => Some(SinkSide {
                 queue,
