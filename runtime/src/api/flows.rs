@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::Serialize;
 
 use crate::{
-    engine::{Component, ComponentCounts, FlowStatus, Queue, Status},
+    engine::{Awaited, Component, ComponentCounts, FlowStatus, Queue, Status},
     memory::MemoryStatus,
     redact,
 };
@@ -62,6 +62,18 @@ pub(super) struct ConnectorJson {
     errors: BTreeMap<&'static str, u64>,
     queued: usize,
     in_flight: usize,
+    /// Sinks because of which the connector's source is not pulled.
+    waits_for: Vec<AwaitedJson>,
+}
+
+/// A sink that a source waits for.
+#[derive(Serialize)]
+struct AwaitedJson {
+    sink: String,
+    reason: &'static str,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 /// A component: a side of a connector, or a pipeline.
@@ -121,6 +133,18 @@ impl From<&Status> for ConnectorJson {
             errors: connector.errors.clone(),
             queued: connector.queued,
             in_flight: connector.in_flight,
+            waits_for: connector.waits_for.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&Awaited> for AwaitedJson {
+    fn from(Awaited { sink, reason, since, error }: &Awaited) -> Self {
+        Self {
+            sink: sink.clone(),
+            reason,
+            seconds: seconds(since.elapsed()),
+            error: error.clone().map(redact::owned),
         }
     }
 }

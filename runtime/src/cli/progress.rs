@@ -160,6 +160,7 @@ mod tests {
             errors: [].into(),
             queued: 0,
             in_flight: 0,
+            waits_for: Vec::new(),
         };
         let component = |(name, _, bytes): &(&str, State, u64)| Component {
             name: (*name).to_owned(),

@@ -67,6 +67,14 @@ struct Connector {
     state: String,
     error: Option<String>,
     restarts: u64,
+    /// Sinks because of which the source is not pulled.
+    #[serde(default)]
+    waits_for: Vec<Awaited>,
+}
+
+#[derive(Deserialize)]
+struct Awaited {
+    sink: String,
 }
 
 #[derive(Deserialize)]
@@ -179,6 +187,18 @@ struct Row {
     queue: Option<u64>,
 }
 
+impl Connector {
+    /// Returns the state of the connector's side `role`, with the sink that a source waits for.
+    fn shown(&self, role: &str) -> String {
+        match self.waits_for.first() {
+            Some(Awaited { sink }) if role == "source" && self.state == "running" => {
+                format!("waits for {sink}")
+            }
+            _ => self.state.clone(),
+        }
+    }
+}
+
 impl Rates {
     fn of(&mut self, flows: &Flows, now: Instant) -> Vec<Row> {
         let seconds = self.at.map(|at| now.saturating_duration_since(at).as_secs_f64());
@@ -201,7 +221,7 @@ impl Rates {
                 rows.push(Row {
                     name: format!("{}/{name}", flow.name),
                     role: role.clone(),
-                    state: connector.map_or(&flow.state, |it| &it.state).clone(),
+                    state: connector.map_or_else(|| flow.state.clone(), |it| it.shown(role)),
                     rates,
                     events: Events { ..*events },
                     queue: queue.as_ref().map(|queue| queue.events),
@@ -245,22 +265,24 @@ fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) ->
     lines.push(line(
         Look::Heading,
         format!(
-            "{:<28} {:<8} {:<10} {:>8} {:>8} {:>8} {:>9} {:>7} {:>7}",
-            "COMPONENT", "ROLE", "STATE", "IN/s", "OUT/s", "QUEUED", "IN FLIGHT", "DEAD", "FAILED"
+            "{:<15} {:<8} {:<13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
+            "COMPONENT", "ROLE", "STATE", "IN/s", "OUT/s", "QUEUED", "FLIGHT", "DEAD", "FAILED"
         ),
     ));
     for row in rows {
         let Row { name, role, state, rates, events, queue } = row;
         let rate = |rate: Option<f64>| rate.map_or_else(String::new, short);
-        let queue = queue.map_or_else(String::new, |queue| queue.to_string());
-        let name = terminal::fitted(name, 28);
+        #[expect(clippy::cast_precision_loss, reason = "it is shown with four digits")]
+        let count = |n: u64| if n < 10_000 { n.to_string() } else { short(n as f64) };
+        let queue = queue.map_or_else(String::new, count);
+        let (name, shown) = (terminal::fitted(name, 15), terminal::fitted(state, 13));
         let text = format!(
-            "{name:<28} {role:<8} {state:<10} {:>8} {:>8} {queue:>8} {:>9} {:>7} {:>7}",
+            "{name:<15} {role:<8} {shown:<13} {:>6} {:>6} {queue:>6} {:>6} {:>6} {:>6}",
             rate(rates.map(|it| it.0)),
             rate(rates.map(|it| it.1)),
-            events.in_flight,
-            events.dead_lettered,
-            events.failed,
+            count(u64::try_from(events.in_flight).unwrap_or_default()),
+            count(events.dead_lettered),
+            count(events.failed),
         );
         lines.push(line(look(state), text));
     }
@@ -272,7 +294,7 @@ fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) ->
             lines.push(line(Look::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }
         for connector in &flow.connectors {
-            let Connector { name, state, error, restarts } = connector;
+            let Connector { name, state, error, restarts, .. } = connector;
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
                 let again =
                     if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };

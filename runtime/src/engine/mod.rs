@@ -69,7 +69,7 @@ pub use self::{
     },
     life::{
         control::Failure,
-        standing::{HeldUp, Queue, State, Status},
+        standing::{Awaited, HeldUp, Queue, State, Status},
     },
     status::{FlowState, FlowStatus},
 };
@@ -148,8 +148,7 @@ impl Flow {
         processors: &Processors,
         memory: FlowMemory,
     ) -> Result<Planned, flow::Error> {
-        let sinks = flow.graph.nodes().filter(|(_, node)| node.role == flow::Role::Sink).count();
-        let control = Control::new(sinks).of_run(calls, processors.clone());
+        let control = Control::new().of_run(calls, processors.clone());
         let control = Arc::new(control.with_memory(memory));
         let mut books = Books::default();
         let tasks = plan::tasks(flow, parts, &control, &mut books)?;

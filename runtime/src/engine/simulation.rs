@@ -150,7 +150,7 @@ impl Simulation {
             Outlet { name, queue: VecDeque::new(), err, codec, framing, taken: Vec::new() }
         });
         let outlets = outlets.collect();
-        let (pool, control) = (Pool::new(8), Arc::new(Control::new(0)));
+        let (pool, control) = (Pool::new(8), Arc::new(Control::new()));
         let (name, ports, stats) = ("".into(), Ports::default(), Arc::default());
         let routes = Routes::new(name, ports, pipelines, pool.clone(), stats, control);
         Ok(Self { routes, pool, sources, outlets, now: 0, outgoing: VecDeque::new() })

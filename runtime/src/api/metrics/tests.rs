@@ -132,6 +132,7 @@ pub(in crate::api) fn flow() -> FlowStatus {
             errors,
             queued: 0,
             in_flight: 0,
+            waits_for: Vec::new(),
         }],
         components: vec![
             component(Kind::Source, None),

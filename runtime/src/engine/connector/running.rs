@@ -67,7 +67,7 @@ impl ConnectorTask {
         let (source, sink) = sides?;
         self.enter(if told.paused { State::Paused } else { State::Running });
         if sink.is_some() && !std::mem::replace(&mut self.life.sink_seen, true) {
-            self.control.sink_ready();
+            self.control.sink_ready(&self.name);
         }
         let mut running = Running {
             source: self.start_source(source, connection),
@@ -142,6 +142,7 @@ impl ConnectorTask {
     ) -> Option<executor::Task<(SourceSide, Result<Settling, End>)>> {
         let (mut side, source) = (self.source.take()?, source?);
         let (connection, control) = (connection.clone(), self.control.clone());
+        let name = self.name.clone();
         // It is not called before its time has come.
         self.standing.gate.set_rests(Side::Source, true);
         let turns = self.control.calls().watch(&self.name, Some("source"));
@@ -149,7 +150,7 @@ impl ConnectorTask {
             // Whatever the source would wait for, it hears first of what ends it.
             let mut ends = Interrupt::new(&control, Phase::Draining, Some(&connection));
             let ready = ends.or(async {
-                control.sinks_ready().await;
+                control.sinks_ready(&name).await;
                 side.worker.router.room().await;
             });
             // If it does not come to that, the source hears why.

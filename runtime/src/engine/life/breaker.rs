@@ -57,6 +57,11 @@ impl Outage {
         Self { is_down: AtomicBool::new(false), sources }
     }
 
+    /// Returns whether the sink is down.
+    pub(crate) fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
+    }
+
     /// The sink is down.
     pub(crate) fn begin(&self) {
         self.set(true);

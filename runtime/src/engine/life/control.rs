@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
@@ -14,6 +14,7 @@ use tremor_pdk::Error;
 
 use crate::engine::{
     life::{
+        breaker::Outage,
         losses::Losses,
         standing::{HeldUp, Standing, Status},
         watch::{Waiter, Watch},
@@ -39,8 +40,8 @@ pub(crate) enum Phase {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// Sinks that have not been connected yet: sources wait for them.
-    sinks_awaited: usize,
+    /// The sinks of the flow, each with the sources that feed it.
+    sinks: Vec<Sink>,
     failure: Option<Failure>,
     /// How long it has to drain, where somebody has said that.
     deadline: Option<Duration>,
@@ -48,6 +49,36 @@ struct State {
     ends_run: bool,
     connectors: Vec<Arc<Standing>>,
     held_up: Vec<HeldUp>,
+}
+
+/// A sink, as the sources that feed it see it.
+#[derive(Debug)]
+struct Sink {
+    connector: Arc<Standing>,
+    /// Connectors of the sources whose events may reach the sink.
+    sources: Vec<String>,
+    /// `true` once the sink was connected for the first time. Sources do not begin before that.
+    is_ready: bool,
+    outage: Weak<Outage>,
+}
+
+impl Sink {
+    /// Returns whether the source of the connector `source` is not pulled because of this sink.
+    fn holds_up(&self, source: &str) -> bool {
+        let is_down = || self.outage.upgrade().is_some_and(|outage| outage.is_down());
+        // A breaker never stops the source of the sink's own connector.
+        self.awaited_by(source)
+            || (self.feeds(source) && self.connector.name() != source && is_down())
+    }
+
+    /// Returns whether the source of the connector `source` may not begin because of this sink.
+    fn awaited_by(&self, source: &str) -> bool {
+        !self.is_ready && self.feeds(source)
+    }
+
+    fn feeds(&self, source: &str) -> bool {
+        self.sources.iter().any(|it| it == source)
+    }
 }
 
 /// Why a flow failed.
@@ -75,8 +106,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(sinks: usize) -> Self {
-        let state = State { sinks_awaited: sinks, ..State::default() };
+    pub(crate) fn new() -> Self {
+        let state = State::default();
         let (phase, losses) = (AtomicU8::new(0), Losses::default());
         let (calls, processors) = (Arc::default(), Processors::default());
         let memory = FlowMemory::default();
@@ -124,9 +155,30 @@ impl Control {
         self.state.read(|state| state.connectors.iter().find(|it| it.name() == name).cloned())
     }
 
-    /// How things stand with all of them.
+    /// Returns the status of all connectors, with the sinks that their sources wait for.
     pub(crate) fn connectors(&self) -> Vec<Status> {
-        self.state.read(|state| state.connectors.iter().map(|it| it.status()).collect())
+        self.state.read(|state| {
+            let status = |connector: &Arc<Standing>| {
+                let mut status = connector.status();
+                if !status.state.is_over() && state.phase == Phase::Running {
+                    let sinks = state.sinks.iter().filter(|it| it.holds_up(connector.name()));
+                    status.waits_for = sinks.map(|it| it.connector.awaited()).collect();
+                }
+                status
+            };
+            state.connectors.iter().map(status).collect()
+        })
+    }
+
+    /// Adds the sink of `connector`, which events of the connectors `sources` may reach.
+    pub(crate) fn add_sink(
+        &self,
+        connector: Arc<Standing>,
+        sources: Vec<String>,
+        outage: Weak<Outage>,
+    ) {
+        let sink = Sink { connector, sources, is_ready: false, outage };
+        self.state.update(|state| state.sinks.push(sink));
     }
 
     /// Whether the flow is in `phase` or a later one.
@@ -213,14 +265,20 @@ impl Control {
         self.state.wait(|state| state.ends_run.then_some(())).await;
     }
 
-    /// A sink is connected for the first time.
-    pub(crate) fn sink_ready(&self) {
-        self.state.update(|state| state.sinks_awaited = state.sinks_awaited.saturating_sub(1));
+    /// Records that the sink of `connector` was connected for the first time.
+    pub(crate) fn sink_ready(&self, connector: &str) {
+        self.state.update(|state| {
+            let sinks = state.sinks.iter_mut().filter(|it| it.connector.name() == connector);
+            sinks.for_each(|sink| sink.is_ready = true);
+        });
     }
 
-    /// Waits until all sinks are connected, or the flow ends before that.
-    pub(crate) async fn sinks_ready(&self) {
-        let ready = |state: &State| state.sinks_awaited == 0 || state.phase > Phase::Running;
+    /// Waits until all sinks that the source of the connector `source` feeds are connected, or the flow ends
+    /// before that.
+    pub(crate) async fn sinks_ready(&self, source: &str) {
+        let ready = |state: &State| {
+            state.phase > Phase::Running || !state.sinks.iter().any(|it| it.awaited_by(source))
+        };
         self.state.wait(|state| ready(state).then_some(())).await;
     }
 
@@ -256,5 +314,36 @@ impl Future for Reached<'_> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         Reached::poll(&mut self, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Weak};
+
+    use super::{Control, Standing};
+    use crate::engine::life::standing::Awaited;
+
+    #[test]
+    fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
+        let control = Control::new();
+        let names = ["fast", "slow", "up", "down"];
+        let [_, _, up, down] = names.map(|name| {
+            let connector = Arc::new(Standing::new(name.into(), None));
+            control.add(connector.clone());
+            connector
+        });
+        control.add_sink(up, vec!["fast".to_owned(), "slow".to_owned()], Weak::new());
+        control.add_sink(down, vec!["slow".to_owned()], Weak::new());
+        control.sink_ready("up");
+        let waits = || -> Vec<(String, Vec<String>)> {
+            let waiting = control.connectors().into_iter().filter(|it| !it.waits_for.is_empty());
+            let sinks = |it: Vec<Awaited>| it.into_iter().map(|it| it.sink).collect();
+            waiting.map(|it| (it.connector, sinks(it.waits_for))).collect()
+        };
+        assert_eq!(waits(), [("slow".to_owned(), vec!["down".to_owned()])]);
+        crate::executor::block_on(control.sinks_ready("fast"));
+        control.sink_ready("down");
+        assert!(waits().is_empty());
     }
 }

@@ -98,6 +98,21 @@ pub struct Status {
     pub queued: usize,
     /// Events that its sink has taken, and that are not delivered.
     pub in_flight: usize,
+    /// Sinks because of which the connector's source is not pulled. Empty if the source is pulled.
+    pub waits_for: Vec<Awaited>,
+}
+
+/// A sink that a source waits for, and the reason.
+#[derive(Clone, Debug)]
+pub struct Awaited {
+    /// Name of the sink's connector in the flow.
+    pub sink: String,
+    /// State of the sink's connector, or `retrying` if the connection exists and deliveries fail.
+    pub reason: &'static str,
+    /// Start of that state, or of the failures.
+    pub since: Instant,
+    /// Last error of the sink if it has not recovered. May contain values of references.
+    pub error: Option<String>,
 }
 
 /// A component that kept a flow from ending in time.
@@ -248,7 +263,20 @@ impl Standing {
             errors: now.errors.clone(),
             queued: self.queued(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
+            waits_for: Vec::new(),
         }
+    }
+
+    /// Returns the reason why a source waits for the connector's sink.
+    pub(crate) fn awaited(&self) -> Awaited {
+        let now = lock(&self.now);
+        let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
+        let (reason, since) = match (now.state, trouble) {
+            (State::Running | State::Draining, Some(it)) => ("retrying", it.since),
+            (state, _) => (state.as_str(), now.since),
+        };
+        let error = trouble.map(|it| it.error.clone());
+        Awaited { sink: self.name.to_string(), reason, since, error }
     }
 
     /// It is in another state: draining, where it runs or is paused and its source brings nothing more;

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn work_that_is_done_counts_even_where_it_had_to_end() {
-        let (control, connection) = (Control::new(0), Connection::default());
+        let (control, connection) = (Control::new(), Connection::default());
         let mut interrupt = Interrupt::new(&control, Phase::Draining, Some(&connection));
         assert_eq!((interrupt.now(), block_on(interrupt.or(ready(1)))), (None, Ok(1)));
         connection.break_off();

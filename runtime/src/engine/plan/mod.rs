@@ -103,7 +103,6 @@ pub(crate) fn tasks(
         let notices = Arc::new(Notices::new(name.clone(), all_notices.clone()));
         let is_raw = codec.is_some();
         let broken = |error: Error| flow.error(spec.component.name.at, error.to_string());
-        let codec = codec.as_deref();
         let queue = sink.as_ref().map(|(id, _)| queues.receiver(*id));
         let gauge = queue.as_ref().map(Receiver::gauge);
         let standing = standing(spec, &name, gauge, control);
@@ -117,7 +116,7 @@ pub(crate) fn tasks(
                 },
                 worker: Worker {
                     router,
-                    codec: codec.map(MakeCodec::decoder).transpose().map_err(broken)?,
+                    codec: codec.as_deref().map(MakeCodec::decoder).transpose().map_err(broken)?,
                     pace: pace(spec),
                 },
                 helpers: helpers.remove(&id).unwrap_or_default(),
@@ -126,12 +125,13 @@ pub(crate) fn tasks(
             None => None,
         };
         let outage = Arc::new(outage(flow, sink.as_ref().map(|(id, _)| *id), &mut breakers));
+        sink.iter().for_each(|(id, _)| add_sink(flow, *id, control, &standing, &outage));
         let sink = match sink.zip(queue) {
             Some(((id, router), queue)) => Some(SinkSide {
                 queue,
                 router,
                 framing: framings.remove(&id).unwrap_or_default(),
-                codec: codec.map(MakeCodec::encoder).transpose().map_err(broken)?,
+                codec: codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
                 backlog: Backlog::new(batching(spec)),
                 parallel: parallel(spec),
@@ -164,6 +164,19 @@ pub(crate) fn tasks(
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
     }
     Ok(tasks)
+}
+
+/// Has the sources that feed a sink wait for it at the start of the flow.
+fn add_sink(
+    flow: &Flow,
+    id: NodeId,
+    control: &Control,
+    standing: &Arc<Standing>,
+    outage: &Arc<Outage>,
+) {
+    let sources = flow.graph.sources_of(id).into_iter();
+    let sources = sources.map(|id| flow.graph.node(id).name.clone()).collect();
+    control.add_sink(standing.clone(), sources, Arc::downgrade(outage));
 }
 
 /// How things stand with a connector, as its flow knows it.

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -27,6 +27,7 @@ use crate::{
         life::{
             backoff::Policy,
             control::{Control, Phase},
+            standing::Standing,
         },
     },
     executor::{self, block_on},
@@ -128,7 +129,9 @@ fn a_source_that_drains_does_not_keep_its_own_sink_from_being_connected_again() 
 fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connected_again() {
     let (mut peer, source, sink) = both_sides(2, []);
     // There is another one, which is connected with the second connection of this one.
-    let control = Arc::new(Control::new(2));
+    let control = Arc::new(Control::new());
+    let other = Arc::new(Standing::new("other".into(), None));
+    control.add_sink(other, vec!["peer".to_owned()], Weak::new());
     peer.control = control.clone();
     let sources = Mutex::new(vec![source.clone(), Pulls::numbers(0)]);
     peer.source = Box::new(move |_| Ok(Box::new(sources.lock().unwrap().pop().unwrap())));
@@ -136,7 +139,7 @@ fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connecte
     peer.sink = Box::new(move |connection| {
         match connections.fetch_add(1, Ordering::Relaxed) {
             0 => connection.break_off(),
-            _ => control.sink_ready(),
+            _ => control.sink_ready("other"),
         }
         Ok(Box::new(sink.clone()))
     });

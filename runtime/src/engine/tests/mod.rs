@@ -149,7 +149,7 @@ fn router(
         pipelines,
         pool.clone(),
         stats.clone(),
-        Arc::new(Control::new(0)),
+        Arc::new(Control::new()),
     );
     Router::new(routes, queues, encoding, pool, stats.clone())
 }
@@ -172,7 +172,7 @@ fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
         inlet: Inlet { id, ..Inlet::default() },
         worker: Worker { router, codec, pace: Pace::default() },
         helpers: Vec::new(),
-        control: Arc::new(Control::new(0)),
+        control: Arc::new(Control::new()),
         breaker: Arc::default(),
         standing: Arc::new(Standing::new(name.into(), None)),
     }
@@ -184,7 +184,7 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         router,
         codec: Some(MakeCodec::encoder(&codec(name)).unwrap()),
         framing: Framing::default(),
-        control: Arc::new(Control::new(0)),
+        control: Arc::new(Control::new()),
         backlog: Backlog::new(None),
         parallel: Parallel { wanted: 1, ordered: true },
         tick: TICK,

@@ -60,7 +60,7 @@ impl Peer {
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
-            control: Arc::new(Control::new(0)),
+            control: Arc::new(Control::new()),
         }
     }
 

@@ -103,7 +103,7 @@ fn two_sources_of_one_pipeline_keep_their_order() {
     let ports = own(Target::Pipeline(0));
     let routed =
         router("main", pipelines, ports, vec![outlet(to_sink, &stats)], Some("json"), &stats);
-    let pipeline = PipelineTask { queue: main, router: routed, control: Arc::new(Control::new(0)) };
+    let pipeline = PipelineTask { queue: main, router: routed, control: Arc::new(Control::new()) };
     let mut sources = [0, 1].map(|id| {
         let queues = vec![outlet(to_pipeline.clone(), &stats)];
         let routed = router("source", Vec::new(), own(Target::Queue(0)), queues, None, &stats);
