@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use tracing::Level;
-use tremor_pdk::units::parse_size;
+use tremor_pdk::{Error, units::parse_size};
 use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
@@ -38,11 +38,11 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// A text that is not a size, or less than the least limit.
-pub(super) fn memory_limit(text: &str) -> Result<usize, String> {
+pub(super) fn memory_limit(text: &str) -> Result<usize, Error> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes
-        .filter(|bytes| *bytes >= LEAST_MEMORY)
-        .ok_or_else(|| "expected a size of at least `16MiB`, such as `512MiB` or `2GiB`".to_owned())
+    bytes.filter(|bytes| *bytes >= LEAST_MEMORY).ok_or_else(|| {
+        Error::configuration("expected a size of at least `16MiB`, such as `512MiB` or `2GiB`")
+    })
 }
 
 /// Runs flows to their end, and reports the counts of their events. Progress is shown until then.

@@ -17,9 +17,16 @@ use crate::{
     processor::{Next, StreamEnd},
 };
 
-/// Maximum number of rounds after the connection was lost, each of about [`Batch::WEIGHT_AT_MOST`] bytes.
-/// Sending waits for no capacity then, so that this also bounds what a lost connection adds to queues.
+/// Maximum number of rounds after the connection was lost, each of about [`Batch::WEIGHT_AT_MOST`] bytes. The next
+/// connection waits for them.
 const ROUNDS_WHEN_LOST: usize = 64;
+
+/// Maximum number of these rounds while a queue is full. Sending does not wait for capacity then, because only the
+/// next connection may make some, so that this bounds what a lost connection adds to queues.
+const ROUNDS_WITHOUT_CAPACITY: usize = 8;
+
+/// Longest wait for capacity after the connection was lost. Longer than a sink that works takes for a batch.
+const CAPACITY_WAIT: Duration = Duration::from_secs(1);
 
 /// Maximum number of rounds after the flow was stopped: it ends two seconds later whatever is left. Enough for
 /// everything but bombs.
@@ -78,14 +85,22 @@ impl Session<'_> {
 
     /// Takes everything that was pulled through, as far as it does not wait for more. What is left some
     /// rounds after the flow was [stopped](ROUNDS_WHEN_STOPPED) or the connection was
-    /// [lost](ROUNDS_WHEN_LOST) is discarded.
+    /// [lost](ROUNDS_WHEN_LOST) is discarded, or sooner if the queues [stay full](ROUNDS_WITHOUT_CAPACITY).
     async fn take_all_through(&mut self) -> Result<(), Error> {
-        let (mut told, mut late, mut lost) = (Ok(()), 0, 0);
+        let (mut told, mut late, mut lost, mut excess) = (Ok(()), 0, 0, 0);
         loop {
             let connection = self.worker.router.connection.as_ref();
             late += usize::from(self.shared.control.has_reached(Phase::Stopped));
-            lost += usize::from(connection.is_some_and(|it| it.is_broken()));
-            if late > ROUNDS_WHEN_STOPPED || lost > ROUNDS_WHEN_LOST {
+            if connection.is_some_and(|it| it.is_broken()) {
+                lost += 1;
+                if excess > 0 || !self.has_capacity().await? {
+                    excess += 1;
+                }
+            }
+            if late > ROUNDS_WHEN_STOPPED
+                || lost > ROUNDS_WHEN_LOST
+                || excess > ROUNDS_WITHOUT_CAPACITY
+            {
                 return told.and(self.abandon().await);
             }
             let (is_over, result) = self.round().await;
@@ -94,6 +109,22 @@ impl Session<'_> {
                 return told;
             }
         }
+    }
+
+    /// Returns whether all queues have capacity for a batch, or get it within [`CAPACITY_WAIT`].
+    async fn has_capacity(&mut self) -> Result<bool, Error> {
+        let router = &mut self.worker.router;
+        let waited = executor::first(
+            async {
+                router.room().await;
+                true
+            },
+            async {
+                executor::sleep(CAPACITY_WAIT).await;
+                false
+            },
+        );
+        self.shared.sending(waited).await
     }
 
     /// Does one round, and lets other tasks run. Returns whether it was the last.

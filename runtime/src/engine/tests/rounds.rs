@@ -2,6 +2,7 @@
 //! the source does so between two rounds.
 
 use std::{
+    future::poll_fn,
     pin::pin,
     sync::{
         Arc,
@@ -12,7 +13,10 @@ use std::{
 
 use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result, dynamic::DynSource};
 
-use super::{Harness, Setup, doubles::Pulls};
+use super::{
+    Harness, Setup,
+    doubles::{Pulls, Takes, Taking},
+};
 use crate::{
     engine::{
         life::{
@@ -20,8 +24,10 @@ use crate::{
             control::{Control, Phase},
             standing::Standing,
         },
+        queue::Bounds,
         source::SourceSide,
     },
+    executor::block_on,
     processor::{Chain, MakePreprocessor},
 };
 
@@ -127,6 +133,91 @@ impl DynSource for Untracked {
     fn give_up(&mut self, batch: &mut Batch) {
         self.0.give_up(batch);
     }
+}
+
+/// Puts out one message a round, `left` of them after its first input.
+struct Many {
+    left: usize,
+    has_begun: bool,
+}
+
+impl Preprocessor for Many {
+    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
+        self.has_begun |= !batch.is_empty();
+        batch.retain(|_| false);
+        if self.has_more() {
+            self.left -= 1;
+            batch.push_message(b"x");
+        }
+        Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_begun && self.left > 0
+    }
+
+    fn holds(&self, _stream: u64) -> bool {
+        self.has_more()
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+/// Loses the connection of a source after its first message of forty. Its queue takes 4 events, and its sink is
+/// polled at every third turn, or never. Returns the largest number of events in the queue, the number of
+/// delivered messages, and the number of failed events.
+fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
+    let (source_codec, sink_codec) = ("string", "string");
+    let bounds = Bounds { events: 4, bytes: usize::MAX };
+    let harness = Setup { source_codec, sink_codec, bounds, ..Setup::default() }.harness();
+    let Harness { mut source, mut sink, letters: _letters, .. } = harness;
+    let many = Many { left: 40, has_begun: false };
+    source.inlet.preprocessors = Chain::new(vec![Box::new(many)]);
+    let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
+    let (takes, own, lost) = (Takes::of([]), Arc::<Connection>::default(), Arc::default());
+    let (mut turns, mut peak) = (0, 0);
+    {
+        let mut sink_runs = Box::pin(sink.run(Box::new(Taking(takes.clone())), &own));
+        let mut source_runs = Box::pin(source.bring(Box::new(Untracked(tracked())), &lost));
+        let end = block_on(poll_fn(|context| {
+            turns += 1;
+            if sink_works && turns % 3 == 0 {
+                assert!(sink_runs.as_mut().poll(context).is_pending());
+            }
+            let polled = source_runs.as_mut().poll(context);
+            peak = peak.max(gauge.events());
+            if turns == 1 {
+                lost.break_off();
+            }
+            if sink_works {
+                context.waker().wake_by_ref();
+            }
+            polled
+        }));
+        assert!(matches!(end, Err(End::Interrupted)), "it has not ended as it should");
+        drop(source_runs);
+        drop(source);
+        if sink_works {
+            assert!(matches!(block_on(sink_runs), End::Finished));
+        }
+    }
+    let delivered = takes.lock().unwrap().delivered.concat().len();
+    (peak, delivered, stats.counts().failed)
+}
+
+#[test]
+fn lost_connection_keeps_bound_of_queue_and_all_events() {
+    assert_eq!(lose_with_full_queue(true), (4, 40, 0));
+}
+
+/// The queue may be that of the same connector's sink, which is connected again only after the source has ended.
+#[test]
+fn lost_connection_does_not_wait_for_full_queue_forever() {
+    let (peak, _, failed) = lose_with_full_queue(false);
+    assert!((4..=13).contains(&peak), "{peak} events in a queue of 4");
+    assert_eq!(failed, 1, "the remainder counts as one event");
 }
 
 #[test]
