@@ -14,11 +14,14 @@ pub(crate) struct Account {
     credit: Arc<Credit>,
     /// In bytes.
     used: AtomicUsize,
+    /// Part of `used` that queues and deliveries have, in bytes.
+    charged: AtomicUsize,
 }
 
 impl Account {
     pub(super) fn new(component: &str, credit: Arc<Credit>) -> Self {
-        Self { component: component.to_owned(), credit, used: AtomicUsize::new(0) }
+        let (used, charged) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { component: component.to_owned(), credit, used, charged }
     }
 
     /// Returns the name of the component in its flow.
@@ -45,6 +48,21 @@ impl Account {
         if repaid > 0 {
             self.credit.repay(repaid);
         }
+    }
+
+    /// Takes `bytes` of accepted events.
+    fn charge(&self, bytes: usize) {
+        let before = self.charged.fetch_add(bytes, Ordering::Relaxed);
+        self.credit.overdraw(self.borrowed(before.saturating_add(bytes)) - self.borrowed(before));
+        self.take(bytes);
+    }
+
+    /// Gives back `bytes` of accepted events.
+    fn discharge(&self, bytes: usize) {
+        let before = self.charged.fetch_sub(bytes, Ordering::Relaxed);
+        self.credit.settle(self.borrowed(before) - self.borrowed(before.saturating_sub(bytes)));
+        // Second, because it wakes the sources that wait.
+        self.give_back(bytes);
     }
 
     /// Returns the part of `used` bytes that is above the guaranteed share.
@@ -80,9 +98,9 @@ impl Charge {
     fn change(&self, bytes: usize) {
         let before = self.counted.swap(bytes, Ordering::Relaxed);
         if bytes > before {
-            self.account.take(bytes - before);
+            self.account.charge(bytes - before);
         } else {
-            self.account.give_back(before - bytes);
+            self.account.discharge(before - bytes);
         }
     }
 }
