@@ -7,6 +7,9 @@ use std::sync::{
 
 use super::{BLOCK, Credit};
 
+/// Maximum memory of one component, in bytes: no process has more addresses. Sums of it do not overflow.
+const ADDRESSES: usize = 1 << 47;
+
 /// The memory of one component: queue, deliveries in flight, loans of its plugin.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -126,8 +129,8 @@ impl Loan {
     /// Takes `bytes` if the share of the component or the surplus has them. Returns whether it did.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let Account { credit, .. } = &*self.account;
-        let is_within = self.account.used().saturating_add(bytes) <= credit.budget.share();
-        if !is_within && !credit.may_borrow() {
+        let used = self.account.used().saturating_add(bytes);
+        if used > ADDRESSES || (used > credit.budget.share() && !credit.may_borrow()) {
             return false;
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

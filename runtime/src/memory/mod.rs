@@ -351,6 +351,14 @@ mod tests {
     }
 
     #[test]
+    fn loan_of_more_than_all_addresses_is_refused() {
+        let account = MemoryBudget::default().flow().account("in");
+        let loan = Loan::new(account.clone());
+        assert!(loan.take(BLOCK) && !loan.take(usize::MAX));
+        assert_eq!(account.used(), BLOCK, "nothing overflows");
+    }
+
+    #[test]
     fn small_changes_keep_their_block() {
         let account = MemoryBudget::default().flow().account("out");
         let charge = Charge::new(account.clone());
