@@ -7,6 +7,9 @@ use std::sync::{
 
 use super::{BLOCK, Credit};
 
+/// Maximum memory of one component, in bytes: no process has more addresses. Sums of it do not overflow.
+const ADDRESSES: usize = 1 << 47;
+
 /// The memory of one component: queue, deliveries in flight, loans of its plugin.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -14,11 +17,14 @@ pub(crate) struct Account {
     credit: Arc<Credit>,
     /// In bytes.
     used: AtomicUsize,
+    /// Part of `used` that queues and deliveries have, in bytes.
+    charged: AtomicUsize,
 }
 
 impl Account {
     pub(super) fn new(component: &str, credit: Arc<Credit>) -> Self {
-        Self { component: component.to_owned(), credit, used: AtomicUsize::new(0) }
+        let (used, charged) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { component: component.to_owned(), credit, used, charged }
     }
 
     /// Returns the name of the component in its flow.
@@ -45,6 +51,21 @@ impl Account {
         if repaid > 0 {
             self.credit.repay(repaid);
         }
+    }
+
+    /// Takes `bytes` of accepted events.
+    fn charge(&self, bytes: usize) {
+        let before = self.charged.fetch_add(bytes, Ordering::Relaxed);
+        self.credit.overdraw(self.borrowed(before.saturating_add(bytes)) - self.borrowed(before));
+        self.take(bytes);
+    }
+
+    /// Gives back `bytes` of accepted events.
+    fn discharge(&self, bytes: usize) {
+        let before = self.charged.fetch_sub(bytes, Ordering::Relaxed);
+        self.credit.settle(self.borrowed(before) - self.borrowed(before.saturating_sub(bytes)));
+        // Second, because it wakes the sources that wait.
+        self.give_back(bytes);
     }
 
     /// Returns the part of `used` bytes that is above the guaranteed share.
@@ -80,9 +101,9 @@ impl Charge {
     fn change(&self, bytes: usize) {
         let before = self.counted.swap(bytes, Ordering::Relaxed);
         if bytes > before {
-            self.account.take(bytes - before);
+            self.account.charge(bytes - before);
         } else {
-            self.account.give_back(before - bytes);
+            self.account.discharge(before - bytes);
         }
     }
 }
@@ -108,8 +129,8 @@ impl Loan {
     /// Takes `bytes` if the share of the component or the surplus has them. Returns whether it did.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let Account { credit, .. } = &*self.account;
-        let is_within = self.account.used().saturating_add(bytes) <= credit.budget.share();
-        if !is_within && !credit.may_borrow() {
+        let used = self.account.used().saturating_add(bytes);
+        if used > ADDRESSES || (used > credit.budget.share() && !credit.may_borrow()) {
             return false;
         }
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

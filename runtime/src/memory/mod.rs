@@ -1,9 +1,9 @@
 //! The memory of a process: one budget, which flows and their components share.
 //!
 //! Each component has a share of the limit that no other one can use, and borrows above it from a common surplus.
-//! One flow of several borrows at most half of the surplus. Only intake waits or refuses: while a flow that has borrowed
-//! may borrow no more, its sources are not pulled, and its plugins get no more. Whatever moves or ends an accepted
-//! event is counted and may overdraw, which keeps the intake closed until it is repaid.
+//! One flow of several borrows at most half of the surplus. Only intake waits or refuses: while a flow may borrow no more,
+//! its plugins get no more, and its sources are not pulled if its queues and deliveries have more than their shares.
+//! Whatever moves or ends an accepted event is counted and may overdraw, which keeps the intake closed until it is repaid.
 //!
 //! Components count in blocks of [`BLOCK`] bytes, so that most changes touch no shared counter.
 
@@ -77,7 +77,8 @@ impl MemoryBudget {
     /// Adds a flow.
     pub(crate) fn flow(&self) -> FlowMemory {
         self.0.flows.fetch_add(1, Ordering::Relaxed);
-        let credit = Credit { budget: self.clone(), borrowed: AtomicIsize::new(0) };
+        let [borrowed, overdrawn] = [0, 0].map(AtomicIsize::new);
+        let credit = Credit { budget: self.clone(), borrowed, overdrawn };
         FlowMemory { credit: Arc::new(credit), accounts: Arc::default() }
     }
 
@@ -149,6 +150,8 @@ struct Credit {
     budget: MemoryBudget,
     /// Bytes that the components of the flow have above their shares.
     borrowed: AtomicIsize,
+    /// Bytes that the queues and deliveries of components have above their shares: those of accepted events.
+    overdrawn: AtomicIsize,
 }
 
 /// The memory of a flow at one moment.
@@ -202,8 +205,10 @@ impl FlowMemory {
 }
 
 impl Credit {
+    /// Returns whether sources may be pulled. Loans of plugins alone stop no pull: a pull returns what is lent for input
+    /// that waits, and nothing else would.
     fn is_open(&self) -> bool {
-        self.borrowed.load(Ordering::Relaxed) <= 0 || self.may_borrow()
+        self.overdrawn.load(Ordering::Relaxed) <= 0 || self.may_borrow()
     }
 
     fn may_borrow(&self) -> bool {
@@ -213,6 +218,14 @@ impl Credit {
             borrowed < limit.load(Ordering::Relaxed)
         };
         is_below(&self.borrowed, &budget.cap) && is_below(&budget.borrowed, &budget.surplus)
+    }
+
+    fn overdraw(&self, bytes: usize) {
+        self.overdrawn.fetch_add(bytes.cast_signed(), Ordering::Relaxed);
+    }
+
+    fn settle(&self, bytes: usize) {
+        self.overdrawn.fetch_sub(bytes.cast_signed(), Ordering::Relaxed);
     }
 
     fn borrow(&self, bytes: usize) {
@@ -296,6 +309,27 @@ mod tests {
     }
 
     #[test]
+    fn loans_for_waiting_input_stop_no_pull() {
+        let budget = MemoryBudget::new(64 * BLOCK);
+        let flow = budget.flow();
+        let [input, output] = ["in", "out"].map(|name| flow.account(name));
+        budget.divide();
+        let (loan, charge) = (Loan::new(input), Charge::new(output));
+        while loan.take(BLOCK) {}
+        assert!(flow.is_open(), "a pull takes the input that waits");
+        charge.set(16 * BLOCK);
+        assert!(flow.is_open(), "that is the share of the queue");
+        charge.set(17 * BLOCK);
+        assert!(!flow.is_open());
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        assert!(flow.poll_open(&Context::from_waker(&waker)).is_pending());
+        charge.set(0);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert!(flow.is_open() && !loan.take(BLOCK), "loans are limited as before");
+    }
+
+    #[test]
     fn loan_is_refused_beyond_limit_and_returned_on_drop() {
         let budget = MemoryBudget::new(16 * BLOCK);
         let flow = budget.flow();
@@ -314,6 +348,14 @@ mod tests {
         assert!(loan.take(BLOCK));
         drop(loan);
         assert_eq!(account.used(), 0);
+    }
+
+    #[test]
+    fn loan_of_more_than_all_addresses_is_refused() {
+        let account = MemoryBudget::default().flow().account("in");
+        let loan = Loan::new(account.clone());
+        assert!(loan.take(BLOCK) && !loan.take(usize::MAX));
+        assert_eq!(account.used(), BLOCK, "nothing overflows");
     }
 
     #[test]

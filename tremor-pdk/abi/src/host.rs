@@ -174,6 +174,7 @@ pub struct HostFunctions {
     #[sabi(missing_field(option))]
     pub memory_return: unsafe extern "C" fn(*const (), usize),
     /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
+    #[sabi(missing_field(option))]
     pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
 }
 
@@ -272,14 +273,16 @@ impl HostHandle {
         unsafe { self.functions.request_stop()(self.context, graceful, reason.into()) }
     }
 
-    /// Returns the time in ns by a clock that nobody sets, to measure durations with.
+    /// Returns the time in ns by a clock that nobody sets, to measure durations with. A host without this function
+    /// has only the clock for stamps.
     pub fn monotonic_ns(&self) -> u64 {
-        // SAFETY: `new`'s contract.
-        unsafe { self.functions.monotonic_ns()(self.context) }
+        match self.functions.monotonic_ns() {
+            // SAFETY: `new`'s contract.
+            Some(monotonic_ns) => unsafe { monotonic_ns(self.context) },
+            None => self.now_ns(),
+        }
     }
-}
 
-impl HostHandle {
     /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this
     /// function lets it.
     pub fn memory_take(&self, bytes: usize) -> bool {

@@ -193,6 +193,12 @@ impl Files {
                 Ok(_) => {
                     self.uses += 1;
                     input.used = self.uses;
+                    let is_same = input.is_same();
+                    if self.how.follow
+                        && !is_same.map_err(|error| cannot_read(&input.path, &error))?
+                    {
+                        return self.restart(at, batch).map(ControlFlow::Break);
+                    }
                 }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(cannot_read(&input.path, &error));

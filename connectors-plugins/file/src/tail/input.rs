@@ -1,8 +1,9 @@
 //! One file that is read: a stream.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, Read, Seek, SeekFrom},
+    os::unix::fs::MetadataExt,
     path::PathBuf,
     sync::Arc,
 };
@@ -39,6 +40,8 @@ pub(super) struct Input {
     pub(super) identity: Identity,
     /// `None` while it is closed, because other files are read.
     file: Option<Arc<File>>,
+    /// When the file was last changed before it was closed.
+    closed_changed: Option<Changed>,
     /// Sequence number of the last use: the file with the lowest is closed first.
     pub(super) used: u64,
     content: Content,
@@ -58,6 +61,13 @@ pub(super) struct Input {
     pub(super) look_at_ns: u64,
     /// Since when it has no name that is asked for.
     pub(super) gone_since_ns: Option<u64>,
+}
+
+/// Time of the last change of a file's contents or metadata, in seconds and nanoseconds.
+type Changed = (i64, i64);
+
+fn changed(metadata: &Metadata) -> Changed {
+    (metadata.ctime(), metadata.ctime_nsec())
 }
 
 /// Where a file stands.
@@ -101,6 +111,7 @@ impl Input {
             path,
             identity,
             file: Some(file),
+            closed_changed: None,
             used: 0,
             content: Content::Plain,
             start,
@@ -129,14 +140,22 @@ impl Input {
         self.file.is_some()
     }
 
-    /// Returns whether the file can be closed and opened again later without reading anything twice.
+    /// Returns whether the file can be closed and opened again later without reading anything twice. A file without
+    /// a name could not be opened again.
     pub(super) fn may_close(&self, how: &How) -> bool {
         let is_between = matches!(self.content, Content::Plain | Content::Compressed(None));
-        self.is_open() && is_between && (how.follow || self.is_finished())
+        let is_named = self.gone_since_ns.is_none();
+        self.is_open() && is_named && is_between && (how.follow || self.is_finished())
     }
 
     pub(super) fn close(&mut self) {
-        self.file = None;
+        let metadata = self.file.take().and_then(|file| file.metadata().ok());
+        self.closed_changed = metadata.as_ref().map(changed);
+    }
+
+    /// Returns whether the file, which is open, is the one that was closed. The inode of a closed file may be used again.
+    pub(super) fn is_same(&self) -> io::Result<bool> {
+        self.file.as_ref().map_or(Ok(true), |file| self.identity.is_of(file))
     }
 
     /// Returns the file, which is opened if it was closed. One that was renamed meanwhile is looked for in its folder.
@@ -159,11 +178,13 @@ impl Input {
         Ok(self.file.insert(opened.into()).clone())
     }
 
-    /// Returns whether there is more in the file than was looked at, by its name alone. A file of another name has not
-    /// changed before a search finds it.
+    /// Returns whether there is more in the file than was looked at, or it was changed since it was closed, by its name
+    /// alone. A file of another name has not changed before a search finds it.
     pub(super) fn has_changed(&self) -> bool {
-        let metadata = fs::metadata(&self.path);
-        metadata.is_ok_and(|it| place(&it) == self.place() && it.len() != self.seen)
+        let has_changed = |it: &Metadata| {
+            it.len() != self.seen || self.closed_changed.is_none_or(|closed| closed != changed(it))
+        };
+        fs::metadata(&self.path).is_ok_and(|it| place(&it) == self.place() && has_changed(&it))
     }
 
     /// Knows the file by more of its first bytes. Once something was read of a file that was empty, what

@@ -243,7 +243,7 @@ impl Session<'_> {
         let next_due = slots.has_free().then(|| side.backlog.next_due(slots.pending())).flatten();
         let retry = side.retries.next().or(next_due);
         let times = [
-            (retry.filter(|_| !is_paused), Due::Retry),
+            (retry.filter(|_| may_begin), Due::Retry),
             (side.router.egress.due(), Due::Operator),
             (may_be_told.then_some(self.tick), Due::Tick),
         ];

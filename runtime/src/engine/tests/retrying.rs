@@ -2,6 +2,8 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -206,6 +208,45 @@ fn a_wait_for_a_peer_ends_with_its_connection_or_the_flow() {
         block_on(both(sink_runs, rest));
         assert_eq!(sorted(&heard), pulls(1, !stops));
     }
+}
+
+/// A sink that takes nothing, and says so after its connection broke.
+struct BreaksOff(Arc<Connection>);
+
+impl DynSink for BreaksOff {
+    fn poll_deliver(
+        &mut self,
+        _: &mut Context<'_>,
+        _: usize,
+        _: &mut Batch,
+    ) -> Poll<Result<Exceptions>> {
+        self.0.break_off();
+        Poll::Ready(full())
+    }
+
+    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[test]
+fn lost_connection_ends_a_sink_whose_retry_is_due() {
+    let Harness { mut source, mut sink, .. } = harness(AT_ONCE);
+    let connection = Arc::<Connection>::default();
+    let sink_runs = async {
+        let mut runs = pin!(sink.run(Box::new(BreaksOff(connection.clone())), &connection));
+        let mut polls = 0;
+        let end = poll_fn(|context| {
+            polls += 1;
+            assert!(polls < 20, "the sink is still busy");
+            runs.as_mut().poll(context)
+        });
+        let end = end.await;
+        assert!(matches!(end, End::Interrupted), "{end:?}");
+    };
+    let source_runs =
+        async { _ = source.bring(Box::new(Pulls::numbers(1)), &Arc::default()).await };
+    block_on(both(sink_runs, source_runs));
 }
 
 #[test]

@@ -110,3 +110,43 @@ fn more_files_than_may_be_open_are_all_read() {
     let read: Vec<_> = sorted(&more).iter().map(|text| text.replace("[ends]", "")).collect();
     assert_eq!(read, lines);
 }
+
+/// Adds more files than may be open at a time, and reads them.
+fn crowd(scene: &Scene, source: &mut tremor_pdk::testing::Connection) {
+    (10..30).for_each(|number| scene.write(&format!("{number}.log"), "more\n"));
+    assert_eq!(scene.all(source).len(), 20);
+}
+
+#[test]
+fn deleted_file_stays_open_for_a_pull_that_fails() {
+    let scene = Scene::new(&[("a.log", "one\n")]);
+    let keys = r#""path": "*.log", "checkpoint": "at", "follow": true"#;
+    let mut source = scene.open(keys).unwrap();
+    let batches = scene.all(&mut source);
+    assert_eq!(text(&batches), ["one\n"]);
+    fs::remove_file(scene.path("a.log")).unwrap();
+    crowd(&scene, &mut source);
+    source.acks().unwrap().fail(batches[0].pull(), std::slice::from_ref(&(0..1))).unwrap();
+    let again = text(&scene.all_for(&mut source, Duration::from_secs(10))).concat();
+    assert!(again.contains("one\n"), "{again}");
+}
+
+#[test]
+fn closed_file_with_other_contents_is_read_anew() {
+    use std::os::unix::fs::MetadataExt;
+    let scene = Scene::new(&[("a.log", "one\n")]);
+    let mut source = scene.open(r#""path": "*.log", "follow": true"#).unwrap();
+    assert_eq!(text(&scene.all(&mut source)), ["one\n"]);
+    crowd(&scene, &mut source);
+    // Another file of this length that got the inode would look the same.
+    let changed = || {
+        let metadata = fs::metadata(scene.path("a.log")).unwrap();
+        (metadata.ctime(), metadata.ctime_nsec())
+    };
+    let before = changed();
+    while changed() == before {
+        scene.write("a.log", "two\n");
+    }
+    let anew = text(&scene.all_for(&mut source, Duration::from_secs(10)));
+    assert!(anew.concat().ends_with("two\n"), "{anew:?}");
+}
