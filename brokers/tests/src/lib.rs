@@ -3,7 +3,6 @@
 //! own view of what they have.
 
 #![allow(clippy::print_stderr)] // people read it
-
 // All of it is for tests, in which there is no error to handle.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 

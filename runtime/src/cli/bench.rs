@@ -13,7 +13,7 @@ use self::{
     overrides::Overrides,
     report::{Link, Report},
 };
-use super::{Failure, PluginArguments, plugin, run};
+use super::{Expected, Failure, PluginArguments, plugin, run};
 use tremor_runtime::{engine::Counts, flow, memory::MemoryBudget, run::Stopper};
 
 /// How long the flow may take to drain once its sources end.
@@ -47,11 +47,6 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
 }
-
-/// What an argument should have been.
-#[derive(Debug, thiserror::Error)]
-#[error("expected {0}")]
-struct Expected(&'static str);
 
 fn seconds(text: &str) -> Result<f64, Expected> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);

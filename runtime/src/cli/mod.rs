@@ -39,6 +39,11 @@ use tremor_runtime::{
 pub(crate) use self::failure::Failure;
 use self::prepare::PluginArguments;
 
+/// The error of an argument that has another form than expected.
+#[derive(Debug, thiserror::Error)]
+#[error("expected {0}")]
+struct Expected(&'static str);
+
 /// A streaming event processor whose connectors are plugins.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]

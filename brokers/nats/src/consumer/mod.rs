@@ -11,6 +11,7 @@
 //! With JetStream a message is acknowledged when the flow has acknowledged its event, and comes again otherwise.
 
 mod acks;
+mod backlog;
 mod config;
 mod durable;
 mod info;

@@ -1,7 +1,6 @@
 //! Brings messages, on tokio.
 
 use std::{
-    collections::VecDeque,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -17,7 +16,7 @@ use tokio::{
 };
 use tremor_pdk::{Counter, prelude::*};
 
-use super::{info::is_of_stream, shared::Shared};
+use super::{backlog::Backlog, info::is_of_stream, shared::Shared};
 use crate::client::{Client, WAITING, lost};
 
 /// How long the server keeps a request for messages, unless the consumer allows less.
@@ -259,7 +258,7 @@ pub(super) async fn core(
             miss(taken, 0);
             tokio::select! {
                 came = unconstrained(messages.next()) => came,
-                room = shared.room.acquire(), if !backlog.messages.is_empty() => {
+                room = shared.room.acquire(), if !backlog.is_empty() => {
                     // The permit goes back, and the next round takes it.
                     drop(room);
                     continue;
@@ -269,83 +268,20 @@ pub(super) async fn core(
         let Some(came) = came else { break };
         taken += came.len() as u64;
         miss(taken, waiting);
-        let without_space = came.into_iter().map(|message| backlog.add(message)).filter(|added| !added);
+        let without_space =
+            came.into_iter().map(|message| backlog.add(message)).filter(|added| !added);
         let without_space = without_space.count() as u64;
         if without_space > 0 {
             dropped.add(without_space);
         }
     }
+    // Messages that were received before the connection ended still go to the flow.
+    while !backlog.is_empty() {
+        let Ok(permit) = shared.room.acquire().await else { return };
+        drop(permit);
+        backlog.hand_over(&shared);
+    }
     shared.fail(lost());
-}
-
-/// Memory that messages of core NATS may take while they wait for the flow, in bytes. The client bounds their number
-/// only, and a message may have megabytes.
-const WAITING_BYTES: usize = 64 << 20;
-
-/// Messages of core NATS that wait for the flow.
-#[derive(Default)]
-struct Backlog {
-    messages: VecDeque<Message>,
-    /// Memory of the messages, in bytes.
-    bytes: usize,
-}
-
-impl Backlog {
-    /// Adds a message. Returns `false`, and drops the message, if too many or too large ones wait.
-    fn add(&mut self, message: Message) -> bool {
-        let bytes = cost(&message);
-        let has_space = self.messages.len() < WAITING
-            && (self.messages.is_empty() || self.bytes + bytes <= WAITING_BYTES);
-        if has_space {
-            self.bytes += bytes;
-            self.messages.push_back(message);
-        }
-        has_space
-    }
-
-    /// Hands over as many messages as the flow can take.
-    fn hand_over(&mut self, shared: &Shared) {
-        while !self.messages.is_empty()
-            && let Ok(room) = shared.room.try_acquire()
-            && let Some(message) = self.messages.pop_front()
-        {
-            room.forget();
-            self.bytes -= cost(&message);
-            shared.arrived([message]);
-        }
-    }
-}
-
-/// Returns the memory that a message takes, in bytes.
-fn cost(message: &Message) -> usize {
-    size_of::<Message>() + message.length
-}
-
-#[cfg(test)]
-mod tests {
-    use async_nats::Message;
-
-    use super::{Backlog, WAITING, WAITING_BYTES, cost};
-
-    fn message(length: usize) -> Message {
-        let payload = vec![b'x'; length].into();
-        let (status, description, reply, headers) = (None, None, None, None);
-        Message { subject: "s".into(), reply, payload, headers, status, description, length }
-    }
-
-    #[test]
-    fn backlog_is_bounded_by_bytes_and_by_number() {
-        let mut backlog = Backlog::default();
-        assert!(backlog.add(message(2 * WAITING_BYTES)), "one is never too large");
-        assert!(!backlog.add(message(0)));
-        let mut backlog = Backlog::default();
-        while backlog.add(message(1 << 20)) {}
-        assert_eq!(backlog.messages.len(), 63, "each has a header besides");
-        assert_eq!(backlog.bytes, 63 * cost(&message(1 << 20)));
-        let mut backlog = Backlog::default();
-        while backlog.add(message(0)) {}
-        assert_eq!(backlog.messages.len(), WAITING.min(WAITING_BYTES / cost(&message(0))));
-    }
 }
 
 /// How often is looked how far the consumer is.

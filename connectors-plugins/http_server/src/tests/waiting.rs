@@ -1,0 +1,68 @@
+//! Requests that wait for their way into the flow, and the limits of what may wait.
+
+use super::{Scene, bodies, expect, post};
+
+#[test]
+fn a_full_flow_makes_requests_wait_and_then_tells_them_to_come_later() {
+    let mut scene =
+        Scene::new(r#", "max_wait": "8s", "max_body_bytes": 10, "max_waiting_bytes": 10"#);
+    let first = scene.client(&post("0123456"));
+    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    scene.pass(1);
+    let second = scene.client(&post("0123456"));
+    scene.run_until(|| scene.metric("connections") == Some(2.0));
+    // The first one goes into the flow, and the second has waited for its room.
+    assert_eq!(bodies(&scene.pull()), [b"0123456"]);
+    expect(&scene.answer(&first), 202, &[]);
+    // Nobody pulls any more.
+    scene.pass(11);
+    expect(&scene.answer(&second), 429, &["retry-after: 1"]);
+    scene.server.source().unwrap().on_circuit_breaker(true).unwrap();
+    let third = scene.client(&post("0123456"));
+    scene.run_until(|| scene.metric("connections") == Some(3.0));
+    scene.pass(11);
+    expect(&scene.answer(&third), 503, &["retry-after: 5", "a sink of the flow is down"]);
+    // None of these is an event later.
+    let last = scene.client(&post("last"));
+    assert_eq!(bodies(&scene.pull()), [b"last"]);
+    expect(&scene.answer(&last), 202, &[]);
+}
+
+#[test]
+fn kept_headers_count_as_waiting_bytes() {
+    let keys = r#", "headers": ["x-long"], "max_body_bytes": 10, "max_waiting_bytes": "16KiB""#;
+    let mut scene = Scene::new(keys);
+    let long = "y".repeat(7 << 10);
+    let mut clients = Vec::new();
+    for body in ["1", "2", "3"] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nX-Long: {long}\r\nContent-Length: 1\r\n\r\n{body}"
+        );
+        clients.push(scene.client(request.as_bytes()));
+        let open = f64::from(u32::try_from(clients.len()).unwrap());
+        scene.run_until(|| scene.metric("connections") == Some(open));
+        scene.pass(1);
+    }
+    assert_eq!(bodies(&scene.pull()), [b"1", b"2"], "the third waits for bytes");
+    assert_eq!(bodies(&scene.pull()), [b"3"]);
+    for client in &clients {
+        expect(&scene.answer(client), 202, &[]);
+    }
+}
+
+#[test]
+fn request_beyond_the_memory_of_the_flow_gets_503() {
+    let mut scene = Scene::new("");
+    scene.host.set_memory_limit(64 << 10);
+    let long = "x".repeat(40 << 10);
+    let first = scene.client(&post(&long));
+    scene.run_until(|| scene.metric("connections") == Some(1.0));
+    scene.pass(1);
+    let second = scene.client(&post(&long));
+    expect(&scene.answer(&second), 503, &["retry-after: 1", "no more memory"]);
+    assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
+    expect(&scene.answer(&first), 202, &[]);
+    let third = scene.client(&post(&long));
+    assert_eq!(bodies(&scene.pull()), [long.as_bytes()]);
+    expect(&scene.answer(&third), 202, &[]);
+}
