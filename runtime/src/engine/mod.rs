@@ -45,6 +45,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tuning;
+pub(crate) mod waiting;
 
 use std::{
     sync::Arc,

@@ -1,6 +1,7 @@
 //! What all tasks of a flow share: in which phase the flow is, and what failed it.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc, Weak,
@@ -53,6 +54,31 @@ struct State {
     held_up: Vec<HeldUp>,
 }
 
+impl State {
+    /// Returns the sinks that sources wait for, by the name of the source's connector.
+    fn waits(&self) -> BTreeMap<&str, Vec<Awaited>> {
+        let mut found = BTreeMap::<_, Vec<_>>::new();
+        if self.phase > Phase::Running {
+            return found;
+        }
+        let waits = self.queues.waits();
+        for sink in &self.sinks {
+            for (node, source) in &sink.sources {
+                let awaited = sink.awaited(*node, source, &waits);
+                if let Some(awaited) = awaited.filter(|_| !self.is_over(source)) {
+                    found.entry(source.as_str()).or_default().push(awaited);
+                }
+            }
+        }
+        found
+    }
+
+    fn is_over(&self, connector: &str) -> bool {
+        let mut connectors = self.connectors.iter();
+        connectors.any(|it| it.name() == connector && it.status().state.is_over())
+    }
+}
+
 /// A sink, as the sources that feed it see it.
 #[derive(Debug)]
 struct Sink {
@@ -80,19 +106,15 @@ impl Sink {
     }
 
     fn feeds(&self, source: &str) -> bool {
-        self.node_of(source).is_some()
+        self.sources.iter().any(|(_, name)| name == source)
     }
 
-    fn node_of(&self, source: &str) -> Option<u32> {
-        self.sources.iter().find(|(_, name)| name == source).map(|(node, _)| *node)
-    }
-
-    /// Returns the reason why the source of the connector `source` is not pulled, if it is this sink.
-    fn awaited(&self, source: &str, waits: &Waits) -> Option<Awaited> {
+    /// Returns the reason why the source `node` of the connector `source` is not pulled, if it is this sink.
+    fn awaited(&self, node: u32, source: &str, waits: &Waits) -> Option<Awaited> {
         if self.holds_up(source) {
             return Some(self.connector.awaited(None));
         }
-        let since = *waits.of(self.node_of(source)?).get(&self.node)?;
+        let since = *waits.of(node).get(&self.node)?;
         Some(self.connector.awaited(Some(since)))
     }
 }
@@ -174,17 +196,22 @@ impl Control {
     /// Returns the status of all connectors, with the sinks that their sources wait for.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.state.read(|state| {
-            let waits = state.queues.waits();
+            let mut waits = state.waits();
             let status = |connector: &Arc<Standing>| {
-                let mut status = connector.status();
-                if !status.state.is_over() && state.phase == Phase::Running {
-                    let sinks = state.sinks.iter();
-                    let sinks = sinks.filter_map(|it| it.awaited(connector.name(), &waits));
-                    status.waits_for = sinks.collect();
-                }
-                status
+                let waits_for = waits.remove(connector.name()).unwrap_or_default();
+                Status { waits_for, ..connector.status() }
             };
             state.connectors.iter().map(status).collect()
+        })
+    }
+
+    /// Returns the sinks that sources wait for, each with the name of the source's connector.
+    pub(crate) fn waits(&self) -> Vec<(String, Awaited)> {
+        self.state.read(|state| {
+            let waits = state.waits().into_iter();
+            waits
+                .flat_map(|(source, sinks)| sinks.into_iter().map(|it| (source.to_owned(), it)))
+                .collect()
         })
     }
 
