@@ -132,7 +132,7 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
         let rows = rates.of(&flows, Instant::now());
         match &screen {
             Some(screen) => {
-                screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()))
+                screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()));
             }
             // The reader has gone.
             None if print(&rows).is_err() => return Ok(()),

@@ -69,7 +69,7 @@ fn full_queue_behind_pipeline_names_the_sink_at_its_end() {
     let scene = Scene::new(
         "connectors:
   ticks: { type: metronome, config: { interval_ms: 1 } }
-  idle: { type: metronome, config: { interval_ms: 3600000 } }
+  idle: { type: hostile, config: { fault: pull_hang } }
   stuck: { type: hostile, queue: { max_events: 1 }, config: { fault: deliver_hang } }
 pipelines:
   main: { operators: [{ type: mischief, config: { } }] }

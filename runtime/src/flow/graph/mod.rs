@@ -42,7 +42,7 @@ impl NodeId {
         self.0
     }
 
-    /// Returns the same as [`index`](Self::index), as the engine hands it to other layers.
+    /// Returns the index as the number by which queues and their senders name a node.
     pub(crate) fn number(self) -> u32 {
         u32::try_from(self.index()).unwrap_or(u32::MAX)
     }
