@@ -45,12 +45,18 @@ pub fn run_within(
         planned.push(engine::Flow::plan(flow, &parts, calls.clone(), &processors, memory.clone())?);
     }
     budget.divide();
-    let running = planned.into_iter().map(|flow| {
-        let running = flow.start();
-        let handle = running.handle();
-        stopper.add(handle.clone());
-        async move { handle.or_end_run(running.ended(deadline), || stopper.drain()).await }
-    });
+    let mut handles = Vec::with_capacity(flows.len());
+    let running: Vec<_> = planned
+        .into_iter()
+        .map(|flow| {
+            let running = flow.start();
+            let handle = running.handle();
+            stopper.add(handle.clone());
+            handles.push(handle.clone());
+            async move { handle.or_end_run(running.ended(deadline), || stopper.drain()).await }
+        })
+        .collect();
+    let running = executor::all(running);
     // On this thread, and on none of the executor's: plugins may hold all of those.
-    Ok(executor::block_on(executor::all(running)))
+    Ok(executor::block_on(executor::first(running, engine::waiting::report(handles))))
 }

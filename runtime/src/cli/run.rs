@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use tracing::Level;
-use tremor_pdk::{Error, units::parse_size};
+use tremor_pdk::units::parse_size;
 use tremor_runtime::{
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
@@ -12,7 +12,8 @@ use tremor_runtime::{
 };
 
 use super::{
-    Failure, Prepared, api, beside::Beside, descriptors, logging, progress, service, signals,
+    Expected, Failure, Prepared, api, beside::Beside, descriptors, logging, progress, service,
+    signals,
 };
 
 /// Least limit for memory, in bytes: with less, a few large batches would stop all sources.
@@ -38,11 +39,11 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// A text that is not a size, or less than the least limit.
-pub(super) fn memory_limit(text: &str) -> Result<usize, Error> {
+pub(super) fn memory_limit(text: &str) -> Result<usize, Expected> {
     let bytes = parse_size(text).and_then(|bytes| usize::try_from(bytes).ok());
-    bytes.filter(|bytes| *bytes >= LEAST_MEMORY).ok_or_else(|| {
-        Error::configuration("expected a size of at least `16MiB`, such as `512MiB` or `2GiB`")
-    })
+    bytes
+        .filter(|bytes| *bytes >= LEAST_MEMORY)
+        .ok_or(Expected("a size of at least `16MiB`, such as `512MiB` or `2GiB`"))
 }
 
 /// Runs flows to their end, and reports the counts of their events. Progress is shown until then.

@@ -39,6 +39,17 @@ pub(super) fn fitted(text: &str, columns: usize) -> String {
     text.chars().take(columns.saturating_sub(1)).map(shown).chain(['…']).collect()
 }
 
+/// Returns a text in one line that is cut in its middle if it has more than `columns` characters.
+pub(super) fn shortened(text: &str, columns: usize) -> String {
+    let count = text.chars().count();
+    if count <= columns {
+        return fitted(text, columns);
+    }
+    let end = columns.saturating_sub(1) / 2;
+    let end: String = text.chars().skip(count - end).collect();
+    fitted(text, columns - end.chars().count()) + &fitted(&end, columns)
+}
+
 /// The whole of a terminal, until this is dropped.
 pub(super) struct Screen {
     out: Stdout,
@@ -62,6 +73,11 @@ impl Screen {
         let screen = Self { out: io::stdout(), before };
         screen.write(ENTER);
         Some(screen)
+    }
+
+    /// Returns the number of columns: 80 if the terminal does not report it.
+    pub(super) fn columns(&self) -> usize {
+        size(&self.out).0
     }
 
     /// Shows these lines, as many as there is room for.
@@ -127,7 +143,15 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use super::fitted;
+    use super::{fitted, shortened};
+
+    #[test]
+    fn text_that_is_too_wide_is_cut_in_its_middle() {
+        assert_eq!(shortened("äöü", 3), "äöü");
+        assert_eq!(shortened("abcdefg", 5), "ab…fg");
+        assert_eq!(shortened("abcdefg", 4), "ab…g");
+        assert_eq!(shortened("a\nbcdefg", 5), "a …fg");
+    }
 
     #[test]
     fn a_text_that_is_too_wide_is_cut_and_stays_one_line() {

@@ -1,6 +1,7 @@
 //! `tremor top`: components, states, rates, queues and errors, again every second.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
     io::{self, Write},
     sync::mpsc::{self, RecvTimeoutError, Sender},
@@ -75,6 +76,8 @@ struct Connector {
 #[derive(Deserialize)]
 struct Awaited {
     sink: String,
+    reason: String,
+    seconds: f64,
 }
 
 #[derive(Deserialize)]
@@ -128,7 +131,9 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let rows = rates.of(&flows, Instant::now());
         match &screen {
-            Some(screen) => screen.show(&lines(&client, &rows, &flows, None)),
+            Some(screen) => {
+                screen.show(&lines(client.host(), &rows, &flows, None, screen.columns()));
+            }
             // The reader has gone.
             None if print(&rows).is_err() => return Ok(()),
             None => {}
@@ -147,7 +152,8 @@ pub(super) fn execute(arguments: &Arguments) -> Result<(), Failure> {
                 // It may come back.
                 (Err(error), Some(screen)) => {
                     rates = Rates::default();
-                    screen.show(&lines(&client, &rows, &flows, Some(&error)));
+                    let columns = screen.columns();
+                    screen.show(&lines(client.host(), &rows, &flows, Some(&error), columns));
                 }
             }
         }
@@ -180,7 +186,10 @@ struct Rates {
 struct Row {
     name: String,
     role: String,
+    /// One word.
     state: String,
+    /// Sink that a source waits for.
+    waits_for: Option<String>,
     /// Events a second; none before there was a second.
     rates: Option<(f64, f64)>,
     events: Events,
@@ -188,13 +197,18 @@ struct Row {
 }
 
 impl Connector {
-    /// Returns the state of the connector's side `role`, with the sink that a source waits for.
-    fn shown(&self, role: &str) -> String {
-        match self.waits_for.first() {
-            Some(Awaited { sink }) if role == "source" && self.state == "running" => {
-                format!("waits for {sink}")
-            }
-            _ => self.state.clone(),
+    /// Returns the sink that the connector's side `role` waits for.
+    fn awaited(&self, role: &str) -> Option<&str> {
+        let waits = role == "source" && self.state == "running";
+        self.waits_for.first().filter(|_| waits).map(|it| it.sink.as_str())
+    }
+}
+
+impl Row {
+    fn shown_state(&self) -> Cow<'_, str> {
+        match &self.waits_for {
+            Some(sink) => format!("waits for {sink}").into(),
+            None => self.state.as_str().into(),
         }
     }
 }
@@ -218,10 +232,16 @@ impl Rates {
                 self.counts.insert(key, (events.taken, events.delivered));
                 let connector =
                     flow.connectors.iter().find(|it| role != "pipeline" && it.name == *name);
+                let awaited = connector.and_then(|it| it.awaited(role));
                 rows.push(Row {
                     name: format!("{}/{name}", flow.name),
                     role: role.clone(),
-                    state: connector.map_or_else(|| flow.state.clone(), |it| it.shown(role)),
+                    state: match (connector, awaited) {
+                        (_, Some(_)) => "waiting".to_owned(),
+                        (Some(connector), None) => connector.state.clone(),
+                        (None, None) => flow.state.clone(),
+                    },
+                    waits_for: awaited.map(str::to_owned),
                     rates,
                     events: Events { ..*events },
                     queue: queue.as_ref().map(|queue| queue.events),
@@ -236,7 +256,7 @@ impl Rates {
 fn print(rows: &[Row]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for row in rows {
-        let Row { name, role, state, rates, events, queue } = row;
+        let Row { name, role, state, rates, events, queue, .. } = row;
         write!(out, "{name} {role} {state}")?;
         if let Some((taken, delivered)) = rates {
             write!(out, " in={taken:.0}/s out={delivered:.0}/s")?;
@@ -253,31 +273,39 @@ fn print(rows: &[Row]) -> io::Result<()> {
     out.flush()
 }
 
-/// The screen.
-fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) -> Vec<Line> {
+/// Returns the lines of a screen with this number of columns.
+fn lines(
+    host: &str,
+    rows: &[Row],
+    flows: &Flows,
+    error: Option<&Error>,
+    columns: usize,
+) -> Vec<Line> {
     let line = |look, text| Line { look, text };
-    let mut lines = vec![line(Look::Plain, format!("tremor at {}; q quits", client.host()))];
+    let mut lines = vec![line(Look::Plain, format!("tremor at {host}; q quits"))];
     if let Some(error) = error {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
         lines.push(line(Look::Failed, first.to_owned()));
     }
+    let (named, stated) = widths(rows, columns);
     lines.push(line(
         Look::Heading,
         format!(
-            "{:<15} {:<8} {:<13} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
+            "{:<named$} {:<8} {:<stated$} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6}",
             "COMPONENT", "ROLE", "STATE", "IN/s", "OUT/s", "QUEUED", "FLIGHT", "DEAD", "FAILED"
         ),
     ));
     for row in rows {
-        let Row { name, role, state, rates, events, queue } = row;
+        let Row { name, role, state, rates, events, queue, .. } = row;
         let rate = |rate: Option<f64>| rate.map_or_else(String::new, short);
         #[expect(clippy::cast_precision_loss, reason = "it is shown with four digits")]
         let count = |n: u64| if n < 10_000 { n.to_string() } else { short(n as f64) };
         let queue = queue.map_or_else(String::new, count);
-        let (name, shown) = (terminal::fitted(name, 15), terminal::fitted(state, 13));
+        let name = terminal::shortened(name, named);
+        let shown = terminal::shortened(&row.shown_state(), stated);
         let text = format!(
-            "{name:<15} {role:<8} {shown:<13} {:>6} {:>6} {queue:>6} {:>6} {:>6} {:>6}",
+            "{name:<named$} {role:<8} {shown:<stated$} {:>6} {:>6} {queue:>6} {:>6} {:>6} {:>6}",
             rate(rates.map(|it| it.0)),
             rate(rates.map(|it| it.1)),
             count(u64::try_from(events.in_flight).unwrap_or_default()),
@@ -294,7 +322,12 @@ fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) ->
             lines.push(line(Look::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }
         for connector in &flow.connectors {
-            let Connector { name, state, error, restarts, .. } = connector;
+            let Connector { name, state, error, restarts, waits_for } = connector;
+            for Awaited { sink, reason, seconds } in waits_for {
+                let text =
+                    format!("{}/{name}: waits for {sink}, {reason} for {seconds:.0} s", flow.name);
+                lines.push(line(Look::Waits, text));
+            }
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
                 let again =
                     if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
@@ -306,6 +339,15 @@ fn lines(client: &Client, rows: &[Row], flows: &Flows, error: Option<&Error>) ->
     lines
 }
 
+/// Returns the widths of the columns of names and states. Columns beyond 80 widen them as far as `rows` need.
+fn widths(rows: &[Row], columns: usize) -> (usize, usize) {
+    let longest = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or_default();
+    let more = columns.saturating_sub(80);
+    let named = longest(&|it| it.name.chars().count()).clamp(15, 15 + more);
+    let stated = longest(&|it| it.shown_state().chars().count()).clamp(13, 28 + more - named);
+    (named, stated)
+}
+
 fn look(state: &str) -> Look {
     match state {
         "running" | "stopped" => Look::Plain,
@@ -314,16 +356,25 @@ fn look(state: &str) -> Look {
     }
 }
 
-/// A number in at most six characters.
+/// Formats a number below 10^21 in at most six characters.
 pub(super) fn short(number: f64) -> String {
     match number {
-        n if n >= 1e9 => format!("{:.2}G", n / 1e9),
-        n if n >= 1e6 => format!("{:.2}M", n / 1e6),
-        n if n >= 1e4 => format!("{:.1}k", n / 1e3),
+        n if n >= 1e4 => {
+            let (mut value, mut unit) = (n / 1e3, 0);
+            // Otherwise rounding would add a digit.
+            while value >= 999.95 && unit + 1 < UNITS.len() {
+                (value, unit) = (value / 1e3, unit + 1);
+            }
+            let digits = if unit > 0 && value < 99.995 { 2 } else { 1 };
+            format!("{value:.digits$}{}", UNITS[unit])
+        }
         n if n >= 100.0 || n == 0.0 => format!("{n:.0}"),
         n => format!("{n:.1}"),
     }
 }
+
+/// Units of a thousand, a million and so on.
+const UNITS: [char; 6] = ['k', 'M', 'G', 'T', 'P', 'E'];
 
 #[cfg(test)]
 mod tests {
@@ -331,7 +382,7 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Flows, Rates, short};
+    use super::{Flows, Rates, lines, short};
 
     fn flows(taken: u64, delivered: u64) -> Flows {
         let events = json!({
@@ -360,5 +411,75 @@ mod tests {
         let numbers = [0.0, 0.5, 99.0, 123.4, 9_999.0, 12_345.0, 1_234_567.0, 2e9];
         let expected = ["0", "0.5", "99.0", "123", "9999", "12.3k", "1.23M", "2.00G"];
         assert_eq!(numbers.map(short), expected);
+    }
+
+    #[test]
+    fn number_of_any_size_has_at_most_six_characters() {
+        let rounded =
+            [999_949.0, 999_951.0, 99_994_000.0, 99_996_000.0, 123_456_789.0, 1e9, 999.96e9];
+        let expected = ["999.9k", "1.00M", "99.99M", "100.0M", "123.5M", "1.00G", "1.00T"];
+        assert_eq!(rounded.map(short), expected);
+        let mut number = 0.01;
+        while number < 1.9e19 {
+            assert!(short(number).len() <= 6, "{number}: {}", short(number));
+            number *= 1.003;
+        }
+    }
+
+    fn waiting(source: &str, sink: &str) -> Flows {
+        let events = json!({
+            "taken": u64::MAX, "delivered": 0, "dead_lettered": u64::MAX, "discarded": 0,
+            "failed": u64::MAX, "in_flight": i64::MAX,
+        });
+        let component = |name, role, queue| json!({ "name": name, "role": role, "events": events, "queue": queue });
+        let waits = json!([{ "sink": sink, "reason": "connecting", "seconds": 12.3 }]);
+        let connectors = json!([
+            { "name": source, "state": "running", "restarts": 0, "waits_for": waits },
+            { "name": sink, "state": "connecting", "restarts": 0 },
+        ]);
+        let components = json!([
+            component(source, "source", json!(null)),
+            component(sink, "sink", json!({ "events": u64::MAX })),
+        ]);
+        let flow = json!({
+            "name": "orders", "state": "running", "connectors": connectors, "components": components,
+        });
+        serde_json::from_value(json!({ "flows": [flow] })).unwrap()
+    }
+
+    fn screen(flows: &Flows, columns: usize) -> Vec<String> {
+        let mut rates = Rates::default();
+        rates.of(flows, Instant::now());
+        let rows = rates.of(flows, Instant::now() + Duration::from_secs(1));
+        lines("host", &rows, flows, None, columns).into_iter().map(|line| line.text).collect()
+    }
+
+    #[test]
+    fn screen_of_80_columns_has_all_columns_aligned() {
+        let shown = screen(&waiting("from_customers", "out"), 80);
+        let expected = [
+            "tremor at host; q quits",
+            "COMPONENT       ROLE     STATE           IN/s  OUT/s QUEUED FLIGHT   DEAD FAILED",
+            "orders/…stomers source   waits for out      0      0         9.22E 18.45E 18.45E",
+            "orders/out      sink     connecting         0      0 18.45E  9.22E 18.45E 18.45E",
+            "orders/from_customers: waits for out, connecting for 12 s",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn wide_screen_shows_whole_names_and_states() {
+        let shown = screen(&waiting("from_customers", "archive_of_orders"), 120);
+        let row = "orders/from_customers    source   waits for archive_of_orders      0      0";
+        assert!(shown[2].starts_with(row), "{}", shown[2]);
+        let narrow = screen(&waiting("from_customers", "archive_of_orders"), 81);
+        assert!(narrow[1..4].iter().all(|line| line.chars().count() == 81), "{narrow:?}");
+    }
+
+    #[test]
+    fn state_of_waiting_source_is_one_word_in_a_row() {
+        let rows = Rates::default().of(&waiting("in", "out"), Instant::now());
+        assert_eq!((&*rows[0].state, &*rows[1].state), ("waiting", "connecting"));
+        assert_eq!(rows[0].waits_for.as_deref(), Some("out"));
     }
 }

@@ -20,7 +20,7 @@
 //! whatever becomes of them (`source::settling`). What a sink's peer cannot take now is tried again
 //! (`sink::retry`). The log says so in a few lines (`life::notices`).
 //!
-//! Folders import downwards only: `simulation`, `status` and `plan`; `connector`; `source` and `sink`; `pipeline`;
+//! Folders import downwards only: `waiting`, `simulation`, `status` and `plan`; `connector`; `source` and `sink`; `pipeline`;
 //! `route`; `queue`; `account`; `parts`; `life`; `spin`; `processors`, `target` and `tuning`.
 //!
 //! A flow ends when its sources end, when it is asked to (`Handle::drain`), or when a component
@@ -45,6 +45,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 mod tuning;
+pub(crate) mod waiting;
 
 use std::{
     sync::Arc,

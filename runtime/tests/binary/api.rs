@@ -93,6 +93,12 @@ impl Asked {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())
     }
 
+    /// Waits for a line of the log with `part` in it.
+    #[track_caller]
+    pub(crate) fn until_log(&mut self, part: &str) -> String {
+        self.run.until(part)
+    }
+
     /// Sends these signals, one right after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
         self.run.signal(names);

@@ -207,7 +207,10 @@ links: [server -> nowhere]";
     for request in ["pause", "resume", "restart"] {
         asked.json("POST", &format!("/v1/flows/flow/connectors/server/{request}"));
     }
-    asked.until("/v1/flows/flow", |it| it["connectors"][0]["state"] == "running");
+    asked.until("/v1/flows/flow", |it| {
+        let server = &it["connectors"][0];
+        server["restarts"] == 1 && server["state"] == "running"
+    });
     asked.json("POST", "/v1/flows/flow/drain");
     let log = asked.ended();
     for part in [

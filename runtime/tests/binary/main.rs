@@ -53,3 +53,4 @@ mod tls;
 mod tokio;
 mod tremor;
 mod verify;
+mod waiting;

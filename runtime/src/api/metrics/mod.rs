@@ -8,7 +8,9 @@ mod text;
 
 use self::text::{Kind, Text};
 use crate::{
-    engine::{self, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State},
+    engine::{
+        self, Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State,
+    },
     stop::OwnMetrics,
 };
 
@@ -165,6 +167,14 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
         for state in State::ALL {
             let labels = [flow, component, ("state", state.as_str())];
             text.sample(name, &labels, u8::from(of.state == state));
+        }
+    }
+    let name = "tremor_waiting";
+    let help = "Seconds that a source has waited for a sink; absent while it does not wait.";
+    text.family(name, Kind::Gauge, help);
+    for ([flow, component], of) in connectors() {
+        for Awaited { sink, since, .. } in &of.waits_for {
+            text.sample(name, &[flow, component, ("for", sink)], since.elapsed().as_secs_f64());
         }
     }
     let name = "tremor_restarts_total";

@@ -10,8 +10,8 @@ use std::{
 use super::text;
 use crate::{
     engine::{
-        BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue, State,
-        Status,
+        Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Kind, Latencies, Queue,
+        State, Status,
     },
     memory::MemoryStatus,
     plugin::{Metric, MetricKind},
@@ -132,7 +132,12 @@ pub(in crate::api) fn flow() -> FlowStatus {
             errors,
             queued: 0,
             in_flight: 0,
-            waits_for: Vec::new(),
+            waits_for: vec![Awaited {
+                sink: "out".to_owned(),
+                reason: "queue full",
+                since: Instant::now(),
+                error: None,
+            }],
         }],
         components: vec![
             component(Kind::Source, None),
@@ -160,6 +165,7 @@ fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
     assert_eq!(find(&samples, "tremor_long_turns_total", &[("task", "source")])[0].2, 2.0);
+    assert_eq!(find(&samples, "tremor_waiting", &[("component", "c"), ("for", "out")]).len(), 1);
     assert_eq!(find(&samples, "process_open_fds", &[]).len(), 1);
     let bucket = |le| find(&samples, "tremor_delivery_seconds_bucket", &[("le", le)])[0].2;
     assert_eq!([bucket("0.0001"), bucket("30"), bucket("+Inf")], [1.0, 11.0, 12.0]);

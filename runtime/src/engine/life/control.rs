@@ -1,13 +1,14 @@
 //! What all tasks of a flow share: in which phase the flow is, and what failed it.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tremor_pdk::Error;
@@ -16,7 +17,8 @@ use crate::engine::{
     life::{
         breaker::Outage,
         losses::Losses,
-        standing::{HeldUp, Standing, Status},
+        queues::{Queues, Waits},
+        standing::{Awaited, HeldUp, Standing, Status},
         watch::{Waiter, Watch},
     },
     processors::Processors,
@@ -42,6 +44,7 @@ struct State {
     phase: Phase,
     /// The sinks of the flow, each with the sources that feed it.
     sinks: Vec<Sink>,
+    queues: Queues,
     failure: Option<Failure>,
     /// How long it has to drain, where somebody has said that.
     deadline: Option<Duration>,
@@ -51,12 +54,38 @@ struct State {
     held_up: Vec<HeldUp>,
 }
 
+impl State {
+    /// Returns the sinks that sources wait for, by the name of the source's connector.
+    fn waits(&self) -> BTreeMap<&str, Vec<Awaited>> {
+        let mut found = BTreeMap::<_, Vec<_>>::new();
+        if self.phase > Phase::Running {
+            return found;
+        }
+        let waits = self.queues.waits();
+        for sink in &self.sinks {
+            for (node, source) in &sink.sources {
+                let awaited = sink.awaited(*node, source, &waits);
+                if let Some(awaited) = awaited.filter(|_| !self.is_over(source)) {
+                    found.entry(source.as_str()).or_default().push(awaited);
+                }
+            }
+        }
+        found
+    }
+
+    fn is_over(&self, connector: &str) -> bool {
+        let mut connectors = self.connectors.iter();
+        connectors.any(|it| it.name() == connector && it.status().state.is_over())
+    }
+}
+
 /// A sink, as the sources that feed it see it.
 #[derive(Debug)]
 struct Sink {
+    node: u32,
     connector: Arc<Standing>,
-    /// Connectors of the sources whose events may reach the sink.
-    sources: Vec<String>,
+    /// The sources whose events may reach the sink: node, and name of the connector.
+    sources: Vec<(u32, String)>,
     /// `true` once the sink was connected for the first time. Sources do not begin before that.
     is_ready: bool,
     outage: Weak<Outage>,
@@ -77,7 +106,16 @@ impl Sink {
     }
 
     fn feeds(&self, source: &str) -> bool {
-        self.sources.iter().any(|it| it == source)
+        self.sources.iter().any(|(_, name)| name == source)
+    }
+
+    /// Returns the reason why the source `node` of the connector `source` is not pulled, if it is this sink.
+    fn awaited(&self, node: u32, source: &str, waits: &Waits) -> Option<Awaited> {
+        if self.holds_up(source) {
+            return Some(self.connector.awaited(None));
+        }
+        let since = *waits.of(node).get(&self.node)?;
+        Some(self.connector.awaited(Some(since)))
     }
 }
 
@@ -158,26 +196,44 @@ impl Control {
     /// Returns the status of all connectors, with the sinks that their sources wait for.
     pub(crate) fn connectors(&self) -> Vec<Status> {
         self.state.read(|state| {
+            let mut waits = state.waits();
             let status = |connector: &Arc<Standing>| {
-                let mut status = connector.status();
-                if !status.state.is_over() && state.phase == Phase::Running {
-                    let sinks = state.sinks.iter().filter(|it| it.holds_up(connector.name()));
-                    status.waits_for = sinks.map(|it| it.connector.awaited()).collect();
-                }
-                status
+                let waits_for = waits.remove(connector.name()).unwrap_or_default();
+                Status { waits_for, ..connector.status() }
             };
             state.connectors.iter().map(status).collect()
         })
     }
 
-    /// Adds the sink of `connector`, which events of the connectors `sources` may reach.
+    /// Returns the sinks that sources wait for, each with the name of the source's connector.
+    pub(crate) fn waits(&self) -> Vec<(String, Awaited)> {
+        self.state.read(|state| {
+            let waits = state.waits().into_iter();
+            waits
+                .flat_map(|(source, sinks)| sinks.into_iter().map(|it| (source.to_owned(), it)))
+                .collect()
+        })
+    }
+
+    /// Adds the queue of `node`; `senders` lists the nodes that wait for its capacity.
+    pub(crate) fn add_queue(
+        &self,
+        node: u32,
+        senders: Box<dyn Fn() -> Vec<(u32, Instant)> + Send + Sync>,
+    ) {
+        self.state.update(|state| state.queues.add(node, senders));
+    }
+
+    /// Adds the sink `node` of `connector`, which events of `sources` (node, and name of the connector) may
+    /// reach.
     pub(crate) fn add_sink(
         &self,
+        node: u32,
         connector: Arc<Standing>,
-        sources: Vec<String>,
+        sources: Vec<(u32, String)>,
         outage: Weak<Outage>,
     ) {
-        let sink = Sink { connector, sources, is_ready: false, outage };
+        let sink = Sink { node, connector, sources, is_ready: false, outage };
         self.state.update(|state| state.sinks.push(sink));
     }
 
@@ -319,10 +375,13 @@ impl Future for Reached<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Weak};
+    use std::{
+        sync::{Arc, Weak},
+        time::Instant,
+    };
 
-    use super::{Control, Standing};
-    use crate::engine::life::standing::Awaited;
+    use super::{Awaited, Control, Standing};
+    use crate::engine::life::standing::State;
 
     #[test]
     fn sink_that_never_connected_is_awaited_by_its_own_sources_only() {
@@ -333,8 +392,9 @@ mod tests {
             control.add(connector.clone());
             connector
         });
-        control.add_sink(up, vec!["fast".to_owned(), "slow".to_owned()], Weak::new());
-        control.add_sink(down, vec!["slow".to_owned()], Weak::new());
+        let (fast, slow) = ((0, "fast".to_owned()), (1, "slow".to_owned()));
+        control.add_sink(2, up, vec![fast, slow.clone()], Weak::new());
+        control.add_sink(3, down, vec![slow], Weak::new());
         control.sink_ready("up");
         let waits = || -> Vec<(String, Vec<String>)> {
             let waiting = control.connectors().into_iter().filter(|it| !it.waits_for.is_empty());
@@ -345,5 +405,29 @@ mod tests {
         crate::executor::block_on(control.sinks_ready("fast"));
         control.sink_ready("down");
         assert!(waits().is_empty());
+    }
+
+    #[test]
+    fn full_queue_of_running_or_paused_sink_is_a_reason() {
+        let control = Control::new();
+        let [source, sink] = ["source", "sink"].map(|name| {
+            let connector = Arc::new(Standing::new(name.into(), None));
+            control.add(connector.clone());
+            connector.enter(State::Running);
+            connector
+        });
+        let idle = (7, "idle".to_owned());
+        let sources = vec![(0, source.name().to_owned()), idle];
+        control.add_sink(1, sink.clone(), sources, Weak::new());
+        control.sink_ready("sink");
+        let since = Instant::now();
+        control.add_queue(1, Box::new(move || vec![(0, since)]));
+        let waits = || -> Vec<_> {
+            let waits = control.connectors().into_iter().flat_map(|it| it.waits_for);
+            waits.map(|it| (it.sink, it.reason, it.since)).collect()
+        };
+        assert_eq!(waits(), [("sink".to_owned(), "queue full", since)]);
+        sink.enter(State::Paused);
+        assert_eq!(waits(), [("sink".to_owned(), "paused", since)]);
     }
 }

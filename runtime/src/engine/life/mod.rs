@@ -9,6 +9,7 @@ pub(crate) mod last_call;
 pub(crate) mod losses;
 pub(crate) mod notices;
 pub(crate) mod overrun;
+pub(crate) mod queues;
 pub(crate) mod standing;
 pub(crate) mod turn;
 pub(crate) mod wait;

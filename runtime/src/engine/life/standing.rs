@@ -107,9 +107,10 @@ pub struct Status {
 pub struct Awaited {
     /// Name of the sink's connector in the flow.
     pub sink: String,
-    /// State of the sink's connector, or `retrying` if the connection exists and deliveries fail.
+    /// `queue full` if the sink runs and its queue has no capacity, `retrying` if the connection exists and
+    /// deliveries fail, otherwise the state of the sink's connector.
     pub reason: &'static str,
-    /// Start of that state, or of the failures.
+    /// Start of the wait for capacity of the queue, of the failures or of the state.
     pub since: Instant,
     /// Last error of the sink if it has not recovered. May contain values of references.
     pub error: Option<String>,
@@ -267,14 +268,19 @@ impl Standing {
         }
     }
 
-    /// Returns the reason why a source waits for the connector's sink.
-    pub(crate) fn awaited(&self) -> Awaited {
+    /// Returns the reason why a source waits for the connector's sink. `full_since` is the start of the wait if
+    /// the source waits for capacity of the sink's queue.
+    pub(crate) fn awaited(&self, full_since: Option<Instant>) -> Awaited {
         let now = lock(&self.now);
         let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
         let (reason, since) = match (now.state, trouble) {
             (State::Running | State::Draining, Some(it)) => ("retrying", it.since),
+            (State::Running | State::Draining, None) if full_since.is_some() => {
+                ("queue full", now.since)
+            }
             (state, _) => (state.as_str(), now.since),
         };
+        let since = full_since.unwrap_or(since);
         let error = trouble.map(|it| it.error.clone());
         Awaited { sink: self.name.to_string(), reason, since, error }
     }

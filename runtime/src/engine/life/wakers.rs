@@ -16,7 +16,12 @@ pub(crate) struct Wakers {
 
 /// The place of a task that waits, or may wait.
 #[derive(Debug, Default)]
-pub(crate) struct Place(Option<(u64, usize)>);
+pub(crate) struct Place {
+    /// Round and index of the waker.
+    at: Option<(u64, usize)>,
+    /// Node of the flow whose task waits. Reported only.
+    node: u32,
+}
 
 impl Wakers {
     /// Has `waker` woken next time.
@@ -36,16 +41,16 @@ impl Wakers {
             self.held.push(waker);
             self.held.len() - 1
         };
-        place.0 = Some((self.round, at));
+        place.at = Some((self.round, at));
     }
 
     /// The task that has this place waits no more.
     pub(crate) fn leave(&mut self, place: &mut Place) {
         if let Some(held) = self.find(place) {
             *held = None;
-            self.free.extend(place.0.map(|(_, at)| at));
+            self.free.extend(place.at.map(|(_, at)| at));
         }
-        place.0 = None;
+        place.at = None;
     }
 
     /// Takes all out, into a list that is empty: they are to be woken without a lock.
@@ -56,8 +61,13 @@ impl Wakers {
     }
 
     fn find(&mut self, place: &Place) -> Option<&mut Option<Waker>> {
-        let (round, at) = place.0?;
+        let (round, at) = place.at?;
         if round == self.round { self.held.get_mut(at) } else { None }
+    }
+
+    /// Returns the number of times that all were woken. Whatever waited before the last of them waits no more.
+    pub(crate) fn round(&self) -> u64 {
+        self.round
     }
 
     /// How many wait.
@@ -68,9 +78,19 @@ impl Wakers {
 }
 
 impl Place {
+    /// Returns the place of a task of `node`.
+    pub(crate) fn of(node: u32) -> Self {
+        Self { at: None, node }
+    }
+
+    /// Returns the node of the flow whose task waits.
+    pub(crate) fn node(&self) -> u32 {
+        self.node
+    }
+
     /// Whether there may be something to leave behind.
     pub(crate) fn is_taken(&self) -> bool {
-        self.0.is_some()
+        self.at.is_some()
     }
 }
 

@@ -111,7 +111,7 @@ pub(crate) fn tasks(
                 breaker: breakers.entry(id).or_default().clone(),
                 standing: standing.clone(),
                 inlet: Inlet {
-                    id: u32::try_from(id.index()).unwrap_or(u32::MAX),
+                    id: id.number(),
                     preprocessors: preprocessors(parts, spec, is_raw)?,
                 },
                 worker: Worker {
@@ -175,8 +175,8 @@ fn add_sink(
     outage: &Arc<Outage>,
 ) {
     let sources = flow.graph.sources_of(id).into_iter();
-    let sources = sources.map(|id| flow.graph.node(id).name.clone()).collect();
-    control.add_sink(standing.clone(), sources, Arc::downgrade(outage));
+    let sources = sources.map(|id| (id.number(), flow.graph.node(id).name.clone())).collect();
+    control.add_sink(id.number(), standing.clone(), sources, Arc::downgrade(outage));
 }
 
 /// How things stand with a connector, as its flow knows it.
@@ -256,7 +256,8 @@ impl Plan<'_> {
             books.has_ports(&node.name, Role::Pipeline, own);
             pipelines.push(Pipeline { name: node.name.as_str().into(), steps, ports, stats });
         }
-        let queues = targets.queued.iter().filter_map(|id| self.queues.outlet(*id)).collect();
+        let outlet = |id: &NodeId| self.queues.outlet(*id, self.owner);
+        let queues = targets.queued.iter().filter_map(outlet).collect();
         // What comes to a pipeline with a task of its own has changed cores already.
         let sink = match targets.queued[..] {
             [one] if own.role == Role::Source && graph.node(one).role == Role::Sink => Some(one),

@@ -37,6 +37,7 @@ impl Queues {
             };
             let (sender, receiver) = queue::bounded(bounds, control.processors());
             receiver.gauge().count_in(control.memory().account(&node.name));
+            control.add_queue(id.number(), receiver.senders());
             books.has_queue(&node.name, node.role, receiver.gauge());
             queues.senders.insert(id, (sender, books.of(&node.name, node.role)));
             queues.receivers.insert(id, receiver);
@@ -44,10 +45,10 @@ impl Queues {
         queues
     }
 
-    /// The end that events go into.
-    pub(super) fn outlet(&self, id: NodeId) -> Option<Outlet> {
-        let (queue, stats) = self.senders.get(&id)?.clone();
-        Some(Outlet { queue, stats })
+    /// Returns the end that events of the tasks of `sender` go into.
+    pub(super) fn outlet(&self, id: NodeId, sender: NodeId) -> Option<Outlet> {
+        let (queue, stats) = self.senders.get(&id)?;
+        Some(Outlet { queue: queue.of(sender.number()), stats: stats.clone() })
     }
 
     /// The queue's end; its own sender goes, so that it ends with the tasks that feed it.

@@ -14,6 +14,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
 use crate::engine::{
@@ -43,6 +44,15 @@ struct State<T> {
     task: Task,
     /// Senders that wait for room.
     waiting: Wakers,
+    waits: Waits,
+}
+
+/// The nodes of the flow whose senders wait for capacity. Only a sender that begins to wait changes this.
+#[derive(Default)]
+struct Waits {
+    /// Round of [`Wakers`] that the waits belong to. In a later round they are over.
+    round: u64,
+    since: Vec<(u32, Instant)>,
 }
 
 /// What an item counts for.
@@ -99,6 +109,7 @@ impl<T> Mailbox<T> {
             parked: None,
             task: Task::Absent,
             waiting: Wakers::default(),
+            waits: Waits::default(),
         };
         Self { bounds, state: Mutex::new(state), gauge: Gauge::default() }
     }
@@ -116,7 +127,7 @@ impl<T> Mailbox<T> {
         let mut state = self.lock();
         let load = item.as_ref().map_or_else(Load::default, |(_, load)| *load);
         if waits && !state.has_room(self.bounds, load) {
-            state.waiting.wait(place, context.waker());
+            state.wait(place, context.waker());
             return Poll::Pending;
         }
         let Some((item, load)) = item.take() else { return Poll::Ready(Put::Taken) };
@@ -141,8 +152,16 @@ impl<T> Mailbox<T> {
         if state.has_room(self.bounds, Load::default()) {
             return Poll::Ready(());
         }
-        state.waiting.wait(place, context.waker());
+        state.wait(place, context.waker());
         Poll::Pending
+    }
+
+    /// Returns the nodes whose senders wait for capacity, each with the start of the wait. An item that is
+    /// taken out ends all waits: a sender for which there is still no capacity begins another.
+    pub(super) fn waiting(&self) -> Vec<(u32, Instant)> {
+        let state = self.lock();
+        let is_current = state.waits.round == state.waiting.round() && !state.is_closed;
+        if is_current { state.waits.since.clone() } else { Vec::new() }
     }
 
     /// Takes the next item out; none once nothing will come any more. Senders that are to be woken are
@@ -191,6 +210,9 @@ impl<T> Mailbox<T> {
     /// A sender is gone.
     pub(super) fn leave(&self, place: &mut Place) {
         let mut state = self.lock();
+        if place.is_taken() {
+            state.waits.since.retain(|(node, _)| *node != place.node());
+        }
         state.waiting.leave(place);
         state.senders -= 1;
         self.show(&state);
@@ -249,6 +271,19 @@ impl<T> State<T> {
         let fits = self.items.is_empty() || self.load.bytes + item.bytes <= bounds.bytes;
         let is_full = self.load.events >= bounds.events || self.load.bytes >= bounds.bytes;
         self.is_closed || (fits && !is_full)
+    }
+
+    /// Has a sender woken once there may be capacity.
+    fn wait(&mut self, place: &mut Place, waker: &Waker) {
+        self.waiting.wait(place, waker);
+        let Waits { round, since } = &mut self.waits;
+        if *round != self.waiting.round() {
+            *round = self.waiting.round();
+            since.clear();
+        }
+        if since.iter().all(|(node, _)| *node != place.node()) {
+            since.push((place.node(), Instant::now()));
+        }
     }
 
     fn pop(&mut self) -> Option<T> {

@@ -3,6 +3,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Instant,
 };
 
 use crate::engine::{
@@ -52,6 +53,12 @@ impl Receiver {
     /// Tells how much is in the queue, from anywhere.
     pub(crate) fn gauge(&self) -> Gauge {
         self.mailbox.gauge()
+    }
+
+    /// Returns a function that lists the nodes whose senders wait for capacity, each with the start of the wait.
+    pub(crate) fn senders(&self) -> Box<dyn Fn() -> Vec<(u32, Instant)> + Send + Sync> {
+        let mailbox = Arc::downgrade(&self.mailbox);
+        Box::new(move || mailbox.upgrade().map_or_else(Vec::new, |it| it.waiting()))
     }
 
     /// Nothing is taken out for now: no processor is needed for that.

@@ -67,6 +67,13 @@ impl Sender {
         }
     }
 
+    /// Returns a sender of the same queue for the tasks of `node`.
+    pub(crate) fn of(&self, node: u32) -> Self {
+        let mut sender = self.clone();
+        sender.place = Place::of(node);
+        sender
+    }
+
     /// Waits for room and puts the batch in. Where the receiver is gone, the batch is given back.
     /// Once the sender's own `connection` is broken, it does not wait: what makes room may be the other
     /// side of the same connection, or be fed by that, and wait for this one. The next connection
@@ -153,7 +160,9 @@ fn run(receiver: Parked<'_, Queued>) -> Duration {
 impl Clone for Sender {
     fn clone(&self) -> Self {
         self.mailbox.enter();
-        Self::new(self.mailbox.clone())
+        let mut sender = Self::new(self.mailbox.clone());
+        sender.place = Place::of(self.place.node());
+        sender
     }
 }
 

@@ -131,7 +131,7 @@ fn a_source_that_waits_for_other_sinks_does_not_keep_its_own_from_being_connecte
     // There is another one, which is connected with the second connection of this one.
     let control = Arc::new(Control::new());
     let other = Arc::new(Standing::new("other".into(), None));
-    control.add_sink(other, vec!["peer".to_owned()], Weak::new());
+    control.add_sink(1, other, vec![(0, "peer".to_owned())], Weak::new());
     peer.control = control.clone();
     let sources = Mutex::new(vec![source.clone(), Pulls::numbers(0)]);
     peer.source = Box::new(move |_| Ok(Box::new(sources.lock().unwrap().pop().unwrap())));

@@ -41,6 +41,11 @@ impl NodeId {
     pub fn index(self) -> usize {
         self.0
     }
+
+    /// Returns the index as the number by which queues and their senders name a node.
+    pub(crate) fn number(self) -> u32 {
+        u32::try_from(self.index()).unwrap_or(u32::MAX)
+    }
 }
 
 /// Names an [`Edge`] of one [`Graph`].

@@ -174,3 +174,25 @@ fn a_task_is_not_run_with_the_waker_of_the_one_before_it() {
     put(&mailbox, 0).unwrap().go_on();
     assert_eq!(old.count(), 0);
 }
+
+#[test]
+fn node_waits_from_full_queue_until_an_item_is_taken() {
+    let mailbox = Mailbox::new(Bounds { events: 1, bytes: 100 });
+    let context = Context::from_waker(Waker::noop());
+    let mut sender = Place::of(7);
+    let mut send = || {
+        let mut item = Some((1, Load { events: 1, bytes: 4 }));
+        mailbox.poll_put(&context, &mut sender, &mut item, true, false).is_ready()
+    };
+    let nodes = || mailbox.waiting().into_iter().map(|(node, _)| node).collect::<Vec<_>>();
+    assert!(send() && nodes().is_empty());
+    assert!(!send() && !send());
+    assert_eq!(nodes(), [7]);
+    assert!(mailbox.poll_take(&context, &mut Vec::new()).is_ready());
+    assert!(nodes().is_empty());
+    assert!(send() && !send());
+    assert_eq!(nodes(), [7]);
+    mailbox.enter();
+    mailbox.leave(&mut sender);
+    assert!(nodes().is_empty(), "the sender is gone");
+}

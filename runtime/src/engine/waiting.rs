@@ -1,0 +1,151 @@
+//! Log lines about sources that wait for sinks for long.
+
+use std::time::{Duration, Instant};
+
+use super::{Handle, life::backoff::Budget, life::standing::Awaited};
+use crate::{executor, log};
+
+/// Time between two checks of all flows of a run.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Duration of a wait that is logged.
+const LONG: Duration = Duration::from_secs(5);
+/// Maximum number of waits of a flow that are logged within a minute, each with two lines.
+const WAITS: u64 = 20;
+
+/// Logs waits of the sources of `flows` that last long, and their ends. Never completes.
+pub(crate) async fn report<T>(flows: Vec<Handle>) -> T {
+    let mut flows: Vec<_> = flows.into_iter().map(|flow| (flow, Waits::default())).collect();
+    loop {
+        executor::sleep(PERIOD).await;
+        for (flow, waits) in &mut flows {
+            let lines = waits.lines(flow.control.waits(), Instant::now());
+            if !lines.is_empty() {
+                log::within(flow.control.calls().flow(), || lines.iter().for_each(Line::log));
+            }
+        }
+    }
+}
+
+/// Waits of the sources of a flow.
+struct Waits {
+    known: Vec<Known>,
+    budget: Budget,
+}
+
+/// A wait that the last check found.
+struct Known {
+    source: String,
+    sink: String,
+    since: Instant,
+    is_logged: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum Line {
+    Waits { source: String, sink: String, reason: &'static str, error: Option<String> },
+    Ended { source: String, sink: String, duration: Duration },
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { known: Vec::new(), budget: Budget::new(WAITS, Duration::from_mins(1)) }
+    }
+}
+
+impl Waits {
+    /// Returns the lines about `waits`, which are all waits that there are at `now`.
+    fn lines(&mut self, waits: Vec<(String, Awaited)>, now: Instant) -> Vec<Line> {
+        let mut before = std::mem::take(&mut self.known);
+        let mut lines = Vec::new();
+        for (source, Awaited { sink, reason, since, error }) in waits {
+            let same = |it: &Known| it.source == source && it.sink == sink;
+            let known = before.iter().position(same).map(|at| before.swap_remove(at));
+            let is_full = matches!(reason, "queue full" | "paused");
+            // A sink that moves between states of an outage makes its sources wait without a break. One
+            // that takes something from its full queue ends the wait.
+            let goes_on = |it: &Known| !is_full || it.since == since;
+            let (since, mut is_logged) = match known {
+                Some(it) if goes_on(&it) => (it.since.min(since), it.is_logged),
+                ended => {
+                    before.extend(ended);
+                    (since, false)
+                }
+            };
+            let is_long = now.saturating_duration_since(since) >= LONG;
+            if is_long && !is_logged && self.budget.take(now) {
+                is_logged = true;
+                let (source, sink) = (source.clone(), sink.clone());
+                lines.push(Line::Waits { source, sink, reason, error });
+            }
+            self.known.push(Known { source, sink, since, is_logged });
+        }
+        let ended = before.into_iter().filter(|it| it.is_logged);
+        lines.extend(ended.map(|Known { source, sink, since, .. }| {
+            let duration = now.saturating_duration_since(since);
+            Line::Ended { source, sink, duration }
+        }));
+        lines
+    }
+}
+
+impl Line {
+    fn log(&self) {
+        match self {
+            Self::Waits { source: component, sink, reason, error } => {
+                let error = error.as_deref();
+                tracing::warn!(%component, "for" = %sink, reason, error, "waits");
+            }
+            Self::Ended { source: component, sink, duration } => {
+                tracing::info!(%component, "for" = %sink, ?duration, "waits no longer");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::{Awaited, LONG, Line, WAITS, Waits};
+
+    fn wait(sink: &str, reason: &'static str, since: Instant) -> (String, Awaited) {
+        let error = Some("refused".to_owned());
+        ("in".to_owned(), Awaited { sink: sink.to_owned(), reason, since, error })
+    }
+
+    #[test]
+    fn long_wait_has_a_line_at_its_start_and_end() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        let connecting = || vec![wait("out", "connecting", start)];
+        assert_eq!(waits.lines(connecting(), start + LONG / 2), []);
+        let (source, sink) = ("in".to_owned(), "out".to_owned());
+        let (error, reason) = (Some("refused".to_owned()), "connecting");
+        let line = Line::Waits { source: source.clone(), sink: sink.clone(), reason, error };
+        assert_eq!(waits.lines(connecting(), start + LONG), [line]);
+        let restarting = vec![wait("out", "restarting", start + LONG)];
+        assert_eq!(waits.lines(restarting, start + 2 * LONG), [], "the wait continues");
+        let ended = Line::Ended { source, sink, duration: 3 * LONG };
+        assert_eq!(waits.lines(Vec::new(), start + 3 * LONG), [ended]);
+        assert_eq!(waits.lines(Vec::new(), start + 4 * LONG), []);
+    }
+
+    #[test]
+    fn slow_sink_that_takes_events_is_not_logged() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        for second in 0..60 {
+            let since = start + Duration::from_secs(second);
+            let full = vec![wait("out", "queue full", since)];
+            assert_eq!(waits.lines(full, since + Duration::from_secs(1)), []);
+        }
+    }
+
+    #[test]
+    fn lines_of_a_flow_within_a_minute_are_limited() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        let all: Vec<_> =
+            (0..2 * WAITS).map(|at| wait(&at.to_string(), "connecting", start)).collect();
+        let count = waits.lines(all, start + LONG).len();
+        assert_eq!(count as u64, WAITS);
+        assert_eq!(waits.lines(Vec::new(), start + LONG).len() as u64, WAITS);
+    }
+}
