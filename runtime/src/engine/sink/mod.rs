@@ -249,7 +249,9 @@ impl Session<'_> {
         ];
         // A sink that always has something to do is told the time as well.
         let due = times.iter().filter_map(|(at, due)| Some((at.filter(|at| *at <= now)?, *due)));
-        if let Some((_, due)) = due.min_by_key(|(at, _)| *at) {
+        if let Some((_, due)) = due.min_by_key(|(at, _)| *at)
+            && interrupt.now().is_none()
+        {
             return Step::Due(due);
         }
         // What is to be delivered again comes before whatever else there is.
