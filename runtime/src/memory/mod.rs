@@ -5,7 +5,7 @@
 //! its plugins get no more, and its sources are not pulled if its queues and deliveries have more than their shares.
 //! Whatever moves or ends an accepted event is counted and may overdraw, which keeps the intake closed until it is repaid.
 //!
-//! Components count in blocks of [`BLOCK`] bytes, so that most changes touch no shared counter.
+//! Components count in blocks of 64 KiB, so that most changes touch no shared counter.
 
 mod account;
 mod limit;

@@ -48,6 +48,16 @@ impl Backlog {
             shared.arrived([message]);
         }
     }
+
+    /// Hands over all messages, each as soon as the flow can take it.
+    pub(super) async fn hand_over_all(&mut self, shared: &Shared) {
+        while !self.is_empty() {
+            let Ok(permit) = shared.room.acquire().await else { return };
+            // The permit goes back, and the next line takes it.
+            drop(permit);
+            self.hand_over(shared);
+        }
+    }
 }
 
 /// Returns the memory that a message takes, in bytes.
@@ -57,9 +67,17 @@ fn cost(message: &Message) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use async_nats::Message;
+    use std::{
+        pin::pin,
+        sync::Arc,
+        task::{Context, Waker},
+    };
 
-    use super::{Backlog, WAITING, WAITING_BYTES, cost};
+    use async_nats::Message;
+    use tokio::sync::mpsc;
+    use tremor_pdk::{Batch, testing::TestHost};
+
+    use super::{Backlog, Shared, WAITING, WAITING_BYTES, cost};
 
     fn message(length: usize) -> Message {
         let payload = vec![b'x'; length].into();
@@ -79,5 +97,21 @@ mod tests {
         let mut backlog = Backlog::default();
         while backlog.add(message(0)) {}
         assert_eq!(backlog.messages.len(), WAITING.min(WAITING_BYTES / cost(&message(0))));
+    }
+    #[test]
+    fn waiting_messages_are_all_handed_over_as_capacity_is_freed() {
+        let (answers, _) = mpsc::unbounded_channel();
+        let shared = Shared::new(&TestHost::new().host(), 1, None, Arc::default(), answers);
+        let mut backlog = Backlog::default();
+        (0..3).for_each(|_| assert!(backlog.add(message(1))));
+        let mut context = Context::from_waker(Waker::noop());
+        let mut rest = pin!(backlog.hand_over_all(&shared));
+        for number in 1..=3 {
+            let is_over = rest.as_mut().poll(&mut context).is_ready();
+            assert_eq!(is_over, number == 3);
+            let mut batch = Batch::new();
+            assert!(shared.poll_pull(&context, &mut batch).is_ready());
+            assert_eq!(batch.len(), 1);
+        }
     }
 }

@@ -276,11 +276,7 @@ pub(super) async fn core(
         }
     }
     // Messages that were received before the connection ended still go to the flow.
-    while !backlog.is_empty() {
-        let Ok(permit) = shared.room.acquire().await else { return };
-        drop(permit);
-        backlog.hand_over(&shared);
-    }
+    backlog.hand_over_all(&shared).await;
     shared.fail(lost());
 }
 
