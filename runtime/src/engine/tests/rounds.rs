@@ -173,8 +173,9 @@ fn lose_with_full_queue(sink_works: bool) -> (usize, usize, u64) {
     let bounds = Bounds { events: 4, bytes: usize::MAX };
     let harness = Setup { source_codec, sink_codec, bounds, ..Setup::default() }.harness();
     let Harness { mut source, mut sink, letters: _letters, .. } = harness;
-    let many = Many { left: 40, has_begun: false };
-    source.inlet.preprocessors = Chain::new(vec![Box::new(many)]);
+    let many = |left| Box::new(Many { left, has_begun: false }) as Box<dyn Preprocessor>;
+    let make: MakePreprocessor = Box::new(move || Ok(many(0)));
+    source.inlet.preprocessors = Chain::restartable([(many(40), make)]);
     let (gauge, stats) = (sink.queue.gauge(), source.worker.router.stats.clone());
     let (takes, own, lost) = (Takes::of([]), Arc::<Connection>::default(), Arc::default());
     let (mut turns, mut peak) = (0, 0);
