@@ -14,7 +14,7 @@ use crate::{
 /// The limit for memory, in bytes.
 const LIMIT: u64 = 32 << 20;
 
-/// What the process may take besides its limit and what it takes when idle, in bytes.
+/// Bytes that the process may take besides its limit and the memory of an idle process.
 const BEYOND: u64 = 64 << 20;
 
 /// Returns a field of `/proc/PID/status`, in bytes.

@@ -3,7 +3,7 @@
 use super::{Scene, bodies, expect, post};
 
 #[test]
-fn a_full_flow_makes_requests_wait_and_then_tells_them_to_come_later() {
+fn full_flow_delays_requests_and_then_answers_429() {
     let mut scene =
         Scene::new(r#", "max_wait": "8s", "max_body_bytes": 10, "max_waiting_bytes": 10"#);
     let first = scene.client(&post("0123456"));

@@ -16,7 +16,7 @@ pub(crate) enum End {
     Left(&'static str),
     /// The peer has broken the rules, and was told this.
     Refused(String),
-    /// All connections together buffered too much.
+    /// The connections of the connector together buffered more than their limit.
     Crowded,
     /// It broke.
     Broken(String),

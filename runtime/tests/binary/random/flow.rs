@@ -73,7 +73,7 @@ impl Flow {
             link(&format!("pipeline{pipeline}"), &sink.name);
             sink.sources.clone_from(&feeds[pipeline]);
             for (from, source) in sources.iter().enumerate() {
-                // What has no other way goes to the last sink.
+                // A source without another link feeds the last sink.
                 let is_left = !feeds.iter().any(|feeds| feeds.contains(&from));
                 if !sink.sources.contains(&from)
                     && (random.u8(..4) == 0 || (is_left && at + 1 == count))
