@@ -1,6 +1,7 @@
 //! `cargo xtask faults`: each fault of the fixture `hostile` and each attack of a peer in a flow, and beside it, in the
 //! same process, a flow at full load and a metronome: whether the process lives, whether the other flow loses events,
-//! its throughput against a run without a fault right before, and the longest gap between two events of the metronome.
+//! its throughput against a run without a fault right before, the processors that the fault takes where no other flow
+//! wants them, and the longest gap between two events of the metronome.
 
 mod table;
 
@@ -11,16 +12,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use attackers::ATTACKS;
+use attackers::{ATTACKS, Attack, Peer};
 use serde_json::Value;
 
 use self::table::{Row, Table};
 use crate::built::{self, Built};
 use crate::project::root;
-use crate::running::{Api, Running, empty_folder, load, write};
+use crate::running::{Api, Running, empty_folder, load, processor_time, write};
 
 const PLUGINS: [&str; 5] = [
     "connector-bench",
@@ -95,7 +96,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     for fault in &faults {
         let without = measure(&built, &folder, "none", arguments.seconds)?;
         let with = measure(&built, &folder, fault, arguments.seconds)?;
-        let row = Row::new(fault, &without, &with);
+        let left = left(processors_taken(&built, &folder, fault, arguments.seconds)?);
+        let row = Row::new(fault, &without, &with, left);
         eprintln!("{row}");
         rows.push(row);
     }
@@ -149,25 +151,82 @@ struct Measured {
     memory: u64,
 }
 
-fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Measured> {
-    let report = folder.join("other.json");
-    let _ = fs::remove_file(&report);
+/// Returns the part of all processors that a fault leaves to others, if it takes `taken` processors where no
+/// other flow wants them. Flows share processors, so a fault that takes all leaves half.
+fn left(taken: f64) -> f64 {
+    let all = thread::available_parallelism()
+        .map_or(1.0, |count| f64::from(u16::try_from(count.get()).unwrap_or(u16::MAX)));
+    (1.0 - taken / all).max(0.5)
+}
+
+/// Measures the processors that a fault takes without the flow at full load, the attacker of a peer included.
+fn processors_taken(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<f64> {
+    let name = format!("{fault}-alone");
+    let (mut running, api, attacker) =
+        start(built, folder, fault, &name, &["fault.yaml", "metronome.yaml"])?;
+    let (begun, own) = (Instant::now(), processor_time(std::process::id())?);
+    let mut taken = Duration::ZERO;
+    let mut elapsed = Duration::from_millis(1);
+    while elapsed.as_secs_f64() < seconds && running.ended()?.is_none() {
+        ask_for(&api, fault);
+        // A process that ends meanwhile took what it took until then.
+        taken = running.processor_time().unwrap_or(taken);
+        elapsed = begun.elapsed();
+    }
+    let own = processor_time(std::process::id())?.saturating_sub(own);
+    drop(running);
+    attacker.map_or(Ok(()), Attacker::end)?;
+    Ok((taken + own).as_secs_f64() / elapsed.as_secs_f64())
+}
+
+/// A peer that attacks on a thread of its own.
+struct Attacker {
+    thread: thread::JoinHandle<()>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Attacker {
+    fn start(attack: &'static Attack, peer: Peer) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = is_over.clone();
+        let thread = thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends));
+        Self { thread, is_over }
+    }
+
+    fn end(self) -> Result<()> {
+        self.is_over.store(true, Ordering::Relaxed);
+        ensure!(self.thread.join().is_ok(), "the attacker panicked");
+        Ok(())
+    }
+}
+
+/// Starts a process with these flows in a folder, and the attacker if the fault is a peer's.
+fn start(
+    built: &Built,
+    folder: &Path,
+    fault: &str,
+    name: &str,
+    flows: &[&str],
+) -> Result<(Running, Api, Option<Attacker>)> {
     let attack = ATTACKS.iter().find(|attack| attack.name == fault);
     let peer = attack.map(|attack| attack.prepare(folder, "fault.yaml")).transpose()?;
     if peer.is_none() {
         write(&folder.join("fault.yaml"), &flow(fault))?;
     }
-    write(&folder.join("other.yaml"), &other(seconds))?;
     write(&folder.join("metronome.yaml"), METRONOME)?;
-    let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
-    let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], &flows[..]].concat();
-    let mut running = Running::start(built, folder, &format!("{fault}.log"), &arguments)?;
+    let arguments = [&["--api", "127.0.0.1:0", "--drain-timeout", "1"], flows].concat();
+    let mut running = Running::start(built, folder, &format!("{name}.log"), &arguments)?;
     let api = running.api()?;
-    let attacker = iter::zip(attack, peer).next().map(|(attack, peer)| {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let ends = is_over.clone();
-        (thread::spawn(move || attack.run(peer, &AtomicUsize::new(0), &ends)), is_over)
-    });
+    let attacker = iter::zip(attack, peer).next();
+    Ok((running, api, attacker.map(|(attack, peer)| Attacker::start(attack, peer))))
+}
+
+fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Measured> {
+    let report = folder.join("other.json");
+    let _ = fs::remove_file(&report);
+    write(&folder.join("other.yaml"), &other(seconds))?;
+    let flows = ["fault.yaml", "other.yaml", "metronome.yaml"];
+    let (mut running, api, attacker) = start(built, folder, fault, fault, &flows)?;
     let within = PATIENCE + Duration::from_secs_f64(seconds);
     let ended = running.until("the end of the other flow", within, |_| {
         ask_for(&api, fault);
@@ -186,10 +245,7 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
         let _ = running.signal("TERM");
         running.end(PATIENCE)?;
     }
-    if let Some((thread, is_over)) = attacker {
-        is_over.store(true, Ordering::Relaxed);
-        ensure!(thread.join().is_ok(), "the attacker panicked");
-    }
+    attacker.map_or(Ok(()), Attacker::end)?;
     let ended = ended.unwrap_or_default();
     let told = |role: &str, result: &str| {
         let components = ended["components"].as_array().map_or(&[][..], Vec::as_slice);
@@ -296,6 +352,12 @@ mod tests {
         let ticks = ["{\"ingest_ns\":5}\n", "{\"ingest_ns\":7}\n", "{\"ingest_ns\":16}\n{"];
         assert_eq!(super::gap(&ticks.concat()).as_nanos(), 9);
         assert_eq!(super::gap("").as_nanos(), 0);
+    }
+
+    #[test]
+    fn fault_that_takes_all_processors_leaves_half() {
+        assert!((super::left(0.0) - 1.0).abs() < 1e-9);
+        assert!((super::left(10_000.0) - 0.5).abs() < 1e-9);
     }
 
     #[test]
