@@ -145,8 +145,8 @@ impl Host {
         self.0.connection_lost();
     }
 
-    /// Returns a handle to count a buffer of this component in the memory of its flow: for what peers may make
-    /// large.
+    /// Returns a handle to count a buffer of this component in the memory of its flow: a buffer that peers may make
+    /// large, or events that the component holds.
     pub fn memory(&self) -> Memory {
         Memory::new(self.0.clone())
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use tremor_pdk::prelude::*;
+use tremor_pdk::{Memory, prelude::*};
 
 /// Cuts a scrape into messages, one for each sample, with the `HELP`, `TYPE` and `UNIT` lines of its
 /// family before it.
@@ -26,6 +26,8 @@ const ABOUT: usize = 8 << 10;
 const HELD: usize = 32 << 20;
 /// How much of a line that is too long its dead letter shows, in bytes.
 const SHOWN: usize = 4 << 10;
+/// Bytes that are kept of a line whose beginning was discarded for lack of memory.
+const KEPT: usize = 64;
 
 /// The preprocessor `prometheus`.
 pub struct Split {
@@ -33,6 +35,8 @@ pub struct Split {
     streams: HashMap<u64, State>,
     /// What the lines take that have begun in all streams, in bytes.
     held: usize,
+    /// Counts them in the memory of the flow.
+    memory: Memory,
     /// What has come and is not cut yet.
     rest: Rest,
     /// Room to put a message together.
@@ -57,9 +61,10 @@ impl Component for Split {
     const DESCRIPTION: &str = "A message for each sample of a scrape, in text or OpenMetrics.";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
+    fn new(config: Config, context: Context) -> Result<Self> {
         let (streams, head) = Default::default();
-        Ok(Self { config, streams, held: 0, rest: Rest::default(), head })
+        let memory = context.memory();
+        Ok(Self { config, streams, held: 0, memory, rest: Rest::default(), head })
     }
 }
 
@@ -109,7 +114,7 @@ impl Split {
             cutter.reject(shown, Error::connection_lost("the stream was cut off within a line"));
         } else if !ends && cutter.event().is_fragment() {
             self.begin(&mut state, &cutter.payload()[start..]);
-            self.held += state.begun.len();
+            self.hold(&mut state);
             self.streams.insert(stream, state);
         } else if start < end || !state.begun.is_empty() {
             self.line(&mut state, cutter, start..end);
@@ -131,6 +136,19 @@ impl Split {
             state.too_long = Some(length);
         } else {
             state.begun.extend_from_slice(piece);
+        }
+    }
+
+    /// Counts the beginning of a line. If the flow may not take the memory, and other streams hold some, the beginning
+    /// is discarded.
+    fn hold(&mut self, state: &mut State) {
+        let others = self.held;
+        self.held += state.begun.len();
+        if !self.memory.try_resize(self.held) && others > 0 {
+            state.too_long.get_or_insert(state.begun.len());
+            state.begun.truncate(KEPT);
+            state.begun.shrink_to(KEPT);
+            self.held = others + state.begun.len();
         }
     }
 
@@ -204,8 +222,8 @@ impl Split {
             ));
         }
         Error::bad_data(format_args!(
-            "a line of {length} bytes came while the lines that had begun in all streams took the most \
-             that they may, {} bytes; shown are its first {SHOWN}",
+            "cannot complete a line of {length} bytes: the lines that had begun in all streams took the most \
+             that they may, {} bytes, or the flow had reached its memory limit",
             self.most()
         ))
     }

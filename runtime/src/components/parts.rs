@@ -293,6 +293,14 @@ impl HostServices for Services {
         self.loan.give_back(bytes);
     }
 
+    fn memory_charge(&self, bytes: usize) {
+        self.loan.charge(bytes);
+    }
+
+    fn memory_discharge(&self, bytes: usize) {
+        self.loan.discharge(bytes);
+    }
+
     fn flow(&self) -> Option<Arc<str>> {
         Some(self.calls.flow().clone())
     }

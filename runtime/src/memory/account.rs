@@ -114,40 +114,67 @@ impl Drop for Charge {
     }
 }
 
-/// The memory that one instance of a plugin has borrowed. It is returned when the loan is dropped.
+/// The memory that one instance of a component has borrowed or counted. It is returned when the loan is dropped.
 #[derive(Debug)]
 pub(crate) struct Loan {
     account: Arc<Account>,
-    bytes: AtomicUsize,
+    /// Bytes that were lent.
+    lent: AtomicUsize,
+    /// Bytes of accepted events.
+    charged: AtomicUsize,
 }
 
 impl Loan {
     pub(crate) fn new(account: Arc<Account>) -> Self {
-        Self { account, bytes: AtomicUsize::new(0) }
+        let [lent, charged] = [0, 0].map(AtomicUsize::new);
+        Self { account, lent, charged }
     }
 
     /// Takes `bytes` if the share of the component or the surplus has them. Returns whether it did.
+    ///
+    /// A component that has used less than its share always gets a block, even if only a part of the block is left.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let Account { credit, .. } = &*self.account;
-        let used = self.account.used().saturating_add(bytes);
-        if used > ADDRESSES || (used > credit.budget.share() && !credit.may_borrow()) {
+        let before = self.account.used();
+        let used = before.saturating_add(bytes);
+        let more = self.account.borrowed(used) - self.account.borrowed(before);
+        let is_last_of_share = bytes <= BLOCK && before < credit.budget.share();
+        if used > ADDRESSES || !(more == 0 || is_last_of_share || credit.may_borrow(more)) {
             return false;
         }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.lent.fetch_add(bytes, Ordering::Relaxed);
         self.account.take(bytes);
         true
     }
 
     /// Gives `bytes` back, at most what was taken.
     pub(crate) fn give_back(&self, bytes: usize) {
-        let less = |taken: usize| Some(taken.saturating_sub(bytes));
-        let taken = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        self.account.give_back(taken.unwrap_or(0).min(bytes));
+        self.account.give_back(subtract(&self.lent, bytes));
+    }
+
+    /// Counts `bytes` of accepted events, whether or not there is credit for them.
+    pub(crate) fn charge(&self, bytes: usize) {
+        // More than all addresses is a mistake of the component, and would overflow.
+        let bytes = bytes.min(ADDRESSES.saturating_sub(self.account.used()));
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        self.account.charge(bytes);
+    }
+
+    /// Counts `bytes` of accepted events less, at most what was counted.
+    pub(crate) fn discharge(&self, bytes: usize) {
+        self.account.discharge(subtract(&self.charged, bytes));
     }
 }
 
 impl Drop for Loan {
     fn drop(&mut self) {
         self.give_back(usize::MAX);
+        self.discharge(usize::MAX);
     }
+}
+
+/// Lowers a counter by `bytes`, at most to zero. Returns by how much it was lowered.
+fn subtract(counter: &AtomicUsize, bytes: usize) -> usize {
+    let less = |before: usize| Some(before.saturating_sub(bytes));
+    counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or(0).min(bytes)
 }

@@ -5,6 +5,9 @@
 //! its plugins get no more, and its sources are not pulled if its queues and deliveries have more than their shares.
 //! Whatever moves or ends an accepted event is counted and may overdraw, which keeps the intake closed until it is repaid.
 //!
+//! Beginnings of messages, which wait for the rest of their streams, are no accepted events: a closed intake would never
+//! release them. They are loans. If a loan is refused, the stream that holds most loses its message.
+//!
 //! Components count in blocks of 64 KiB, so that most changes touch no shared counter.
 
 mod account;
@@ -208,16 +211,17 @@ impl Credit {
     /// Returns whether sources may be pulled. Loans of plugins alone stop no pull: a pull returns what is lent for input
     /// that waits, and nothing else would.
     fn is_open(&self) -> bool {
-        self.overdrawn.load(Ordering::Relaxed) <= 0 || self.may_borrow()
+        self.overdrawn.load(Ordering::Relaxed) <= 0 || self.may_borrow(1)
     }
 
-    fn may_borrow(&self) -> bool {
+    /// Returns whether the flow may borrow `bytes` more.
+    fn may_borrow(&self, bytes: usize) -> bool {
         let budget = &self.budget.0;
-        let is_below = |borrowed: &AtomicIsize, limit: &AtomicUsize| {
+        let has_room = |borrowed: &AtomicIsize, limit: &AtomicUsize| {
             let borrowed = usize::try_from(borrowed.load(Ordering::Relaxed)).unwrap_or(0);
-            borrowed < limit.load(Ordering::Relaxed)
+            borrowed.saturating_add(bytes) <= limit.load(Ordering::Relaxed)
         };
-        is_below(&self.borrowed, &budget.cap) && is_below(&budget.borrowed, &budget.surplus)
+        has_room(&self.borrowed, &budget.cap) && has_room(&budget.borrowed, &budget.surplus)
     }
 
     fn overdraw(&self, bytes: usize) {
@@ -327,6 +331,44 @@ mod tests {
         charge.set(0);
         assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         assert!(flow.is_open() && !loan.take(BLOCK), "loans are limited as before");
+    }
+
+    #[test]
+    fn loan_larger_than_what_is_left_is_refused() {
+        let budget = MemoryBudget::new(64 * BLOCK);
+        let (one, two) = (budget.flow(), budget.flow());
+        let (one, two) = (one.account("one"), two.account("two"));
+        budget.divide();
+        // Each has a share of 16 blocks, and borrows at most 16 of the 32 common blocks.
+        let (large, small) = (Loan::new(one.clone()), Loan::new(two.clone()));
+        assert!(!large.take(33 * BLOCK));
+        assert_eq!(one.used(), 0, "a refused loan counts nothing");
+        assert!(large.take(31 * BLOCK));
+        assert!(!large.take(2 * BLOCK) && large.take(BLOCK) && !large.take(1));
+        assert!(small.take(16 * BLOCK - 1), "the share of another flow is untouched");
+        let rest = Loan::new(two.clone());
+        assert!(rest.take(BLOCK), "its last byte is worth a block");
+        assert!(rest.take(15 * BLOCK) && !rest.take(2 * BLOCK));
+    }
+
+    #[test]
+    fn charged_loan_closes_intake_until_it_is_discharged() {
+        let budget = MemoryBudget::new(16 * BLOCK);
+        let flow = budget.flow();
+        let account = flow.account("pipeline");
+        budget.divide();
+        let loan = Loan::new(account.clone());
+        loan.charge(20 * BLOCK);
+        assert!(!flow.is_open() && !loan.take(BLOCK));
+        loan.discharge(5 * BLOCK);
+        assert!(flow.is_open());
+        loan.discharge(usize::MAX);
+        assert_eq!(account.used(), 0, "more than was charged cannot be returned");
+        loan.charge(usize::MAX);
+        assert!(!flow.is_open());
+        drop(loan);
+        assert!(flow.is_open());
+        assert_eq!(account.used(), 0);
     }
 
     #[test]

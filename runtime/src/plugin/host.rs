@@ -54,6 +54,14 @@ pub trait HostServices: Send + Sync + 'static {
     fn memory_return(&self, bytes: usize) {
         let _ = bytes;
     }
+    /// Counts `bytes` of events that the component has accepted.
+    fn memory_charge(&self, bytes: usize) {
+        let _ = bytes;
+    }
+    /// Counts `bytes` of accepted events less.
+    fn memory_discharge(&self, bytes: usize) {
+        let _ = bytes;
+    }
     /// Returns the name of the flow, for log lines.
     fn flow(&self) -> Option<Arc<str>> {
         None
@@ -221,6 +229,8 @@ fn functions() -> HostFunctionsRef {
             memory_take,
             memory_return,
             monotonic_ns,
+            memory_charge,
+            memory_discharge,
         }
         .leak_into_prefix()
     })
@@ -330,6 +340,16 @@ unsafe extern "C" fn memory_take(context: *const (), bytes: usize) -> bool {
 unsafe extern "C" fn memory_return(context: *const (), bytes: usize) {
     // SAFETY: a live handle's context.
     unsafe { with(context, |context| context.services.memory_return(bytes)) }
+}
+
+unsafe extern "C" fn memory_charge(context: *const (), bytes: usize) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.memory_charge(bytes)) }
+}
+
+unsafe extern "C" fn memory_discharge(context: *const (), bytes: usize) {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.memory_discharge(bytes)) }
 }
 
 unsafe extern "C" fn sleep(context: *const (), ns: u64) -> FfiFuture<()> {

@@ -6,7 +6,7 @@ use base64::{
 };
 use tremor_pdk::{Batch, Component, Context, Error, Output, Postprocessor, Preprocessor, Result};
 
-use super::Join;
+use super::{Join, reassembly};
 
 /// Decodes every message by itself, padded or not; fragments of a stream are one message.
 #[tremor_pdk::config]
@@ -68,9 +68,10 @@ impl Component for Decode {
     const NAME: &str = "base64";
     type Config = DecodeConfig;
 
-    fn new(config: DecodeConfig, _context: Context) -> Result<Self> {
+    fn new(config: DecodeConfig, context: Context) -> Result<Self> {
         let engine = config.alphabet.engine(true);
-        Ok(Self { engine, join: Join::default() })
+        let join = Join::of(reassembly::max_length(), context.memory());
+        Ok(Self { engine, join })
     }
 }
 

@@ -1,7 +1,9 @@
 //! `join`: fragments that no preprocessor before it has cut are one message a stream. It stands, with
 //! what it takes unless told otherwise, after the last preprocessor of every source of bytes.
 
-use tremor_pdk::{Batch, Component, Context, Result, abi::batch::Cutter, abi::batch::HostBatch};
+use tremor_pdk::{
+    Batch, Component, Context, Memory, Result, abi::batch::Cutter, abi::batch::HostBatch,
+};
 
 use super::{
     reassembly::{self, Held, Partial},
@@ -23,9 +25,10 @@ pub(crate) type Join = Streams<JoinFragments>;
 
 pub(crate) struct JoinFragments(Held);
 
+#[cfg(test)]
 impl Default for Join {
     fn default() -> Self {
-        Self::of(reassembly::max_length())
+        Self::of(reassembly::max_length(), None)
     }
 }
 
@@ -33,14 +36,15 @@ impl Component for Join {
     const NAME: &str = "join";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
-        Ok(Self::of(config.max_length))
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Ok(Self::of(config.max_length, context.memory()))
     }
 }
 
 impl Join {
-    fn of(max_length: usize) -> Self {
-        Self::cutting(JoinFragments(Held::new(Self::NAME, max_length)))
+    /// Joins fragments to messages of up to `max_length` bytes, whose beginnings are counted in `memory`.
+    pub(super) fn of(max_length: usize, memory: impl Into<Option<Memory>>) -> Self {
+        Self::cutting(JoinFragments(Held::new(Self::NAME, max_length, memory)))
     }
 }
 
@@ -60,7 +64,7 @@ impl Cut for JoinFragments {
         }
         partial.extend(cutter.payload(), held);
         if !partial.is_empty() {
-            held.put(&mut partial);
+            held.put(&mut partial, states, |other| Some(other));
             states.insert(event.stream, partial);
         }
     }

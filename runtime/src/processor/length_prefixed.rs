@@ -69,12 +69,21 @@ impl Default for State {
     }
 }
 
+impl State {
+    fn partial(&mut self) -> Option<&mut Partial> {
+        match self {
+            Self::Message { partial, .. } => Some(partial),
+            Self::Length(_) | Self::Lost { .. } => None,
+        }
+    }
+}
+
 impl Component for Split {
     const NAME: &str = "length-prefixed";
     type Config = SplitConfig;
 
-    fn new(config: SplitConfig, _context: Context) -> Result<Self> {
-        let held = Held::new(Self::NAME, config.max_length);
+    fn new(config: SplitConfig, context: Context) -> Result<Self> {
+        let held = Held::new(Self::NAME, config.max_length, context.memory());
         Ok(Self::cutting(Prefixed { config, held }))
     }
 }
@@ -98,7 +107,7 @@ impl Cut for Prefixed {
         }
         if event.is_fragment() {
             if let State::Message { partial, .. } = &mut state {
-                self.held.put(partial);
+                self.held.put(partial, states, State::partial);
             }
             if !matches!(&state, State::Length(head) if head.is_empty()) {
                 states.insert(event.stream, state);

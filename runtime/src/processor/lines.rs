@@ -30,8 +30,9 @@ impl Component for Split {
     const NAME: &str = "lines";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
-        Ok(Self::cutting(Lines(Held::new(Self::NAME, config.max_length))))
+    fn new(config: Config, context: Context) -> Result<Self> {
+        let held = Held::new(Self::NAME, config.max_length, context.memory());
+        Ok(Self::cutting(Lines(held)))
     }
 }
 
@@ -67,7 +68,7 @@ impl Cut for Lines {
             partial.complete(cutter, 0..0, held);
         }
         if !partial.is_empty() {
-            held.put(&mut partial);
+            held.put(&mut partial, states, |other| Some(other));
             states.insert(stream, partial);
         }
     }
@@ -105,7 +106,7 @@ mod tests {
     use crate::processor::testing::{finish, process_all};
 
     fn lines(max_length: usize) -> Split {
-        Split::cutting(Lines(Held::new("lines", max_length)))
+        Split::cutting(Lines(Held::new("lines", max_length, None)))
     }
 
     fn process(lines: &mut Split, batch: &mut Batch) -> Vec<Rejected> {

@@ -99,6 +99,12 @@ impl Asked {
         self.run.until(part)
     }
 
+    /// Waits until the next server listens. Returns its address.
+    #[track_caller]
+    pub(crate) fn listens(&mut self) -> String {
+        self.run.listens().0
+    }
+
     /// Sends these signals, one right after the other.
     pub(crate) fn signal(&self, names: &[&str]) {
         self.run.signal(names);

@@ -176,6 +176,12 @@ pub struct HostFunctions {
     /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
     #[sabi(missing_field(option))]
     pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
+    /// Counts so many bytes of events that the component has accepted, whether or not the flow may take them.
+    #[sabi(missing_field(option))]
+    pub memory_charge: unsafe extern "C" fn(*const (), usize),
+    /// Counts so many bytes of accepted events less.
+    #[sabi(missing_field(option))]
+    pub memory_discharge: unsafe extern "C" fn(*const (), usize),
 }
 
 /// A component's handle to the host.
@@ -295,6 +301,22 @@ impl HostHandle {
         if let Some(give_back) = self.functions.memory_return() {
             // SAFETY: `new`'s contract.
             unsafe { give_back(self.context, bytes) }
+        }
+    }
+
+    /// Counts `bytes` of events that the component has accepted, whether or not the flow may take them.
+    pub fn memory_charge(&self, bytes: usize) {
+        if let Some(charge) = self.functions.memory_charge() {
+            // SAFETY: `new`'s contract.
+            unsafe { charge(self.context, bytes) }
+        }
+    }
+
+    /// Counts `bytes` of accepted events less.
+    pub fn memory_discharge(&self, bytes: usize) {
+        if let Some(discharge) = self.functions.memory_discharge() {
+            // SAFETY: `new`'s contract.
+            unsafe { discharge(self.context, bytes) }
         }
     }
 }

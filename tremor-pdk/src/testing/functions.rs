@@ -46,6 +46,8 @@ fn functions() -> HostFunctionsRef {
             memory_take,
             memory_return,
             monotonic_ns,
+            memory_charge,
+            memory_discharge: memory_return,
         };
         functions.leak_into_prefix()
     })
@@ -143,6 +145,12 @@ unsafe extern "C" fn memory_take(context: *const (), bytes: usize) -> bool {
         state.memory = memory;
     }
     is_within
+}
+
+unsafe extern "C" fn memory_charge(context: *const (), bytes: usize) {
+    // SAFETY: see `retain`.
+    let mut state = unsafe { world(context) }.lock();
+    state.memory = state.memory.saturating_add(bytes);
 }
 
 unsafe extern "C" fn memory_return(context: *const (), bytes: usize) {

@@ -54,7 +54,8 @@ pub struct Config {
     /// How often the brokers are asked for topics and partitions that are new.
     #[serde(default = "refresh_interval")]
     pub refresh_interval: Interval,
-    /// How much is fetched ahead of the flow, of all partitions together.
+    /// Maximum bytes that are fetched ahead of the flow, of all partitions together. Less if the memory limit of the
+    /// process does not have them.
     #[serde(default = "prefetch")]
     pub prefetch: Size,
 }
@@ -138,6 +139,8 @@ pub(super) struct Settings {
     pub(super) start: Start,
     pub(super) commit_interval: Duration,
     pub(super) drain_timeout: Duration,
+    /// In bytes.
+    pub(super) prefetch: u64,
 }
 
 impl Settings {
@@ -189,7 +192,6 @@ impl Settings {
             // What is committed is what was acknowledged.
             .set("enable.auto.commit", "false")
             .set("enable.auto.offset.store", "false")
-            .set("queued.max.messages.kbytes", prefetch.to_string())
             // Once so much is fetched, a partition is looked at again after that. For the second that it is unless
             // set, a flow that is faster than that has nothing to do.
             .set("fetch.queue.backoff.ms", "20")
@@ -203,6 +205,7 @@ impl Settings {
             start: config.start,
             commit_interval: config.commit_interval.get(),
             drain_timeout: config.drain_timeout.get(),
+            prefetch: config.prefetch.get(),
         })
     }
 }

@@ -17,32 +17,39 @@ const ATTEMPT: Duration = Duration::from_secs(10);
 /// How long librdkafka is waited for before it is heard again.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// A client that reaches a broker, and has said what it wants to read.
+/// A client that reaches a broker, and has said what it wants to read. It fetches `prefetch` bytes ahead.
 ///
 /// # Errors
 /// Why it does not.
 pub(super) async fn connect(
     host: &Host,
     settings: &Arc<Settings>,
+    prefetch: u64,
     ended: &Arc<Signal>,
 ) -> Result<Arc<Client>> {
     // If this is given up, the attempt is as well.
     let alive = Arc::new(());
     let (weak, settings) = (Arc::downgrade(&alive), settings.clone());
     let (own, ended) = (host.clone(), ended.clone());
-    let client = host.blocking(move || attempt(&settings, own, &ended, &weak)).await?;
+    let client = host.blocking(move || attempt(&settings, prefetch, own, &ended, &weak)).await?;
     drop(alive);
     client
 }
 
 fn attempt(
     settings: &Settings,
+    prefetch: u64,
     host: Host,
     ended: &Arc<Signal>,
     alive: &Weak<()>,
 ) -> Result<Arc<Client>> {
     let heard = Heard::new(host.clone());
-    let client = Client::new(&settings.properties, heard, host, ended.clone());
+    let mut properties = settings.properties.clone();
+    properties
+        .set("queued.max.messages.kbytes", (prefetch >> 10).to_string())
+        // An answer of a broker comes on top of what is queued.
+        .set("fetch.max.bytes", prefetch.clamp(1 << 20, 50 << 20).to_string());
+    let client = Client::new(&properties, heard, host, ended.clone());
     let client = client.map_err(|error| {
         // There is none that could say so.
         ended.set();

@@ -29,6 +29,7 @@ use std::{future::poll_fn, sync::Arc};
 use tremor_pdk::prelude::*;
 
 use self::{client::Client, config::Settings, member::Member, shared::Shared, signal::Signal};
+use crate::client::Records as Memory;
 pub use self::{
     config::{Config, Start},
     source::Records,
@@ -40,6 +41,8 @@ pub struct KafkaConsumer {
     context: Context,
     /// What the next source reads with.
     client: Option<Arc<Client>>,
+    /// What the last client may fetch ahead.
+    memory: Option<Memory>,
     /// Set once the last client has left the group. None: there is none.
     ended: Option<Arc<Signal>>,
 }
@@ -51,7 +54,7 @@ impl Component for KafkaConsumer {
 
     fn new(config: Config, context: Context) -> Result<Self> {
         let settings = Arc::new(Settings::new(&config, &context)?);
-        Ok(Self { settings, context, client: None, ended: None })
+        Ok(Self { settings, context, client: None, memory: None, ended: None })
     }
 }
 
@@ -63,6 +66,7 @@ impl KafkaConsumer {
             poll_fn(|context| ended.poll(context)).await;
         }
         self.ended = None;
+        self.memory = None;
     }
 }
 
@@ -72,8 +76,11 @@ impl Connector for KafkaConsumer {
 
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         self.ended().await;
+        let most = self.settings.prefetch;
+        let memory = Memory::borrow(&self.context, "prefetch", most, most.min(1 << 20))?;
+        let prefetch = self.memory.insert(memory).bytes;
         let ended = self.ended.insert(Arc::default());
-        let client = match connect::connect(&self.context, &self.settings, ended).await {
+        let client = match connect::connect(&self.context, &self.settings, prefetch, ended).await {
             Ok(client) => client,
             Err(error) => {
                 self.ended().await;

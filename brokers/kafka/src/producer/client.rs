@@ -85,16 +85,17 @@ impl ProducerContext for Reports {
 }
 
 impl Client {
-    /// Starts it, and waits until a broker has answered.
+    /// Starts it, and waits until a broker has answered. `buffer` bytes of records may wait in it.
     ///
     /// # Errors
     /// No broker answers, or they do not accept this client.
-    pub(super) async fn start(host: &Host, settings: &Arc<Settings>) -> Result<Self> {
+    pub(super) async fn start(host: &Host, settings: &Settings, buffer: u64) -> Result<Self> {
         let reports = Reports { told: Told::new(host.clone()), ledger: Ledger::default() };
-        let own = settings.clone();
+        let mut properties = settings.properties.clone();
+        properties.set("queue.buffering.max.kbytes", (buffer >> 10).to_string());
         // It reads files.
-        let started = host
-            .blocking(move || own.properties.create_with_context::<_, BaseProducer<_>>(reports));
+        let started =
+            host.blocking(move || properties.create_with_context::<_, BaseProducer<_>>(reports));
         let producer =
             started.await?.map_err(|error| cannot_start(&error, &settings.properties))?;
         let inner = Arc::new(Inner {

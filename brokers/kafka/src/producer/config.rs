@@ -1,6 +1,6 @@
 //! The `config` of a flow file.
 
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
 
 use rdkafka::ClientConfig;
 use tremor_pdk::{
@@ -59,7 +59,8 @@ pub struct Config {
     /// The largest record. What is larger goes to `err`, as does what the topic does not allow.
     #[serde(default = "max_record_bytes")]
     pub max_record_bytes: Size,
-    /// How many bytes of records may wait in the client. Then further ones wait before it.
+    /// Maximum bytes of records that wait in the client. Further ones wait before it. Less if the memory limit of the
+    /// process does not have them.
     #[serde(default = "max_buffer_bytes")]
     pub max_buffer_bytes: Size,
     /// Who this client is.
@@ -154,6 +155,8 @@ pub(super) struct Settings {
     pub(super) partition: Option<Place>,
     pub(super) timestamp: Option<Place>,
     pub(super) timeout: Duration,
+    /// Bytes of records that may wait in the client, at least and at most.
+    pub(super) buffer: RangeInclusive<u64>,
 }
 
 impl Settings {
@@ -199,7 +202,6 @@ impl Settings {
             .set("partitioner", config.partitioner.as_str())
             .set("linger.ms", format!("{:.3}", linger.as_secs_f64() * 1e3))
             .set("message.max.bytes", record.to_string())
-            .set("queue.buffering.max.kbytes", (buffer >> 10).to_string())
             // The bound is that in bytes.
             .set("queue.buffering.max.messages", "0")
             // The sink itself gives up, with all records at a time: none overtakes another.
@@ -230,6 +232,7 @@ impl Settings {
             partition: config.partition,
             timestamp: config.timestamp,
             timeout: config.timeout.get(),
+            buffer: record.max(64 << 10)..=buffer,
         })
     }
 }

@@ -29,6 +29,8 @@ use std::sync::Arc;
 use tremor_pdk::prelude::*;
 
 use self::{client::Client, config::Settings};
+use crate::client::Records as Memory;
+
 pub use self::{
     config::{Acks, Compression, Config, Partitioner},
     sink::Produces,
@@ -39,6 +41,8 @@ pub struct KafkaProducer {
     settings: Arc<Settings>,
     context: Context,
     client: Option<Arc<Client>>,
+    /// What the last client may fill.
+    memory: Option<Memory>,
 }
 
 impl Component for KafkaProducer {
@@ -47,7 +51,8 @@ impl Component for KafkaProducer {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { settings: Settings::new(config, &context)?.into(), context, client: None })
+        let settings = Settings::new(config, &context)?.into();
+        Ok(Self { settings, context, client: None, memory: None })
     }
 }
 
@@ -58,7 +63,11 @@ impl Connector for KafkaProducer {
     /// Starts a client of librdkafka, and waits until a broker has answered it.
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
         self.end().await?;
-        let client = Client::start(&self.context, &self.settings).await?;
+        self.memory = None;
+        let (least, most) = self.settings.buffer.clone().into_inner();
+        let memory = Memory::borrow(&self.context, "max_buffer_bytes", most, least)?;
+        let buffer = self.memory.insert(memory).bytes;
+        let client = Client::start(&self.context, &self.settings, buffer).await?;
         self.client = Some(client.into());
         Ok(true)
     }

@@ -5,7 +5,7 @@ use std::{
     num::{NonZeroU64, NonZeroUsize},
 };
 
-use tremor_pdk::Preprocessor;
+use tremor_pdk::Component as _;
 
 use crate::{
     codec::MakeCodec,
@@ -18,7 +18,7 @@ use crate::{
         tuning::{SINK_BATCH_BYTES, SINK_BATCH_EVENTS, SINK_BATCH_LINGER},
     },
     flow::{self, Flow, Node, NodeId, Role},
-    processor::{self, Chain, Framing},
+    processor::{Chain, Framing, Join},
 };
 
 /// The codec of a source or sink; none for structured connectors.
@@ -87,12 +87,9 @@ pub(crate) fn preprocessors<S>(
     is_raw: bool,
 ) -> Result<Chain<S>, flow::Diagnostic> {
     let make = |component| parts.preprocessor(&spec.name.value, component);
-    let mut preprocessors = spec.preprocessors.iter().map(make).collect::<Result<Vec<_>, _>>()?;
-    if is_raw {
-        let join = || Box::new(processor::Join::default()) as Box<dyn Preprocessor>;
-        preprocessors.push((join(), Box::new(move || Ok(join()))));
-    }
-    Ok(Chain::restartable(preprocessors))
+    let join = is_raw.then(|| flow::Component::new(Join::NAME, spec.component.name.at));
+    let preprocessors = spec.preprocessors.iter().chain(&join).map(make);
+    Ok(Chain::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?))
 }
 
 pub(crate) fn framing(

@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use tremor_pdk::abi::batch::Pool;
+use tremor_pdk::{
+    Batch,
+    abi::batch::{HostBatch, Pool},
+};
 
 use crate::engine::{
     account::token::InFlight,
@@ -29,6 +32,8 @@ pub(crate) struct Backlog {
     places: u64,
     /// Nothing follows for which to wait.
     is_complete: bool,
+    /// `true` while the flow may take no more memory.
+    is_short: bool,
     /// Of each lane, as it was when a delivery was last looked for.
     loads: Vec<Load>,
     kept: Kept,
@@ -54,6 +59,7 @@ impl Backlog {
             streams: Streams::default(),
             places: 0,
             is_complete: false,
+            is_short: false,
             loads: vec![Load::default()],
             kept: Kept::default(),
         }
@@ -142,9 +148,12 @@ impl Backlog {
         }
     }
 
-    /// Another batch came, and is delivered at once.
-    pub(crate) fn pending(&mut self, item: InFlight) -> Pending {
-        Pending::new(self.next_place(), 0, Part::new(item, None))
+    /// Returns the delivery of a batch that is delivered at once, and of which the sink gets `outgoing`.
+    pub(crate) fn pending(&mut self, item: InFlight, outgoing: &Batch) -> Pending {
+        let weight = item.batch.held() + outgoing.held();
+        let mut pending = Pending::new(self.next_place(), 0, Part::new(item, None));
+        pending.weight = weight;
+        pending
     }
 
     /// A delivery was not made: it is again where it was.
@@ -217,6 +226,11 @@ impl Backlog {
         !std::mem::replace(&mut self.is_complete, true)
     }
 
+    /// Sets whether the flow may take no more memory. While that is so, no delivery waits for others.
+    pub(crate) fn set_is_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.lanes.iter().all(|lane| lane.len() == 0)
     }
@@ -232,7 +246,7 @@ impl Backlog {
     }
 
     fn leaving<'p>(&self, under_way: impl Iterator<Item = &'p Pending>) -> Leaving {
-        let at_once = self.is_complete || !self.has_room(true, under_way);
+        let at_once = self.is_complete || self.is_short || !self.has_room(true, under_way);
         Leaving { in_order: self.in_order, at_once }
     }
 

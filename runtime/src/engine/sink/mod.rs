@@ -177,6 +177,7 @@ impl Session<'_> {
                 self.side.standing.gate.set_rests(Side::Sink, self.rests);
                 continue;
             }
+            self.count();
             // A sink that answers every delivery at once would never get to wait for an interrupt.
             let may_begin = !is_paused && self.interrupt.now().is_none();
             while may_begin
@@ -190,8 +191,6 @@ impl Session<'_> {
             }
             let under_way: usize = self.slots.pending().map(Pending::events).sum();
             self.side.standing.set_in_flight(self.side.backlog.events() + under_way);
-            let under_way: usize = self.slots.pending().map(|pending| pending.weight).sum();
-            self.side.standing.set_in_flight_bytes(self.side.backlog.weight() + under_way);
             let result = match self.next(is_paused, may_begin).await {
                 Step::Answered(pending, result) => self.answered(pending, result).await,
                 Step::Received(Some(queued)) => {
@@ -230,6 +229,18 @@ impl Session<'_> {
             if let Err(end) = result {
                 return end;
             }
+        }
+    }
+
+    /// Counts the memory of all deliveries. While the flow may borrow no more, none of them waits for others: the sources
+    /// that would bring others wait for this memory. A shortage that another component causes is noticed with the next
+    /// event or tick.
+    fn count(&mut self) {
+        let Self { side, slots, .. } = self;
+        let under_way: usize = slots.pending().map(|pending| pending.weight).sum();
+        side.standing.set_in_flight_bytes(side.backlog.weight() + under_way);
+        if side.backlog.is_batching() {
+            side.backlog.set_is_short(!side.control.memory().is_open());
         }
     }
 
@@ -308,12 +319,12 @@ impl Session<'_> {
                 Ok(())
             }
             Poll::Ready(result) => {
-                let mut pending = self.side.backlog.pending(item);
+                let mut pending = self.side.backlog.pending(item, &outgoing);
                 pending.begun = begun;
                 self.answered(pending, result).await
             }
             Poll::Pending => {
-                let mut pending = self.side.backlog.pending(item);
+                let mut pending = self.side.backlog.pending(item, &outgoing);
                 pending.begun = begun;
                 self.slots.put(pending, outgoing);
                 Ok(())

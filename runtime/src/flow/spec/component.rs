@@ -29,6 +29,14 @@ pub struct Component {
     pub config: Config,
 }
 
+impl Component {
+    /// Returns a component without configuration that the flow file does not name. `at` is where errors point to.
+    pub(crate) fn new(name: &str, at: Span) -> Self {
+        let config = Config { value: Value::Object(Map::new()), at, node: None };
+        Self { name: Located::new(name.to_owned(), at), config }
+    }
+}
+
 /// A free-form configuration, whose places are known.
 #[derive(Clone)]
 pub struct Config {

@@ -31,6 +31,27 @@ pub(super) enum State {
     Percentiles(Box<Histogram<u32>>),
 }
 
+impl State {
+    /// Returns about how much memory the state takes, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let beside = match self {
+            Self::One(Some(value)) => size(value.view()),
+            Self::Percentiles(histogram) => histogram.distinct_values() * size_of::<u32>(),
+            _ => 0,
+        };
+        size_of::<Self>() + beside
+    }
+}
+
+/// Returns about how much memory a value takes that owns its parts, in bytes.
+fn size(value: ValueRef<'_>) -> usize {
+    let array = value.as_array().into_iter().flatten().map(size);
+    let object = value.as_object().into_iter().flatten();
+    let object = object.map(|(key, value)| size_of::<Value<'_>>() + key.len() + size(value));
+    let text = value.as_str().map_or(0, str::len) + value.as_bytes().map_or(0, <[u8]>::len);
+    size_of::<Value<'_>>() + text + array.chain(object).sum::<usize>()
+}
+
 impl Function {
     pub(super) fn begin(&self) -> State {
         match self {

@@ -4,8 +4,8 @@ mod aggregate;
 mod config;
 
 use tremor_pdk::{
-    Batch, Component, Context, Error, EventRef, Holds, Object, Operator, Output, Result, Value,
-    ValueRef, Verdict, abi::batch::HostBatch,
+    Batch, Component, Context, Error, EventRef, Holds, Memory, Object, Operator, Output, Result,
+    Value, ValueRef, Verdict, abi::batch::HostBatch,
 };
 
 use self::{
@@ -32,6 +32,10 @@ struct Group {
     by: Box<[Value<'static>]>,
     states: Box<[State]>,
     events: u64,
+    /// Length of the key, in bytes.
+    key: usize,
+    /// Part of [`Windows::bytes`], as it was after the last batch with events of the group.
+    bytes: usize,
     /// The batches that they came with, but for the one in hand.
     holds: Holds,
     /// Whether the batch in hand has brought some of them.
@@ -54,6 +58,10 @@ pub(crate) struct Windows {
     begin: u64,
     /// Events in open groups.
     held: usize,
+    /// Memory of the open groups, in bytes.
+    bytes: usize,
+    /// Counts them in the memory of the flow.
+    memory: Memory,
     /// The groups that the batch in hand has events of.
     touched: Vec<Slot>,
     /// What is emitted by the call at hand.
@@ -76,8 +84,8 @@ impl Component for Windows {
     const NAME: &str = "window";
     type Config = Config;
 
-    fn new(config: Config, _context: Context) -> Result<Self> {
-        Self::of(config)
+    fn new(config: Config, context: Context) -> Result<Self> {
+        Self::of(config, context.memory())
     }
 }
 
@@ -89,12 +97,12 @@ impl Operator for Windows {
             if let Some(group) = self.groups.try_get_mut(slot) {
                 group.is_new = false;
                 output.hold(&mut group.holds);
+                let bytes = group.memory();
+                self.bytes = self.bytes - group.bytes + bytes;
+                group.bytes = bytes;
             }
         }
-        if !self.rows.is_empty() && output.rejected().is_empty() {
-            // The buffers of what went in need not travel with what goes out.
-            *batch = Batch::new();
-        }
+        self.count();
         self.emit(batch, output)
     }
 
@@ -127,7 +135,7 @@ impl Operator for Windows {
 }
 
 impl Windows {
-    fn of(config: Config) -> Result<Self> {
+    fn of(config: Config, memory: Memory) -> Result<Self> {
         let size = match (config.every, config.events) {
             (Some(every), None) => Size::Time(every.ns()),
             (None, Some(events)) => Size::Events(events.get()),
@@ -149,6 +157,8 @@ impl Windows {
             evictions: Evictions::default(),
             begin: 0,
             held: 0,
+            bytes: 0,
+            memory,
             touched: Vec::new(),
             rows: Vec::new(),
         })
@@ -210,10 +220,13 @@ impl Windows {
         self.by.iter().for_each(|field| self.key.push(field.get(event)));
         let (by, columns) = (&self.by, &self.columns);
         let value = |field: &Field| field.get(event).map(ValueRef::to_value);
-        let found = self.groups.find_or_insert(self.key.key(), || Group {
+        let key = self.key.key();
+        let found = self.groups.find_or_insert(key, || Group {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(|column| column.function.begin()).collect(),
             events: 0,
+            key: key.len(),
+            bytes: 0,
             holds: Holds::default(),
             is_new: false,
             first: event.ingest_ns(),
@@ -228,6 +241,19 @@ impl Windows {
                 }
                 slot
             }
+        }
+    }
+
+    /// Counts the memory of the open groups. Windows of time end by themselves, and so may exceed the limit until then.
+    /// Windows of a number of events may not: while the sources wait for memory, no event comes that would end them.
+    fn count(&mut self) {
+        if let Size::Time(_) = self.size {
+            return self.memory.resize(self.bytes);
+        }
+        while !self.memory.try_resize(self.bytes) && self.groups.len() > 1 {
+            let Some(group) = self.groups.pop_oldest() else { return };
+            self.evictions.count("window", "lower `max_groups`, or raise `--memory-limit`");
+            self.push_row(group, true);
         }
     }
 
@@ -269,6 +295,7 @@ impl Windows {
             row.insert(column.name.clone(), column.function.end(state));
         }
         self.held -= usize::try_from(group.events).unwrap_or(usize::MAX);
+        self.bytes -= group.bytes;
         let (events, holds) = (group.events, group.holds);
         self.rows.push(Row { time: end, value: Value::Object(row), events, holds });
     }
@@ -279,13 +306,36 @@ impl Windows {
             output.create(1);
             output.release(&mut row.holds);
         }
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let mut rows = Batch::new();
         for Row { time, value, .. } in self.rows.drain(..) {
-            batch.push(&value)?;
-            if let Some(event) = batch.events_mut().last_mut() {
+            if rows.is_heavy() {
+                output.send(Output::OUT, std::mem::take(&mut rows));
+            }
+            rows.push(&value)?;
+            if let Some(event) = rows.events_mut().last_mut() {
                 event.ingest_ns = time;
             }
         }
+        self.memory.resize(self.bytes);
+        if output.rejected().is_empty() {
+            // The buffers of what went in need not travel with what goes out.
+            *batch = rows;
+        } else {
+            batch.append(rows);
+        }
         Ok(())
+    }
+}
+
+impl Group {
+    /// Returns about how much memory the group takes, in bytes.
+    fn memory(&self) -> usize {
+        let states: usize = self.states.iter().map(State::memory).sum();
+        // The values that the group is made by are in the key as well.
+        size_of::<Self>() + 2 * self.key + size_of_val(&*self.by) + states
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Operator as _, Output};
+use tremor_pdk::{Operator as _, Output, testing::TestHost};
 
 use super::{Config, Windows};
 use crate::operator::testing::{Bench, Ran, batch, refused, timed};
@@ -154,7 +154,11 @@ fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
         "every": "1s", "by": [""], "max_groups": 1_000,
         "aggregates": { "n": { "function": "count" } },
     });
-    let mut window = Windows::of(serde_json::from_value::<Config>(config).unwrap()).unwrap();
+    let mut window = Windows::of(
+        serde_json::from_value::<Config>(config).unwrap(),
+        TestHost::new().host().memory(),
+    )
+    .unwrap();
     let mut emitted = 0;
     for round in 0..100_u64 {
         let events: Vec<_> = (0..1_000).map(|number| (0, round * 1_000 + number)).collect();

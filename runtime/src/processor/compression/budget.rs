@@ -1,6 +1,6 @@
 //! What the decompressors of all streams may take of memory.
 
-use tremor_pdk::Error;
+use tremor_pdk::{Error, Memory};
 
 /// However little has come, a few bytes of it can ask for a window of many MiB. What has been read
 /// of the streams pays for what they take beyond the limit: this many bytes for each.
@@ -12,6 +12,10 @@ pub(super) struct Budget {
     most: usize,
     taken: usize,
     read: u64,
+    /// Number of streams that take something.
+    streams: usize,
+    /// Counts what is taken in the memory of the flow.
+    memory: Memory,
 }
 
 /// One stream's part of it.
@@ -23,8 +27,8 @@ pub(super) struct Part {
 }
 
 impl Budget {
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: 0, read: 0 }
+    pub(super) fn new(most: usize, memory: Memory) -> Self {
+        Self { most, taken: 0, read: 0, streams: 0, memory }
     }
 
     /// So many more bytes of a stream have been read.
@@ -33,16 +37,25 @@ impl Budget {
         self.read += bytes as u64;
     }
 
-    /// A stream takes so much now.
+    /// Counts `memory` bytes for a stream in place of what it took before.
     ///
     /// # Errors
-    /// That is too much for all together.
+    /// All streams take too much together, or the flow may take no more memory. The only stream is not refused memory
+    /// of the flow: waiting for it would not help.
     pub(super) fn take(&mut self, part: &mut Part, memory: usize) -> Result<(), Error> {
+        self.streams = self.streams + usize::from(memory > 0) - usize::from(part.taken > 0);
         self.taken = self.taken - part.taken + memory;
         part.taken = memory;
+        let is_counted = self.memory.try_resize(self.taken);
         let paid = usize::try_from(self.read.saturating_mul(PAID)).unwrap_or(usize::MAX);
         if self.taken <= self.most.max(paid) {
-            return Ok(());
+            if is_counted || self.streams <= 1 {
+                return Ok(());
+            }
+            return Err(Error::bad_data(
+                "cannot decompress the stream: the flow has reached its memory limit; raise \
+                 `--memory-limit`, or limit the number of connections",
+            ));
         }
         Err(Error::bad_data(format_args!(
             "with this stream, decompression takes {} bytes of memory: raise `max_memory` if it may \
@@ -54,6 +67,9 @@ impl Budget {
     /// A stream has ended, or is lost.
     pub(super) fn give_back(&mut self, part: &Part) {
         self.taken -= part.taken;
+        self.streams -= usize::from(part.taken > 0);
         self.read -= part.read;
+        // Fewer bytes are never refused.
+        _ = self.memory.try_resize(self.taken);
     }
 }

@@ -159,7 +159,7 @@ impl<F: Format> Component for Streams<Decompress<F>> {
     const NAME: &str = F::NAME;
     type Config = F::Config;
 
-    fn new(config: F::Config, _context: Context) -> Result<Self> {
+    fn new(config: F::Config, context: Context) -> Result<Self> {
         let (Limits { message, memory }, make) = F::configure(config);
         for (name, value, most) in
             [("max_bytes", message, MESSAGE), ("max_memory", memory, usize::MAX)]
@@ -174,7 +174,7 @@ impl<F: Format> Component for Streams<Decompress<F>> {
             max_bytes: message,
             make,
             message: None,
-            budget: Budget::new(memory.saturating_add(BESIDE)),
+            budget: Budget::new(memory.saturating_add(BESIDE), context.memory()),
             room: Room::default(),
             format: PhantomData,
         }))
