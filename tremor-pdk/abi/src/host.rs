@@ -176,6 +176,10 @@ pub struct HostFunctions {
     /// Returns the time in ns since some moment before the component was made, by a clock that nobody sets.
     #[sabi(missing_field(option))]
     pub monotonic_ns: unsafe extern "C" fn(*const ()) -> u64,
+    /// Returns the soft limit of open descriptors that the host's process was started with, or 0 if that is still in
+    /// force.
+    #[sabi(missing_field(option))]
+    pub inherited_descriptor_limit: unsafe extern "C" fn(*const ()) -> u64,
 }
 
 /// A component's handle to the host.
@@ -281,6 +285,14 @@ impl HostHandle {
             Some(monotonic_ns) => unsafe { monotonic_ns(self.context) },
             None => self.now_ns(),
         }
+    }
+
+    /// Returns the soft limit of open descriptors that the host's process was started with. Returns `None` if that is
+    /// still in force, or not known.
+    pub fn inherited_descriptor_limit(&self) -> Option<u64> {
+        let function = self.functions.inherited_descriptor_limit()?;
+        // SAFETY: `new`'s contract.
+        Some(unsafe { function(self.context) }).filter(|limit| *limit > 0)
     }
 
     /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this
