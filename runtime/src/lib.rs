@@ -3,6 +3,7 @@
 pub mod api;
 pub mod codec;
 pub mod components;
+pub mod descriptors;
 pub mod engine;
 pub mod executor;
 pub mod flow;

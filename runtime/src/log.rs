@@ -3,12 +3,33 @@
 //! Flows share threads, so every poll of a task of a flow notes the flow's name for its thread, and whoever
 //! writes the log asks for that name ([`current_flow`]). A poll costs two swaps of a pointer.
 
-use std::{cell::Cell, future::poll_fn, pin::pin, sync::Arc};
+use std::{
+    cell::Cell,
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use crate::executor::{self, Task};
 
 thread_local! {
     static CURRENT: Cell<Option<Arc<str>>> = const { Cell::new(None) };
+}
+
+/// Number of log lines that were dropped since the process began.
+static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
+
+/// Counts `count` log lines that were dropped, because what the log is written to did not accept them.
+pub fn count_dropped_lines(count: u64) {
+    DROPPED_LINES.fetch_add(count, Ordering::Relaxed);
+}
+
+/// Returns the number of log lines that were dropped since the process began.
+pub fn dropped_lines() -> u64 {
+    DROPPED_LINES.load(Ordering::Relaxed)
 }
 
 /// Returns the flow that the calling thread works for; `None` outside of flows.

@@ -133,6 +133,13 @@ impl Host {
         self.0.watch(descriptor, interest).map(Watch).into_result()
     }
 
+    /// Returns the soft limit of open descriptors that the process was started with. Returns `None` if the host has
+    /// not raised it. Set it for processes that a component starts: programs that use `select` fail with descriptors
+    /// above 1023.
+    pub fn inherited_descriptor_limit(&self) -> Option<u64> {
+        self.0.inherited_descriptor_limit()
+    }
+
     /// A path of the configuration as the process has to open it: relative ones start from the
     /// folder of the flow file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {

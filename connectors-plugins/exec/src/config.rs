@@ -9,6 +9,8 @@ use std::{
 
 use tremor_pdk::{prelude::*, units::Interval};
 
+use crate::limit;
+
 /// What to start, and when to start it again.
 #[tremor_pdk::config]
 #[derive(Clone, Debug)]
@@ -103,6 +105,9 @@ impl Config {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         // What it starts ends with it.
         command.process_group(0);
+        if let Some(limit) = host.inherited_descriptor_limit() {
+            limit::set(&mut command, limit);
+        }
         command
     }
 

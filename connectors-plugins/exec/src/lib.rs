@@ -19,6 +19,7 @@ compile_error!("the exec connector waits for pipes and processes as Linux does, 
 mod config;
 mod input;
 mod latch;
+mod limit;
 mod log;
 mod output;
 mod process;

@@ -171,6 +171,11 @@ impl Input {
         Self { state, format, read }
     }
 
+    /// Returns whether the file is decompressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.format.is_some()
+    }
+
     /// How much of the file has been read, in bytes.
     pub(crate) fn position(&self) -> u64 {
         self.read.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
 //! The connector: opens the file, and makes the side that its mode asks for.
 
-use std::{fs::File, sync::Arc};
+use std::{fs::File, sync::Arc, time::Duration};
 
 use tremor_pdk::prelude::*;
 
@@ -10,6 +10,9 @@ use crate::{
     tail::{Files, Tail, is_for_tail},
     write::Output,
 };
+
+/// Time between two attempts to open a pipe that no process reads: short enough for people who start the reader.
+const UNTIL_READ: Duration = Duration::from_millis(100);
 
 /// The connector.
 pub struct FileConnector {
@@ -37,6 +40,37 @@ impl Component for FileConnector {
     }
 }
 
+impl Opened {
+    /// Opens what the mode asks for. Waits for the reader of a pipe without a thread.
+    async fn open(config: &Config, host: &Host) -> Result<Self> {
+        let mut waits = false;
+        loop {
+            let (open_config, open_host) = (config.clone(), host.clone());
+            let opened = host.blocking(move || Self::try_open(&open_config, open_host));
+            if let Some(opened) = opened.await?? {
+                return Ok(opened);
+            }
+            if !std::mem::replace(&mut waits, true) {
+                let path = config.path.display();
+                tremor_pdk::info!(host, "no process reads the pipe `{path}` yet; waiting for one");
+            }
+            host.sleep(UNTIL_READ).await;
+        }
+    }
+
+    /// Opens what the mode asks for. Returns `None` for a pipe that no process reads. May block.
+    fn try_open(config: &Config, host: Host) -> Result<Option<Self>> {
+        Ok(Some(match config.mode {
+            Mode::Read if is_for_tail(config) => Self::Files(Files::open(config, host)?.into()),
+            Mode::Read => Self::Input(open::open(&config.path, config.mode)?.into()),
+            _ => match Output::open(config, host) {
+                Err(error) if open::lacks_reader(&config.path, &error) => return Ok(None),
+                output => Self::Output(output?.into()),
+            },
+        }))
+    }
+}
+
 impl Connector for FileConnector {
     type Source = FileSource;
     type Sink = Writer;
@@ -46,15 +80,7 @@ impl Connector for FileConnector {
             |it: &Opened| matches!(it, Opened::Output(it) if it.has_lost_reader());
         // A pipe is opened again as soon as somebody reads it. The one at hand keeps what is in it until then.
         if self.opened.as_ref().is_none_or(has_lost_reader) {
-            let (config, host) = (self.config.clone(), self.host.clone());
-            let open = move || match config.mode {
-                Mode::Read if is_for_tail(&config) => {
-                    Files::open(&config, host).map(|files| Opened::Files(files.into()))
-                }
-                Mode::Read => Ok(Opened::Input(open::open(&config.path, config.mode)?.into())),
-                _ => Output::open(&config, host).map(|output| Opened::Output(output.into())),
-            };
-            self.opened = Some(self.host.blocking(open).await??);
+            self.opened = Some(Opened::open(&self.config, &self.host).await?);
         }
         Ok(true)
     }

@@ -1,11 +1,13 @@
 //! Opening the file, and saying why it cannot be opened.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::{self, Path},
 };
 
+use rustix::{fs::OFlags, io::Errno};
 use tremor_pdk::{Error, ErrorKind, Result};
 
 use crate::Mode;
@@ -19,7 +21,8 @@ pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
         Mode::Write | Mode::Truncate => options.write(true).create(true).truncate(false),
         Mode::Append => options.append(true).create(true),
     };
-    let file = options.open(path).map_err(|error| cannot_open(path, mode, &error))?;
+    let opened = if is_pipe(path) { open_pipe(&mut options, path) } else { options.open(path) };
+    let file = opened.map_err(|error| cannot_open(path, mode, &error))?;
     let metadata = file.metadata().map_err(|error| cannot_open(path, mode, &error))?;
     if metadata.is_dir() {
         return Err(cannot_open(path, mode, &io::ErrorKind::IsADirectory.into()));
@@ -34,6 +37,24 @@ pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     Ok(file)
 }
 
+/// Returns whether opening `path` for writing failed with `error` because it is a named pipe that no process reads.
+pub(crate) fn lacks_reader(path: &Path, error: &Error) -> bool {
+    error.kind() == ErrorKind::CONNECTION_REFUSED && is_pipe(path)
+}
+
+/// Returns whether `path` is a named pipe that can be waited for. Elsewhere than on Linux a pipe that nobody has
+/// written to yet cannot be told from one whose writers are gone, so that opening it has to block.
+fn is_pipe(path: &Path) -> bool {
+    cfg!(target_os = "linux") && fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo())
+}
+
+/// Opens a named pipe without waiting for its other end: a thread that waits there would be lost to all flows.
+fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
+    rustix::io::ioctl_fionbio(&file, false)?;
+    Ok(file)
+}
+
 fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
     let doing = if mode == Mode::Read { "read" } else { "write" };
     let remedy = match error.kind() {
@@ -43,6 +64,10 @@ fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
         io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
         io::ErrorKind::NotADirectory => "what stands for a folder in it is a file: correct `path`",
         io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only: choose another",
+        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+            let refused = format!("cannot {doing} {}: no process reads the pipe", named(path));
+            return Error::connection_refused(refused);
+        }
         // What remains may be over in a moment; its kind says so.
         _ => return transient(error).context(format!("cannot {doing} {}", named(path))),
     };

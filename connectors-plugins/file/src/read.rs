@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, Read},
     mem,
+    os::unix::fs::FileTypeExt,
     sync::Arc,
 };
 
@@ -24,6 +25,9 @@ pub struct Reader {
     /// The chunk that is being read, in the batch that it is to be delivered in. It stays here
     /// when a pull is given up, so that nothing is lost.
     reading: Option<Blocking<Chunk>>,
+    /// `true` if the next read has to wait until the pipe has bytes or has lost its last writer, so that no thread
+    /// waits for that.
+    waits: bool,
     finished: bool,
 }
 
@@ -36,7 +40,8 @@ struct Chunk {
 
 impl Reader {
     pub(crate) fn new(config: &Config, file: Arc<File>, host: Host) -> Result<Self> {
-        let expected = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        let (expected, waits) = (metadata.len(), metadata.file_type().is_fifo());
         let format = config.compression.of(&config.path);
         if expected > 0 && format.is_none() {
             // What `tremor run` shows its progress by.
@@ -51,6 +56,7 @@ impl Reader {
             file,
             expected,
             reading: None,
+            waits,
             finished: false,
         })
     }
@@ -72,6 +78,9 @@ impl Source for Reader {
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
         if self.finished {
             return Ok(Pull::Finished);
+        }
+        if self.waits && self.reading.is_none() {
+            self.host.readable(&*self.file).await?;
         }
         let reading = match (self.reading.take(), self.input.take()) {
             (Some(reading), _) => reading,
@@ -95,7 +104,13 @@ impl Source for Reader {
         }
         chunk.set_origin(&self.path);
         batch.exchange(&mut chunk);
-        self.reading = Some(self.read_into(chunk, input));
+        // A decompressor may still have bytes that it has read from the pipe before.
+        self.waits &= !input.is_compressed();
+        if self.waits {
+            self.input = Some(input);
+        } else {
+            self.reading = Some(self.read_into(chunk, input));
+        }
         Ok(Pull::Events)
     }
 }

@@ -62,6 +62,10 @@ impl ParallelSink for Writer {
     async fn deliver(&self, batch: &Batch) -> Delivery {
         let runs = raw_runs(batch);
         self.output.check_end(batch)?;
+        if let Some(pipe) = self.output.pipe() {
+            // A reader that reads nothing occupies no thread as long as the pipe is full.
+            self.host.writable(pipe).await?;
+        }
         let delivery = if let Some(written) = self.output.write_quickly(batch.bytes(), &runs) {
             written?
         } else {

@@ -25,9 +25,11 @@ impl Posts {
     async fn post(&self, url: &Url, body: Vec<u8>) -> Result<()> {
         let settings = &self.pool.settings;
         if let Some(time) = self.pool.held() {
-            let full = format_args!("`{url}` wants no request before the time that it has named");
-            // What is left of a millisecond as well.
-            return Err(Error::full(full).retry_after(time + Duration::from_millis(1)));
+            let deferred = Error::deferred(format_args!(
+                "cannot send to `{url}` yet: its last answer named a time before which it accepts no request"
+            ));
+            // The delay is cut to whole milliseconds, and must not end before the time.
+            return Err(deferred.retry_after(time + Duration::from_millis(1)));
         }
         let body: Bytes = body::compressed(&self.host, body, settings.config.compression).await?;
         let head = || {

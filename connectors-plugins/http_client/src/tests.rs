@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Delivery, Error, ErrorPolicy, EventRef, Pull, Undelivered,
+    Batch, Delivery, Error, ErrorKind, ErrorPolicy, EventRef, Pull, Undelivered,
     testing::{Connection, TestHost, batch_of, conformance},
 };
 
@@ -205,6 +205,7 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
     };
     let error = &exceptions.exceptions()[0].error;
     assert!(error.delay().as_millis() > 6_900 && error.policy() == ErrorPolicy::RETRY, "{error}");
+    assert_eq!(error.kind(), ErrorKind::DEFERRED, "the flow counts no attempt");
 }
 
 #[test]

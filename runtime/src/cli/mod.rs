@@ -4,7 +4,6 @@ mod api;
 mod bench;
 mod beside;
 mod check;
-mod descriptors;
 mod failure;
 mod generate;
 mod keys;

@@ -5,6 +5,7 @@ use std::{fmt::Write as _, time::Duration};
 use tracing::Level;
 use tremor_pdk::units::parse_size;
 use tremor_runtime::{
+    descriptors,
     engine::{HeldUp, Kind, Report},
     memory::MemoryBudget,
     redact,
@@ -12,8 +13,7 @@ use tremor_runtime::{
 };
 
 use super::{
-    Expected, Failure, Prepared, api, beside::Beside, descriptors, logging, progress, service,
-    signals,
+    Expected, Failure, Prepared, api, beside::Beside, logging, progress, service, signals,
 };
 
 /// Least limit for memory, in bytes: with less, a few large batches would stop all sources.

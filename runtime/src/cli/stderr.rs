@@ -17,6 +17,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
 };
+use tremor_runtime::log::count_dropped_lines;
 
 /// Maximum bytes of lines that wait to be written: minutes of a usual log, and little memory.
 const CAPACITY: usize = 1 << 20;
@@ -52,8 +53,8 @@ struct State {
 /// Text that ends with a line feed.
 struct Line {
     text: String,
-    /// Number of log lines that are lost with this one.
-    stands_for: u64,
+    /// Number of dropped lines that this line reports; 0 for any other line.
+    reports: u64,
 }
 
 /// Starts the thread that writes. `report` makes the line that reports the number of dropped lines. Without a
@@ -130,7 +131,7 @@ impl Stderr {
             _ = write_all(io::stderr().as_fd(), text.as_bytes());
             return;
         }
-        if state.push(Line { text, stands_for: 1 }, capacity) {
+        if state.push(Line { text, reports: 0 }, capacity) {
             drop(state);
             self.changed.notify_all();
         }
@@ -162,12 +163,20 @@ impl State {
     fn push(&mut self, line: Line, capacity: usize) -> bool {
         let bytes = line.text.len() + OVERHEAD;
         if self.bytes.saturating_add(bytes) > capacity {
-            self.dropped += line.stands_for;
+            self.lose(&line);
             return false;
         }
         self.bytes += bytes;
         self.lines.push_back(line);
         true
+    }
+
+    /// Counts a dropped line, and again the lines that it would have reported.
+    fn lose(&mut self, line: &Line) {
+        if line.reports == 0 {
+            count_dropped_lines(1);
+        }
+        self.dropped += line.reports.max(1);
     }
 
     /// Returns the next line, if any, and the text that shows it and the status line.
@@ -191,12 +200,12 @@ impl State {
         self.is_writing = false;
         let Some(line) = line else { return };
         if !is_ok {
-            self.dropped += line.stands_for;
+            self.lose(&line);
         } else if self.dropped > 0
             && let Some(report) = self.report
         {
             let dropped = std::mem::take(&mut self.dropped);
-            let line = Line { text: report(dropped), stands_for: dropped };
+            let line = Line { text: report(dropped), reports: dropped };
             self.bytes += line.text.len() + OVERHEAD;
             self.lines.push_front(line);
         }
@@ -230,7 +239,7 @@ mod tests {
     }
 
     fn push(state: &mut State, text: &str, capacity: usize) -> bool {
-        state.push(Line { text: text.to_owned(), stands_for: 1 }, capacity)
+        state.push(Line { text: text.to_owned(), reports: 0 }, capacity)
     }
 
     #[test]

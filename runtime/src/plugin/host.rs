@@ -36,7 +36,7 @@ use super::{
     jobs::Jobs,
     metrics::{MetricKind, Metrics},
 };
-use crate::{executor, log as log_flow, time};
+use crate::{descriptors, executor, log as log_flow, time};
 
 /// What a component may ask of the flow that it runs in. Called from any thread, and possibly
 /// while another call into the same component is under way: implementations take note and return.
@@ -231,6 +231,7 @@ fn functions() -> HostFunctionsRef {
             monotonic_ns,
             memory_charge,
             memory_discharge,
+            inherited_descriptor_limit,
         }
         .leak_into_prefix()
     })
@@ -426,6 +427,10 @@ unsafe extern "C" fn request_stop(context: *const (), graceful: bool, reason: RS
 
 unsafe extern "C" fn monotonic_ns(_context: *const ()) -> u64 {
     contain(time::monotonic_ns).unwrap_or_default()
+}
+
+unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
+    contain(descriptors::inherited_limit).unwrap_or_default()
 }
 
 /// Does the same for each level: tracing wants it to be a constant.

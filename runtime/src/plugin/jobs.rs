@@ -53,7 +53,7 @@ impl Jobs {
     /// Drops the jobs that have not begun, because the instance that wants their results is replaced.
     pub(crate) fn discard_waiting(&self) {
         let waiting = std::mem::take(&mut lock(&self.0).waiting);
-        // What a job has captured may take its time to drop.
+        // Dropping the values that a job captured may take time.
         drop(waiting);
     }
 }

@@ -1,4 +1,4 @@
-//! What the watchdog has to say.
+//! Findings of the watchdog, and their log lines.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::log;
 
-/// What has become of a call.
+/// The state of a call that is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It has held a thread for so long.
+    /// The call has held a thread for this time.
     Holds(Duration),
-    /// It has not been answered for so long.
+    /// The call has not been answered for this time.
     Unanswered(Duration),
-    /// It was reported, and is over after so long.
+    /// The call was reported, and is over after this time.
     Over(Duration),
 }
 
@@ -73,7 +73,7 @@ impl Finding {
     }
 }
 
-/// There are not as many threads as there should be.
+/// Logs that the executor has fewer threads than it should have.
 pub(super) fn log_crowded(wanted: usize, had: usize) {
     tracing::warn!(
         blocked = wanted,
@@ -105,7 +105,7 @@ pub(super) fn doing(record: &Record) -> Option<(Box<str>, String)> {
     Some((record.component.clone(), doing))
 }
 
-/// So many looks, for people.
+/// A number of looks, shown in seconds.
 struct Seconds(u32);
 
 impl fmt::Display for Seconds {

@@ -1,4 +1,4 @@
-//! How long a call may hold its thread, and what happens when it has held it for longer.
+//! Limits of the time for which a call may hold its thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,7 +7,7 @@ use super::{PERIOD, lasted};
 /// A limit for calls that hold a thread.
 #[derive(Clone)]
 pub(crate) struct Limit {
-    /// In looks.
+    /// The limit, in looks.
     pub(super) looks: u32,
     tell: Arc<dyn Fn(&Overrun) + Send + Sync>,
 }
@@ -17,11 +17,11 @@ pub(crate) struct Limit {
 pub(crate) struct Overrun {
     /// The call, with the part of the component that it is made to.
     pub(crate) call: String,
-    /// How long it has held its thread, as far as that was seen.
+    /// Time for which the call has held its thread, as far as that was seen.
     pub(crate) lasted: Duration,
 }
 
-/// What is to be told.
+/// A notification of the supervision of a component.
 pub(super) struct Told {
     limit: Limit,
     overrun: Overrun,
@@ -35,7 +35,7 @@ impl Limit {
         Self { looks: u32::try_from(looks).unwrap_or(u32::MAX).max(1), tell: Arc::new(tell) }
     }
 
-    /// What is to be told of a call that held its thread for so many looks.
+    /// Makes the notification of a call that held its thread for this number of looks.
     pub(super) fn overrun(&self, call: String, looks: u32) -> Told {
         Told { limit: self.clone(), overrun: Overrun { call, lasted: lasted(looks) } }
     }

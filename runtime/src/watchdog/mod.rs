@@ -41,18 +41,18 @@ use crate::{
     lock::lock,
 };
 
-/// How often the watchdog looks. All its times are so many looks: a process that was stopped, or
+/// Time between two looks of the watchdog. All its times are numbers of looks: a process that was stopped, or
 /// starved, has not been looked at, and nothing of it is late.
 const PERIOD: Duration = Duration::from_millis(50);
 
 /// When the watchdog does something, in looks in a row after the first that found the same call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The thread that the call holds is replaced.
+    /// Looks after which the thread that the call holds is replaced.
     pub(crate) replaced: u32,
-    /// That it holds a thread is reported. For a turn of a task of the runtime's own, `replaced` is the limit.
+    /// Looks after which a call that holds its thread is reported. For a turn of a task of the runtime's own, `replaced` is the limit.
     pub(crate) held: u32,
-    /// That it has not been answered is reported.
+    /// Looks after which an unanswered call is reported.
     pub(crate) unanswered: u32,
 }
 
@@ -63,7 +63,7 @@ impl Default for Limits {
     }
 }
 
-/// What so many looks in a row after the first say of how long something lasts.
+/// Returns the time that `looks` in a row after the first one stand for.
 fn lasted(looks: u32) -> Duration {
     PERIOD * looks
 }
@@ -88,7 +88,7 @@ struct Records {
 pub(crate) struct Calls {
     flow: Arc<str>,
     records: Mutex<Records>,
-    /// How long calls to components may hold their threads before they are taken to hang.
+    /// Limits of components after which a call that holds its thread is taken to hang.
     hangs: Mutex<Vec<(Box<str>, Limit)>>,
     long_turns: Mutex<LongTurns>,
 }
@@ -201,7 +201,7 @@ impl Watchdog {
     }
 }
 
-/// What the thread does until the run has ended.
+/// Looks until the run has ended.
 fn look(mut sampler: Sampler, ended: &mpsc::Receiver<()>) {
     let mut stand_ins = StandIns::default();
     let (mut has_said, mut tick) = (false, 0_usize);

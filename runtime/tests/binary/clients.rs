@@ -2,6 +2,7 @@
 //! and that cannot be trusted.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
@@ -84,6 +85,49 @@ links: [input -> output, output/err -> dead]"
     let dead = scene.read("dead");
     assert_eq!(dead.lines().count(), 1, "{dead}");
     assert!(dead.contains("422") && dead.contains("no `id`") && dead.contains("two"), "{dead}");
+}
+
+/// A peer that answers the first request with each body with 429, and the second one with 200.
+fn limiter(bodies: usize) -> (String, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let requests = thread::spawn(move || {
+        let (mut seen, mut taken) = (HashSet::new(), 0);
+        while taken < bodies {
+            let mut stream = BufReader::new(listener.accept().unwrap().0);
+            let answer = if seen.insert(request(&mut stream).unwrap()) {
+                "429 Slow down\r\nRetry-After: 1"
+            } else {
+                taken += 1;
+                "200 OK"
+            };
+            let end = "Content-Length: 0\r\nConnection: close";
+            write!(stream.get_mut(), "HTTP/1.1 {answer}\r\n{end}\r\n\r\n").unwrap();
+        }
+    });
+    (address, requests)
+}
+
+/// Half of the deliveries start while another one waits for the time of its `Retry-After`.
+#[test]
+fn deliveries_deferred_by_retry_after_use_no_attempt() {
+    let (address, requests) = limiter(8);
+    let flow = format!(
+        "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: string, config: {{ path: in, mode: read }} }}
+  output:
+    type: http_client
+    codec: string
+    in_flight: 4
+    ordered: false
+    batch: {{ max_events: 1 }}
+    retry: {{ attempts: 1, backoff: 1ms, max_backoff: 1ms }}
+    config: {{ url: 'http://{address}/' }}
+links: [input -> output]"
+    );
+    let scene = Scene::new(&flow).write("in", b"1\n2\n3\n4\n5\n6\n7\n8\n");
+    scene.run().expect(0, &["8 events in, 8 out"]);
+    requests.join().unwrap();
 }
 
 /// `tremor` with a file of its own in the place of `/etc/hosts`; none where the system does not allow that.

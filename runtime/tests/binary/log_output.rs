@@ -2,7 +2,8 @@
 
 use std::{
     fs::{self, File},
-    io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe},
+    io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe},
+    net::TcpStream,
     process::{Child, ChildStdout, Command, Stdio},
     thread,
     time::Duration,
@@ -13,6 +14,7 @@ use serde_json::Value;
 
 use crate::{
     api,
+    peer::free_port,
     running::Running,
     tremor::{Run, Scene, finish},
 };
@@ -90,6 +92,32 @@ fn closed_stderr_reader_costs_no_event() {
 }
 
 #[test]
+fn metric_counts_log_lines_that_stderr_did_not_accept() {
+    let scene = Scene::new(ECHO);
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut command = scene.command(&["run", "--api", &address, "flow.yaml"]);
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut child = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
+    let mut echo = Echo { events: BufReader::new(child.stdout.take().unwrap()), child };
+    echo.send("not JSON");
+    echo.send("{\"n\":1}");
+    assert_eq!(echo.event(), "{\"n\":1}");
+    let dropped = || {
+        let mut connection = TcpStream::connect(&address).unwrap();
+        write!(connection, "GET /metrics HTTP/1.0\r\nhost: {address}\r\n\r\n").unwrap();
+        let mut metrics = String::new();
+        connection.read_to_string(&mut metrics).unwrap();
+        let values =
+            metrics.lines().filter_map(|it| it.strip_prefix("tremor_log_lines_dropped_total "));
+        values.map(|value| value.parse::<u64>().unwrap()).next().unwrap()
+    };
+    while dropped() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(echo.end().status, Some(0));
+}
+
+#[test]
 fn full_disk_for_stderr_costs_no_event() {
     let scene = Scene::new(ECHO);
     let full = File::options().write(true).open("/dev/full").unwrap();
@@ -115,6 +143,27 @@ fn full_stderr_pipe_delays_neither_events_nor_sigterm() {
         assert_eq!(echo.end().status, Some(0), "blocking: {is_blocking}");
         drop(reader);
     }
+}
+
+/// The report of a panic is written by the plugin. Two restarts follow the first panic, and then the flow fails.
+#[test]
+fn panic_with_full_stderr_does_not_hold_its_thread() {
+    let flow = "connectors:
+  bad:
+    type: hostile
+    restart: { attempts: 2 }
+    reconnect: { backoff: 1ms, max_backoff: 1ms }
+    hang_limit: 1h
+    config: { fault: pull_panic }
+  output: { type: 'null' }
+links: [bad -> output]";
+    let scene = Scene::new(flow);
+    let (reader, writer) = full_pipe(true);
+    let mut command = scene.command(&["run", "flow.yaml"]);
+    let child = command.stderr(writer).spawn().unwrap();
+    drop(command);
+    assert_eq!(finish(child).status.code(), Some(1));
+    drop(reader);
 }
 
 #[test]

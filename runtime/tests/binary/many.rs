@@ -45,6 +45,17 @@ links: [input -> output]"
     scene.tremor(&["check", "flow.yaml", "good.yaml"]).expect(0, &[]);
 }
 
+/// Runs a flow with a soft limit of 64 descriptors and a hard limit of 128.
+fn run_limited(scene: &Scene) -> Run {
+    let of = scene.command(&["run", "flow.yaml"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -Sn 64; ulimit -Hn 128; exec \"$0\" \"$@\""]);
+    shell.arg(of.get_program()).args(of.get_args()).current_dir(scene.path());
+    of.get_envs().for_each(|(name, value)| _ = value.map(|value| shell.env(name, value)));
+    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Run::of(&finish(shell.spawn().unwrap()))
+}
+
 #[test]
 fn a_process_raises_its_limit_of_descriptors_as_far_as_it_may() {
     let scene = Scene::new(
@@ -53,15 +64,26 @@ fn a_process_raises_its_limit_of_descriptors_as_far_as_it_may() {
   output: { type: stdio, codec: string, postprocessors: [lines] }
 links: [input -> output]",
     );
-    let of = scene.command(&["run", "flow.yaml"]);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -Sn 64; ulimit -Hn 128; exec \"$0\" \"$@\""]);
-    shell.arg(of.get_program()).args(of.get_args()).current_dir(scene.path());
-    of.get_envs().for_each(|(name, value)| _ = value.map(|value| shell.env(name, value)));
-    shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let run = Run::of(&finish(shell.spawn().unwrap()));
+    let run = run_limited(&scene);
     run.expect(0, &[]);
     let limit = run.stdout.lines().find(|line| line.starts_with("Max open files")).unwrap();
     let limits: Vec<&str> = limit.split_whitespace().skip(3).take(2).collect();
     assert_eq!(limits, ["128", "128"], "{limit}");
+}
+
+#[test]
+fn child_processes_have_the_inherited_descriptor_limit() {
+    let scene = Scene::new(
+        "connectors:
+  process:
+    type: exec
+    codec: string
+    preprocessors: [lines]
+    config: { command: sh, args: [-c, 'ulimit -Sn; ulimit -Hn'] }
+  terminal: { type: stdio, codec: string, postprocessors: [lines] }
+links: [process -> terminal]",
+    );
+    let run = run_limited(&scene);
+    run.expect(0, &[]);
+    assert_eq!(run.stdout, "64\n128\n");
 }

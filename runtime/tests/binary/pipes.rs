@@ -69,7 +69,46 @@ fn a_signal_ends_a_flow_whose_pipe_nobody_writes_to() {
     assert!(run.status.is_some(), "it has ended by itself: {}", run.stderr);
 }
 
-/// Opening a pipe blocks until it has a reader. The threads for such work are shared by all flows.
+/// Returns the number of threads for blocking work.
+fn blocking_threads(pid: u32) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
+    let names = tasks.flatten().filter_map(|task| name(task).ok());
+    names.filter(|name| name.starts_with("blocking-")).count()
+}
+
+/// A thread for blocking work ends soon after its last job.
+#[test]
+fn pipes_without_peers_occupy_no_threads() {
+    let (from, to): (Vec<_>, Vec<_>) =
+        (0..24).map(|number| (format!("from{number}"), format!("to{number}"))).unzip();
+    let connectors = from.iter().zip(&to).map(|(from, to)| {
+        format!(
+            "  {from}: {{ type: file, codec: json, config: {{ path: {from}, mode: read }} }}
+  {to}: {{ type: file, codec: json, config: {{ path: {to}, mode: append }} }}
+  null{from}: {{ type: 'null' }}\n"
+        )
+    });
+    let connectors = connectors.collect::<String>();
+    let links =
+        from.iter().zip(&to).map(|(from, to)| format!("{from} -> null{from}, ticks -> {to}"));
+    let links = links.collect::<Vec<_>>().join(", ");
+    let scene = Scene::new(&format!(
+        "connectors:
+  ticks: {{ type: metronome, config: {{ interval_ms: 1000 }} }}
+{connectors}links: [{links}]"
+    ));
+    from.iter().chain(&to).for_each(|name| make_pipe(&scene, name));
+    let asked = api::start(scene, &["flow.yaml"]);
+    let is = |state| move |it: &serde_json::Value| it["state"] == state;
+    for (from, to) in from.iter().zip(&to) {
+        asked.until(&format!("/v1/flows/flow/connectors/{from}"), is("running"));
+        asked.until(&format!("/v1/flows/flow/connectors/{to}"), is("connecting"));
+    }
+    asked.until("/v1/flows/flow", |_| blocking_threads(asked.pid()) <= 12);
+}
+
+/// The threads for blocking work are shared by all flows.
 #[test]
 fn restarts_of_blocked_sink_occupy_few_threads() {
     let scene = Scene::new(FLOW);
@@ -80,9 +119,6 @@ fn restarts_of_blocked_sink_occupy_few_threads() {
         let is_new = |it: &serde_json::Value| it["restarts"].as_i64() >= Some(restarts);
         asked.until("/v1/flows/flow/connectors/output", is_new);
     }
-    let tasks = fs::read_dir(format!("/proc/{}/task", asked.pid())).unwrap();
-    let name = |task: fs::DirEntry| fs::read_to_string(task.path().join("comm"));
-    let names = tasks.flatten().filter_map(|task| name(task).ok());
-    let blocking = names.filter(|name| name.starts_with("blocking-")).count();
+    let blocking = blocking_threads(asked.pid());
     assert!(blocking < 20, "{blocking} threads for blocking work");
 }

@@ -61,6 +61,8 @@ kinds! {
     PANICKED = 9, "panicked", RESTART;
     /// The system has no file descriptors, memory or threads left for now.
     SHORTAGE = 10, "shortage", RETRY;
+    /// The component attempted nothing, because the peer named a time before which it accepts nothing.
+    DEFERRED = 11, "deferred", RETRY;
 }
 
 impl ErrorKind {
@@ -184,6 +186,7 @@ impl PluginError {
         unsupported => UNSUPPORTED;
         panicked => PANICKED;
         shortage => SHORTAGE;
+        deferred => DEFERRED;
     }
 
     /// The same error with `cause`, and everything that caused it, after it.

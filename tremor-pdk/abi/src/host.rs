@@ -182,6 +182,10 @@ pub struct HostFunctions {
     /// Counts so many bytes of accepted events less.
     #[sabi(missing_field(option))]
     pub memory_discharge: unsafe extern "C" fn(*const (), usize),
+    /// Returns the soft limit of open descriptors that the host's process was started with, or 0 if that is still in
+    /// force.
+    #[sabi(missing_field(option))]
+    pub inherited_descriptor_limit: unsafe extern "C" fn(*const ()) -> u64,
 }
 
 /// A component's handle to the host.
@@ -287,6 +291,14 @@ impl HostHandle {
             Some(monotonic_ns) => unsafe { monotonic_ns(self.context) },
             None => self.now_ns(),
         }
+    }
+
+    /// Returns the soft limit of open descriptors that the host's process was started with. Returns `None` if that is
+    /// still in force, or not known.
+    pub fn inherited_descriptor_limit(&self) -> Option<u64> {
+        let function = self.functions.inherited_descriptor_limit()?;
+        // SAFETY: `new`'s contract.
+        Some(unsafe { function(self.context) }).filter(|limit| *limit > 0)
     }
 
     /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this

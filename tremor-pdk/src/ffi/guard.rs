@@ -1,12 +1,14 @@
 //! Panics become errors here, before they reach the boundary.
 
+#[path = "reports.rs"]
+mod reports;
+
 use std::{
     any::Any,
     backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
     fmt::Write as _,
     future::Future,
-    io::{self, Write as _},
     mem::ManuallyDrop,
     panic::{self, AssertUnwindSafe, PanicHookInfo},
     pin::Pin,
@@ -35,8 +37,7 @@ pub(crate) fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         panic::set_hook(Box::new(|panic| {
-            // Nobody may read it.
-            let _ = io::stderr().write_all(report(panic, &Backtrace::capture()).as_bytes());
+            reports::write(report(panic, &Backtrace::capture()));
             keep_place(panic);
         }));
     });

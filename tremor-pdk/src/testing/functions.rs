@@ -48,6 +48,7 @@ fn functions() -> HostFunctionsRef {
             monotonic_ns,
             memory_charge,
             memory_discharge: memory_return,
+            inherited_descriptor_limit,
         };
         functions.leak_into_prefix()
     })
@@ -97,6 +98,10 @@ unsafe extern "C" fn now_ns(context: *const ()) -> u64 {
 unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
     // SAFETY: see `retain`.
     unsafe { world(context) }.lock().monotonic_ns
+}
+
+unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
+    0
 }
 
 unsafe extern "C" fn metric(

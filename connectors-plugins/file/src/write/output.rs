@@ -4,6 +4,7 @@ use std::{
     fs::File,
     io::{self, IoSlice, Write},
     ops::Range,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -36,6 +37,8 @@ pub(crate) struct Output {
     has_lost_reader: AtomicBool,
     /// Whether it is on a disk, and no pipe and no device, which may take their time.
     is_regular: bool,
+    /// The file, if it is a pipe.
+    pipe: Option<Arc<File>>,
     disk: Disk,
     current: Mutex<Current>,
 }
@@ -58,8 +61,9 @@ impl Output {
     /// Opens the file, and changes nothing in it but what `mode` says.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
-        let is_regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        let file = file.into();
+        let kind = file.metadata().ok().map(|metadata| metadata.file_type());
+        let file = Arc::new(file);
+        let pipe = kind.filter(FileTypeExt::is_fifo).map(|_| file.clone());
         let current = Current { file, length: 0, since_ns: 0, may_be_torn: false, deliveries: 0 };
         let output = Self {
             path: config.path.clone(),
@@ -70,7 +74,8 @@ impl Output {
             rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
             host,
             has_lost_reader: AtomicBool::new(false),
-            is_regular,
+            is_regular: kind.is_some_and(|kind| kind.is_file()),
+            pipe,
             disk: Disk::default(),
             current: Mutex::new(current),
         };
@@ -145,6 +150,11 @@ impl Output {
         let written = self.write_to(&mut current, bytes, runs);
         self.disk.took(from_ns, self.host.monotonic_ns());
         Some(written)
+    }
+
+    /// Returns the file, if it is a pipe.
+    pub(super) fn pipe(&self) -> Option<&File> {
+        self.pipe.as_deref()
     }
 
     /// Whether it is a pipe that nobody reads any more. Does not block.

@@ -11,6 +11,7 @@ use crate::{
     engine::{
         self, Awaited, BOUNDS, Component, ComponentCounts, FlowState, FlowStatus, Latencies, State,
     },
+    log,
     stop::OwnMetrics,
 };
 
@@ -32,6 +33,13 @@ fn about_flows(text: &mut Text, flows: &[FlowStatus]) {
     let version = env!("CARGO_PKG_VERSION");
     text.family("tremor_build_info", Kind::Gauge, "The version of tremor; always 1.");
     text.sample("tremor_build_info", &[("version", version)], 1);
+    let name = "tremor_log_lines_dropped_total";
+    text.family(
+        name,
+        Kind::Counter,
+        "Log lines that were dropped because stderr did not accept them.",
+    );
+    text.sample(name, &[], log::dropped_lines());
     let help = "1 for the state that a flow is in, and 0 for the others.";
     text.family("tremor_flow_state", Kind::Gauge, help);
     for (flow, state) in flows.iter().flat_map(|flow| FlowState::ALL.map(|it| (flow, it))) {

@@ -293,7 +293,7 @@ impl ConnectorTask {
         if !was_good && !self.control.has_reached(self.ends_with()) {
             self.attempt_failed(&error)?;
         }
-        let wait = self.reconnect.wait().max(error.delay());
+        let wait = self.reconnect.wait_after(&error);
         self.standing.note(&error);
         self.enter(State::Connecting);
         if self.goes_down("lost") {
@@ -332,7 +332,7 @@ impl ConnectorTask {
                 Some(Err(error)) => error,
             };
             self.attempt_failed(&error)?;
-            let wait = self.reconnect.wait().max(error.delay());
+            let wait = self.reconnect.wait_after(&error);
             self.standing.note(&error);
             if !self.life.is_down && self.goes_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
@@ -355,8 +355,7 @@ impl ConnectorTask {
     /// # Errors
     /// It was the last that there may be.
     fn attempt_failed(&mut self, error: &Error) -> Result<(), Fault> {
-        // The peer has not failed: attempts are for it alone.
-        if error.kind() == ErrorKind::SHORTAGE || self.reconnect.fail() {
+        if self.reconnect.fail_with(error) {
             return Ok(());
         }
         let made = format_args!("not connected after {}", self.reconnect);

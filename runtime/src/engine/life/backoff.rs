@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::Error;
+use tremor_pdk::{Error, ErrorKind};
 
 use crate::flow;
 
@@ -52,15 +52,36 @@ impl Attempts {
         self.failed
     }
 
+    /// Returns whether an attempt has failed or was deferred since the counts began.
+    pub(crate) fn has_waited(&self) -> bool {
+        !self.backoff.is_first()
+    }
+
     /// One has failed. Whether another may follow.
     pub(crate) fn fail(&mut self) -> bool {
         self.failed += 1;
         self.policy.attempts.is_none_or(|attempts| self.failed <= attempts)
     }
 
+    /// Counts an attempt that failed with `error`, unless the peer had no part in the failure: the system lacked
+    /// resources, or nothing was attempted. Returns whether another attempt may follow.
+    pub(crate) fn fail_with(&mut self, error: &Error) -> bool {
+        matches!(error.kind(), ErrorKind::SHORTAGE | ErrorKind::DEFERRED) || self.fail()
+    }
+
     /// The wait before the next one.
     pub(crate) fn wait(&mut self) -> Duration {
         self.backoff.next()
+    }
+
+    /// Returns the wait before the attempt that follows `error`. If nothing was attempted, the wait is the time that
+    /// the error names, so that deferred attempts do not lengthen the waits after failed ones.
+    pub(crate) fn wait_after(&mut self, error: &Error) -> Duration {
+        if error.kind() == ErrorKind::DEFERRED && !error.delay().is_zero() {
+            self.backoff.waits += 1;
+            return error.delay();
+        }
+        self.wait().max(error.delay())
     }
 
     /// One has succeeded, or is as good as one that has: all counts begin again.
@@ -229,6 +250,24 @@ mod tests {
         }
         let mut any = attempts(None);
         assert!((0..100_000).all(|_| any.fail()));
+    }
+
+    #[test]
+    fn shortages_and_deferrals_are_not_counted_as_attempts() {
+        let mut none = attempts(Some(0));
+        assert!((0..100).all(|_| none.fail_with(&Error::shortage("too many open files"))));
+        assert!((0..100).all(|_| none.fail_with(&Error::deferred("later"))));
+        assert!(!none.fail_with(&Error::full("429")));
+    }
+
+    #[test]
+    fn deferrals_do_not_lengthen_waits_after_failures() {
+        let (mut many, later) = (attempts(None), Error::deferred("later").retry_after(700 * MS));
+        assert!((0..100).all(|_| many.wait_after(&later) == 700 * MS));
+        assert!(many.has_waited());
+        assert!(many.wait_after(&Error::full("429")) <= 100 * MS, "the first bound");
+        many.restart();
+        assert!(!many.has_waited());
     }
 
     #[test]

@@ -68,24 +68,17 @@ pub(crate) fn tasks(
     let runners = runners(flow, parts);
     let mut queues = Queues::new(flow, &runners, books, control);
     let mut framings = framings(flow, parts)?;
-    let pool = Pool::new(POOLED);
-    let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
-    for (id, _) in graph.nodes().filter(|(id, _)| runners.run_by(*id, *id)) {
-        let plan = Plan {
-            flow,
-            parts,
-            runners: &runners,
-            queues: &queues,
-            framings: &framings,
-            control,
-            owner: id,
-        };
-        let Routed { router, sink } = plan.router(&pool, books)?;
-        if let Some(sink) = sink {
-            helpers.insert(id, plan.helpers(&router, sink)?);
-        }
-        routers.insert(id, router);
-    }
+    let plan = |owner| Plan {
+        flow,
+        parts,
+        runners: &runners,
+        queues: &queues,
+        framings: &framings,
+        control,
+        owner,
+    };
+    let owners = graph.nodes().map(|(id, _)| id).filter(|id| runners.run_by(*id, *id));
+    let (mut routers, mut helpers) = routers(owners.map(plan), books)?;
     let mut tasks = Tasks::default();
     let (mut breakers, all_notices) = (Breakers::new(), Arc::<FlowNotices>::default());
     for (index, spec) in flow.spec.connectors.iter().enumerate() {
@@ -164,6 +157,23 @@ pub(crate) fn tasks(
         tasks.pipelines.push(PipelineTask { queue, router, control: control.clone() });
     }
     Ok(tasks)
+}
+
+/// Makes the router of each task, and the helpers of the sources that have some.
+fn routers<'p>(
+    plans: impl Iterator<Item = Plan<'p>>,
+    books: &mut Books,
+) -> Result<(HashMap<NodeId, Router>, HashMap<NodeId, Vec<Worker>>), flow::Diagnostic> {
+    let pool = Pool::new(POOLED);
+    let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
+    for plan in plans {
+        let Routed { router, sink } = plan.router(&pool, books)?;
+        if let Some(sink) = sink {
+            helpers.insert(plan.owner, plan.helpers(&router, sink)?);
+        }
+        routers.insert(plan.owner, router);
+    }
+    Ok((routers, helpers))
 }
 
 /// Has the sources that feed a sink wait for it at the start of the flow.

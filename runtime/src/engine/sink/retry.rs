@@ -72,7 +72,7 @@ impl Retries {
 
     /// Returns whether the sink could not yet send what it holds back, after it was told that nothing follows.
     pub(crate) fn has_waited_to_drain(&self) -> bool {
-        self.drains.failed() > 0
+        self.drains.has_waited()
     }
 
     /// The peer cannot take what the sink holds back. It gets it again after a while.
@@ -100,12 +100,12 @@ impl Retries {
 /// # Errors
 /// There is none.
 fn wait(attempts: &mut Attempts, error: &Error, notices: &Notices) -> Result<Instant, Error> {
-    if !attempts.fail() {
+    if !attempts.fail_with(error) {
         let error = error.clone().context(format_args!("not delivered after {attempts}"));
         attempts.restart();
         return Err(error);
     }
-    let (attempt, wait) = (attempts.failed(), attempts.wait().max(error.delay()));
+    let (attempt, wait) = (attempts.failed(), attempts.wait_after(error));
     tracing::debug!(component = %notices.component(), %error, attempt, ?wait, "not delivered");
     Ok(Instant::now() + wait)
 }

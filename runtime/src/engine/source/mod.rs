@@ -27,6 +27,7 @@ use crate::engine::{
         control::{Control, Phase},
         gate::{self, Gate, Side},
         standing::Standing,
+        turn::Turn,
         wait::{Alarm, Cause, Interrupt},
     },
     route::router::{Egress, Ticket},
@@ -37,7 +38,6 @@ use crate::engine::{
         shared_intake::SharedIntake,
         worker::Worker,
     },
-    tuning::TIME_SLICE,
 };
 use crate::{
     executor, log,
@@ -112,8 +112,8 @@ struct Session<'s> {
     futile: Futile,
     /// `true` if the last pull read something.
     brings: bool,
-    /// When other tasks could last run.
-    yielded_at: Instant,
+    /// Limits how long the task keeps its thread.
+    turn: Turn,
     /// When the source was last polled.
     pulled_at: Instant,
 }
@@ -188,9 +188,10 @@ impl SourceSide {
             attempts: Attempts::new(RETRY),
             futile: Futile::default(),
             brings: false,
-            yielded_at: Instant::now(),
+            turn: Turn::default(),
             pulled_at: Instant::now(),
         };
+        session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         self.helpers = session.idle_helpers;
@@ -307,9 +308,8 @@ impl Session<'_> {
             self.shared.intake.offer();
         }
         // Where there are more tasks than processors, one of them may wait for this.
-        let is_over = self.pulled_at.saturating_duration_since(self.yielded_at) >= TIME_SLICE;
-        if is_over || !self.shared.control.processors().are_roomy() {
-            self.yielded_at = self.pulled_at;
+        if self.turn.is_over(self.pulled_at) || !self.shared.control.processors().are_roomy() {
+            self.turn.begin(self.pulled_at);
             executor::yield_now().await;
         }
     }
@@ -321,7 +321,7 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Next<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, yielded_at, brings, .. } = self;
+        let Self { shared, is_steady, pulled_at, turn, brings, .. } = self;
         *brings = false;
         let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
@@ -350,7 +350,7 @@ impl Session<'_> {
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
                         *brings = intake.pulls() > pulls;
                         if waited {
-                            *yielded_at = *pulled_at;
+                            turn.begin(*pulled_at);
                         }
                         *is_steady = intake.is_steady();
                         return Poll::Ready((Step::Pulled(result), intake.next(egress)));

@@ -1,4 +1,4 @@
-//! What a source has pulled and not taken through yet: before it waits, and when it ends.
+//! The remainder of what a source has pulled: taking it through before the source waits, and when it ends.
 //!
 //! A few bytes may expand to terabytes in preprocessors. Each round of a loop here does a bounded amount of
 //! work, then lets other tasks run, and looks at what may end it.
@@ -17,23 +17,51 @@ use crate::{
     processor::{Next, StreamEnd},
 };
 
-/// Maximum number of rounds after the connection was lost, each of about [`Batch::WEIGHT_AT_MOST`] bytes. The next
-/// connection waits for them.
-const ROUNDS_WHEN_LOST: usize = 64;
-
-/// Maximum number of these rounds while a queue is full. Sending does not wait for capacity then, because only the
-/// next connection may make some, so that this bounds what a lost connection adds to queues.
-const ROUNDS_WITHOUT_CAPACITY: usize = 8;
-
 /// Longest wait for capacity after the connection was lost. Longer than a sink that works takes for a batch.
 const CAPACITY_WAIT: Duration = Duration::from_secs(1);
 
-/// Maximum number of rounds after the flow was stopped: it ends two seconds later whatever is left. Enough for
-/// everything but bombs.
-const ROUNDS_WHEN_STOPPED: usize = 8;
+/// A condition that limits the rounds for what was pulled, each of about [`Batch::WEIGHT_AT_MOST`] bytes.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// The flow was stopped: it ends two seconds later whatever is left.
+    Stopped,
+    /// The connection was lost: the next one waits for these rounds.
+    Lost,
+    /// The connection was lost, and a queue is full. Sending does not wait for capacity then, because only the next
+    /// connection may make some, so that this bounds what a lost connection adds to queues.
+    Full,
+}
+
+impl Limit {
+    /// Maximum number of rounds: enough for everything but bombs.
+    const fn rounds(self) -> usize {
+        match self {
+            Self::Stopped | Self::Full => 8,
+            Self::Lost => 64,
+        }
+    }
+}
+
+/// Number of rounds that were done under each [`Limit`].
+#[derive(Default)]
+struct Rounds([usize; 3]);
+
+impl Rounds {
+    /// Counts a round under `limit`. Returns whether that is one too many.
+    fn exceeds(&mut self, limit: Limit) -> bool {
+        let rounds = &mut self.0[limit as usize];
+        *rounds += 1;
+        *rounds > limit.rounds()
+    }
+
+    /// Returns whether rounds were done under `limit`.
+    fn has_begun(&self, limit: Limit) -> bool {
+        self.0[limit as usize] > 0
+    }
+}
 
 impl Session<'_> {
-    /// Waits until the next pull is due. The end, where the source is to end meanwhile.
+    /// Waits until the next pull is due. Returns the end if the source has to end meanwhile.
     pub(super) async fn idle(&mut self, wait: Duration) -> Result<Option<End>, Error> {
         self.take_rest_through().await?;
         let until = executor::after(wait);
@@ -53,12 +81,14 @@ impl Session<'_> {
                 Step::Draining => return self.finish(StreamEnd::Aborted).await.map(Some),
                 Step::Due => self.tell_time().await?,
                 Step::Changed => {}
-                Step::Waited | Step::Pulled(_) | Step::WentOn => return Ok(None),
+                // A pause that ends does not end the wait.
+                Step::WentOn => self.take_rest_through().await?,
+                Step::Waited | Step::Pulled(_) => return Ok(None),
             }
         }
     }
 
-    /// After a pull without an event: waits before the next one where there have been many.
+    /// Waits after a pull without an event, for `wait` if there were many such pulls.
     pub(super) async fn slow_down(&mut self, wait: Option<Duration>) -> Result<Option<End>, Error> {
         if let Some(wait) = wait {
             return self.idle(wait).await;
@@ -83,24 +113,12 @@ impl Session<'_> {
         }
     }
 
-    /// Takes everything that was pulled through, as far as it does not wait for more. What is left some
-    /// rounds after the flow was [stopped](ROUNDS_WHEN_STOPPED) or the connection was
-    /// [lost](ROUNDS_WHEN_LOST) is discarded, or sooner if the queues [stay full](ROUNDS_WITHOUT_CAPACITY).
+    /// Takes everything that was pulled through, as far as it does not wait for more. What is left when a [`Limit`]
+    /// is exceeded is discarded.
     async fn take_all_through(&mut self) -> Result<(), Error> {
-        let (mut told, mut late, mut lost, mut excess) = (Ok(()), 0, 0, 0);
+        let (mut told, mut rounds) = (Ok(()), Rounds::default());
         loop {
-            let connection = self.worker.router.connection.as_ref();
-            late += usize::from(self.shared.control.has_reached(Phase::Stopped));
-            if connection.is_some_and(|it| it.is_broken()) {
-                lost += 1;
-                if excess > 0 || !self.has_capacity().await? {
-                    excess += 1;
-                }
-            }
-            if late > ROUNDS_WHEN_STOPPED
-                || lost > ROUNDS_WHEN_LOST
-                || excess > ROUNDS_WITHOUT_CAPACITY
-            {
+            if self.is_one_too_many(&mut rounds).await? {
                 return told.and(self.abandon().await);
             }
             let (is_over, result) = self.round().await;
@@ -109,6 +127,19 @@ impl Session<'_> {
                 return told;
             }
         }
+    }
+
+    /// Counts another round. Returns whether it exceeds a limit.
+    async fn is_one_too_many(&mut self, rounds: &mut Rounds) -> Result<bool, Error> {
+        let is_stopped = self.shared.control.has_reached(Phase::Stopped);
+        let mut exceeds = is_stopped && rounds.exceeds(Limit::Stopped);
+        if self.worker.router.connection.as_ref().is_some_and(|it| it.is_broken()) {
+            exceeds |= rounds.exceeds(Limit::Lost);
+            if rounds.has_begun(Limit::Full) || !self.has_capacity().await? {
+                exceeds |= rounds.exceeds(Limit::Full);
+            }
+        }
+        Ok(exceeds)
     }
 
     /// Returns whether all queues have capacity for a batch, or get it within [`CAPACITY_WAIT`].
@@ -141,7 +172,8 @@ impl Session<'_> {
         (false, told)
     }
 
-    /// Discards what was pulled and is not taken through.
+    /// Discards what was pulled and is not taken through. If the source does not read it again, it counts as one failed
+    /// event: the number of events in it is not known.
     async fn abandon(&mut self) -> Result<(), Error> {
         let is_lost = self.shared.intake.lock().await.abandon()?;
         if is_lost {
@@ -158,7 +190,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// All streams end: what preprocessors hold goes out, or is rejected.
+    /// Ends all streams: what preprocessors hold is sent, or rejected.
     async fn end_streams(&mut self, how: StreamEnd) -> Result<(), Error> {
         self.helpers_end().await;
         let told = self.take_all_through().await;
@@ -173,8 +205,8 @@ impl Session<'_> {
         told
     }
 
-    /// The connection is over, and its streams with it: nothing that has begun in it goes on in the
-    /// next one. The source hears of what it can be told.
+    /// Ends the connection with its streams: no message that began in it continues in the next one. The source is
+    /// notified of the pulls that have ended.
     pub(super) async fn breaks_off(&mut self, end: End) -> End {
         let ended = self.end_streams(StreamEnd::Aborted).await;
         let (mut told, mut source) = {
@@ -186,13 +218,13 @@ impl Session<'_> {
             told = in_time("close", source.close(), self.shared.control, Phase::Stopped).await;
         }
         match (end, told) {
-            // What the source has to say of that is said of a connection that is lost as it is.
+            // The connection is lost already: an error of its source adds nothing.
             (End::Interrupted, Err(error)) => End::of(error),
             (end, _) => end,
         }
     }
 
-    /// Nothing more is pulled; what was is on its way.
+    /// Ends the source after its last pull, once everything that was pulled is sent.
     pub(super) async fn finish(&mut self, streams: StreamEnd) -> Result<End, Error> {
         self.end_streams(streams).await?;
         self.shared.sending(self.worker.router.close()).await?;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use crate::engine::{
-    life::watch::Watch,
+    life::{turn::Turn, watch::Watch},
     processors::{Busy, Processors},
     source::{intake::Intake, worker::Worker},
     spin,
@@ -139,14 +139,15 @@ impl SharedIntake {
             let _working = self.processors.working();
             self.working.fetch_add(1, Ordering::Relaxed);
             worker.pace.forget_waits();
-            let mut yielded_at = Instant::now();
+            let mut turn = Turn::of(HELPER_TIME_SLICE);
+            turn.begin(Instant::now());
             while self.help_once(&mut worker).await
                 && !self.processors.are_crowded()
                 && !self.is_one_too_many(&worker)
             {
                 let now = Instant::now();
-                if now.saturating_duration_since(yielded_at) >= HELPER_TIME_SLICE {
-                    yielded_at = now;
+                if turn.is_over(now) {
+                    turn.begin(now);
                     executor::yield_now().await;
                 }
             }

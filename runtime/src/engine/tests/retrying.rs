@@ -160,7 +160,7 @@ fn a_source_is_closed_once_it_has_heard_of_all_its_pulls() {
 }
 
 #[test]
-fn failed_pulls_are_tried_again_and_count_as_errors_and_not_events() {
+fn failed_pull_is_retried_and_counts_as_error() {
     let errors = [Error::timeout("no answer"), Error::full("quota"), Error::bad_data("no message")];
     let source = Pulls { errors: errors.into(), ..Pulls::numbers(2) };
     let harness = harness(attempts(0));

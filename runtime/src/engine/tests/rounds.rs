@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use tremor_pdk::{Batch, Output, Preprocessor, Pull, Result, dynamic::DynSource};
@@ -245,7 +246,7 @@ fn draining_flow_preprocesses_until_it_is_stopped() {
 }
 
 #[test]
-fn lost_connection_ends_endless_preprocessing_and_fails_the_pull() {
+fn lost_connection_ends_endless_preprocessing() {
     let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
     let (mut scene, double) = (Scene::new(), tracked());
     let heard = double.heard.clone();
@@ -257,7 +258,7 @@ fn lost_connection_ends_endless_preprocessing_and_fails_the_pull() {
 }
 
 #[test]
-fn abandoned_input_that_is_not_read_again_counts_as_one_failed_event() {
+fn abandoned_input_counts_as_one_failed_event() {
     let lose = |_: &Control, _: &Standing, connection: &Connection| connection.break_off();
     let mut scene = Scene::new();
     let (end, _) = scene.run(Untracked(tracked()), lose, 1_000);
@@ -273,4 +274,38 @@ fn paused_source_preprocesses_nothing_further() {
     let (end, rounds) = scene.run(tracked(), pause, 100);
     assert!(end.is_none(), "{end:?}");
     assert!(rounds <= 2, "{rounds}");
+}
+
+/// Brings one message and names an hour to wait for, at each pull.
+struct Hourly(Arc<AtomicUsize>);
+
+impl DynSource for Hourly {
+    fn poll_pull(&mut self, _: &mut Context<'_>, batch: &mut Batch) -> Poll<Result<Pull>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        batch.stream(0).push_fragment(b"hour");
+        Poll::Ready(Ok(Pull::Idle(Duration::from_hours(1))))
+    }
+
+    fn give_up(&mut self, _: &mut Batch) {}
+}
+
+#[test]
+fn pause_does_not_end_the_wait_that_a_source_named() {
+    let Harness { mut source, .. } = Setup::default().harness();
+    source.inlet.preprocessors = Chain::new(vec![Box::new(Many { left: 100, has_begun: false })]);
+    let (gate, stats) = (source.standing.clone(), source.worker.router.stats.clone());
+    let (pulls, connection) = (Arc::<AtomicUsize>::default(), Arc::default());
+    let mut runs = pin!(source.bring(Box::new(Hourly(pulls.clone())), &connection));
+    let mut poll = |times| {
+        let mut context = Context::from_waker(Waker::noop());
+        (0..times).for_each(|_| assert!(runs.as_mut().poll(&mut context).is_pending()));
+    };
+    poll(10);
+    gate.gate.pause();
+    poll(10);
+    assert!(stats.counts().taken < 100, "the pause begins before all is preprocessed");
+    gate.gate.resume();
+    gate.gate.open();
+    poll(1_000);
+    assert_eq!((pulls.load(Ordering::Relaxed), stats.counts().taken), (1, 100));
 }

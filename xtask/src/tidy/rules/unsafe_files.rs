@@ -37,6 +37,10 @@ const ALLOWED: &[Allowed] = &[
         why: "buffers that another crate gives without bounds",
     },
     Allowed {
+        path: "connectors-plugins/exec/src/limit.rs",
+        why: "a limit that a process gets between `fork` and `exec`",
+    },
+    Allowed {
         path: "runtime/src/cli/memory.rs",
         why: "what the C library is told of its allocator, which no crate wraps",
     },
