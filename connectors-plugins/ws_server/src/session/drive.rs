@@ -52,7 +52,7 @@ pub(crate) struct Session<S> {
     link: Arc<Link>,
     inbox: Arc<Inbox>,
     host: Host,
-    /// Bytes of the message that has not ended.
+    /// Bytes that were read and are not part of a complete message.
     unfinished: Share,
     is_flushed: bool,
     /// Why we have closed it, if we have.
@@ -238,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn push(&mut self, message: &[u8]) {
         self.idle_looks = 0;
-        self.unfinished.set(0);
+        self.unfinished.complete(message.len());
         self.inbox.push(self.link.stream, &self.link.peer, message);
     }
 

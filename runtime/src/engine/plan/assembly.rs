@@ -92,7 +92,8 @@ pub(crate) fn preprocessors<S>(
         let join = || Box::new(processor::Join::default()) as Box<dyn Preprocessor>;
         preprocessors.push((join(), Box::new(move || Ok(join()))));
     }
-    Ok(Chain::restartable(preprocessors))
+    let names = spec.preprocessors.iter().map(|it| it.name.value.clone());
+    Ok(Chain::restartable(preprocessors).named(names))
 }
 
 pub(crate) fn framing(
