@@ -111,7 +111,7 @@ fn wrapped(name: &str, message: &[u8]) -> Vec<u8> {
 }
 
 /// Returns about `length` bytes for a preprocessor that puts many messages out, some of them empty and one too long.
-fn many(name: &str, length: usize) -> Vec<u8> {
+pub(super) fn many(name: &str, length: usize) -> Vec<u8> {
     let (empty, long, short) = ((length / 50).min(100_000), length / 3, b"x".repeat(999));
     let mut all = wrapped(name, b"").repeat(empty);
     all.extend(wrapped(name, &b"x".repeat(long)));

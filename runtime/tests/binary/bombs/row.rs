@@ -127,8 +127,8 @@ impl Row<'_> {
         let input = "/v1/flows/flow/connectors/input";
         let before = self.asked.json("GET", input)["restarts"].as_u64();
         self.asked.json("POST", &format!("{input}/restart"));
-        let is_new = |it: &serde_json::Value| it["restarts"].as_u64() > before;
-        self.asked.until(input, |it| is_new(it) && it["state"] == "running");
+        // A hostile server may let the new instance never connect.
+        self.asked.until(input, |it| it["restarts"].as_u64() > before);
     }
 
     /// Ends the flow, and returns the maximum memory of the process, in bytes.

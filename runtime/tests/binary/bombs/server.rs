@@ -73,20 +73,18 @@ impl Server {
 
 impl Shared {
     fn serve(&self, listener: &TcpListener, greet: Greet) {
-        let mut open = Vec::new();
+        let mut _open = None;
         while !self.is_over.load(Relaxed) {
             if self.served.load(Relaxed) == 0 {
                 // The answer has changed: a client that still waits on an earlier connection connects again.
-                open.clear();
+                _open = None;
             }
             let Ok((stream, _)) = listener.accept() else {
                 thread::sleep(PAUSE);
                 continue;
             };
             // The client may close its connection at any time.
-            if let Ok(Some(stream)) = self.answer(stream, greet) {
-                open.push(stream);
-            }
+            _open = self.answer(stream, greet).unwrap_or(None);
             self.served.fetch_add(1, Relaxed);
         }
     }
