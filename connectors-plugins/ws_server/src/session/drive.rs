@@ -23,6 +23,7 @@ use super::{
     Limits, WRITE,
     budget::Share,
     end::{self, End},
+    head::poll_read_some,
     inbox::Inbox,
     link::Link,
     shim::{Counted, Shim},
@@ -317,9 +318,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Reads what the peer still sends, up to its end.
     async fn linger(&mut self) {
-        let (mut space, mut rest) = ([0; super::READ], LINGER);
+        let mut rest = LINGER;
         while rest > 0 {
-            let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut space));
+            let read = poll_fn(|context| {
+                poll_read_some::<{ super::READ }, _>(&mut self.stream, context, |_| ())
+            });
             match read.await {
                 Ok(0) | Err(_) => return,
                 Ok(count) => rest = rest.saturating_sub(count),
