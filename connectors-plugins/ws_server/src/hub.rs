@@ -125,6 +125,8 @@ impl Hub {
         connection: impl Future<Output = ()> + Send + 'static,
     ) {
         let hub = self.clone();
+        // In the future below, it would take its memory twice: as a variable, and where it is polled.
+        let connection = Box::pin(connection);
         let task = async move {
             connection.await;
             hub.ended(stream);

@@ -413,6 +413,33 @@ fn unfinished_messages_of_all_clients_have_a_limit() {
     assert_eq!(scene.pull(2).iter().map(|it| it.1.len()).sum::<usize>(), 200 << 10);
 }
 
+/// The server reads the end of a message and the beginning of the next one at once.
+#[test]
+fn bytes_read_behind_a_message_count_as_buffered() {
+    let keys = r#", "max_message_bytes": "4KiB", "max_buffered_bytes": "8KiB""#;
+    let mut scene = Scene::new(keys);
+    scene.tick = Duration::from_millis(20);
+    let next = frame(BINARY, &vec![0; 4 << 10]);
+    let both = [&frame(BINARY, b"whole"), &next[..3 << 10]].concat();
+    let mut clients = Vec::new();
+    while scene.metric("connections_over_budget") == 0 {
+        let (mut client, _) = scene.client();
+        client.write_all(&both).unwrap();
+        clients.push(client);
+        assert!(clients.len() < 10, "30 KB are buffered");
+        assert_eq!(scene.pull(1)[0].1, b"whole");
+        for _ in 0..20 {
+            scene.host.block_on(scene.host.host().sleep(scene.tick));
+        }
+    }
+    assert_eq!(clients.len(), 3, "two beginnings have space");
+    // The third is closed, and the others end their messages.
+    for client in &mut clients[..2] {
+        client.write_all(&next[3 << 10..]).unwrap();
+    }
+    assert_eq!(scene.pull(2).iter().map(|it| it.1.len()).sum::<usize>(), 8 << 10);
+}
+
 #[test]
 fn clients_are_told_that_the_server_goes_away() -> Result<()> {
     let mut scene = Scene::new("");

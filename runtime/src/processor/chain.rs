@@ -70,12 +70,20 @@ pub(crate) enum StreamEnd {
     Aborted,
 }
 
+/// Maximum number of consecutive calls of a preprocessor that says it has more of its input and puts nothing out. Far
+/// more than one that skips a long input needs.
+const FUTILE_CALLS: usize = 10_000;
+
 struct Step<S> {
+    /// Name of the preprocessor for people. Empty unless [`Chain::named`] was called.
+    name: String,
     preprocessor: Box<dyn Preprocessor>,
     /// Makes the instance that replaces the preprocessor after [`Chain::restart`]. `None` in tests.
     make: Option<MakePreprocessor>,
     /// Of the pulls that it holds bytes of, by stream.
     held: BTreeMap<u64, Vec<S>>,
+    /// Consecutive calls for more that put nothing out.
+    futile_calls: usize,
 }
 
 /// What a step has to do next.
@@ -119,6 +127,12 @@ impl<S> Chain<S> {
     ) -> Self {
         let steps = preprocessors.into_iter().map(|(first, make)| Step::new(first, Some(make)));
         Self { steps: steps.collect(), output: Output::new(), ready: Vec::new() }
+    }
+
+    /// The same chain, with the names of its preprocessors for log lines.
+    pub(crate) fn named(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.steps.iter_mut().zip(names).for_each(|(step, name)| step.name = name);
+        self
     }
 
     /// Whether something that came in has not gone through all steps yet.
@@ -213,7 +227,12 @@ impl<S: Share> Chain<S> {
         for position in first..self.steps.len() {
             let step = &mut self.steps[position];
             whole &= step.run(&mut batch, &mut origin, &mut self.output, goes_on);
-            if step.preprocessor.has_more() {
+            let is_futile = goes_on && batch.is_empty() && self.output.is_empty();
+            step.futile_calls = if is_futile { step.futile_calls + 1 } else { 0 };
+            if step.futile_calls >= FUTILE_CALLS {
+                step.give_up(&mut origin);
+                whole = false;
+            } else if step.preprocessor.has_more() {
                 self.ready.push(Ready { step: position, task: Task::GoOn });
             }
             goes_on = false;
@@ -224,7 +243,7 @@ impl<S: Share> Chain<S> {
 
 impl<S> Step<S> {
     fn new(preprocessor: Box<dyn Preprocessor>, make: Option<MakePreprocessor>) -> Self {
-        Self { preprocessor, make, held: BTreeMap::new() }
+        Self { name: String::new(), preprocessor, make, held: BTreeMap::new(), futile_calls: 0 }
     }
 }
 
@@ -238,6 +257,29 @@ impl<S: Share> Step<S> {
                 StreamEnd::Complete => batch.stream(stream).end(),
                 StreamEnd::Aborted => batch.stream(stream).abort(),
             }
+        }
+    }
+
+    /// Replaces a preprocessor that says without end that it has more and puts nothing out, and adds the pulls of what
+    /// it holds to `origin`, so that they fail with what is lost.
+    #[cold]
+    fn give_up(&mut self, origin: &mut Origin<S>) {
+        tracing::error!(
+            preprocessor = self.name,
+            calls = self.futile_calls,
+            "the preprocessor says in every call that it has more of its input, and puts nothing out; it is restarted \
+             without that input"
+        );
+        self.futile_calls = 0;
+        for (stream, shares) in std::mem::take(&mut self.held) {
+            origin.add(stream, shares);
+        }
+        match self.make.as_ref().map(|make| make()) {
+            Some(Ok(preprocessor)) => self.preprocessor = preprocessor,
+            Some(Err(error)) => {
+                tracing::error!(preprocessor = self.name, %error, "cannot restart the preprocessor");
+            }
+            None => {}
         }
     }
 

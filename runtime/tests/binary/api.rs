@@ -88,6 +88,11 @@ impl Asked {
         }
     }
 
+    /// Waits for an event on stdout until this time.
+    pub(crate) fn event_until(&self, end: Instant) -> Option<String> {
+        self.run.event_until(end)
+    }
+
     /// A command of the program that asks at this address.
     fn ask(&self, arguments: &[&str]) -> Command {
         self.run.scene.command(&[arguments, &["--api", &self.address]].concat())

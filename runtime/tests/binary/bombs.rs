@@ -1,6 +1,13 @@
 //! What a little input may cost: bombs of at most 1 MB through the whole binary, which takes no more
 //! than 256 MiB for any of them and brings what comes after it.
 
+mod client;
+mod clients;
+mod pairs;
+mod row;
+mod server;
+mod servers;
+
 use std::{
     fs,
     io::{Read, Write},

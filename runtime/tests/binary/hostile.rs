@@ -77,3 +77,15 @@ links: [bad -> output]"
         assert!(!run.stderr.contains("failed,"), "{}", run.stderr);
     }
 }
+
+#[test]
+fn preprocessor_with_endless_more_is_named_and_restarted() {
+    let text = "connectors:
+  input: { type: file, preprocessors: [lines, mischief], codec: string, config: { path: in, mode: read } }
+  output: { type: stdio, codec: string, postprocessors: [lines] }
+links: [input -> output]";
+    let run = Scene::new(text).write("in", b"before\nmore\nafter\n").run();
+    let named = "puts nothing out; it is restarted without that input preprocessor=\"mischief\"";
+    run.expect(0, &[named, "3 events in, 2 out", "1 failed"]);
+    assert_eq!(run.stdout, "before\nafter\n");
+}

@@ -106,6 +106,11 @@ impl Running {
         })
     }
 
+    /// Waits for an event on stdout until this time.
+    pub(crate) fn event_until(&self, end: Instant) -> Option<String> {
+        self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
+    }
+
     /// The number of the process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()

@@ -64,13 +64,15 @@ impl std::fmt::Debug for Budget {
 pub(crate) struct Share {
     budget: Arc<Budget>,
     bytes: usize,
+    /// Bytes of the last read.
+    last_read: usize,
     /// `true` once a read failed because all connections together buffer too much.
     pub(super) is_over: bool,
 }
 
 impl Share {
     pub(crate) fn of(budget: &Arc<Budget>) -> Self {
-        Self { budget: budget.clone(), bytes: 0, is_over: false }
+        Self { budget: budget.clone(), bytes: 0, last_read: 0, is_over: false }
     }
 
     /// Counts `bytes` instead of what was counted before. Returns whether all connections stay within the limit.
@@ -92,9 +94,31 @@ impl Share {
         self.set(self.bytes.saturating_add(more))
     }
 
+    /// Counts `count` bytes that were read. Returns whether all connections stay within the limit.
+    pub(super) fn read(&mut self, count: usize) -> bool {
+        self.last_read = count;
+        self.add(count)
+    }
+
+    /// Counts a message with `payload` bytes no more, because it is complete. The remaining bytes were read behind it,
+    /// and all of them by the last read: fragments and long forms of a length have more headers than are subtracted.
+    pub(super) fn complete(&mut self, payload: usize) {
+        let left = self.bytes.saturating_sub(payload + header(payload));
+        self.set(left.min(self.last_read));
+    }
+
     /// Counts `less` bytes less.
     pub(crate) fn sub(&mut self, less: usize) {
         self.set(self.bytes.saturating_sub(less));
+    }
+}
+
+/// Returns the length of the shortest header that a frame of a client has, in bytes.
+fn header(payload: usize) -> usize {
+    match payload {
+        0..126 => 6,
+        126..=0xffff => 8,
+        _ => 14,
     }
 }
 

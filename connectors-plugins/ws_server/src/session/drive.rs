@@ -23,6 +23,7 @@ use super::{
     Limits, WRITE,
     budget::Share,
     end::{self, End},
+    head::poll_read_some,
     inbox::Inbox,
     link::Link,
     shim::{Counted, Shim},
@@ -52,7 +53,7 @@ pub(crate) struct Session<S> {
     link: Arc<Link>,
     inbox: Arc<Inbox>,
     host: Host,
-    /// Bytes of the message that has not ended.
+    /// Bytes that were read and are not part of a complete message.
     unfinished: Share,
     is_flushed: bool,
     /// Why we have closed it, if we have.
@@ -238,7 +239,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     fn push(&mut self, message: &[u8]) {
         self.idle_looks = 0;
-        self.unfinished.set(0);
+        self.unfinished.complete(message.len());
         self.inbox.push(self.link.stream, &self.link.peer, message);
     }
 
@@ -317,9 +318,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
 
     /// Reads what the peer still sends, up to its end.
     async fn linger(&mut self) {
-        let (mut space, mut rest) = ([0; super::READ], LINGER);
+        let mut rest = LINGER;
         while rest > 0 {
-            let read = poll_fn(|context| Pin::new(&mut self.stream).poll_read(context, &mut space));
+            let read = poll_fn(|context| {
+                poll_read_some::<{ super::READ }, _>(&mut self.stream, context, |_| ())
+            });
             match read.await {
                 Ok(0) | Err(_) => return,
                 Ok(count) => rest = rest.saturating_sub(count),

@@ -38,7 +38,7 @@ pub(super) struct Counted<'s, 'c, S> {
 impl<S: AsyncRead + Unpin> Read for Counted<'_, '_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.shim.read(buffer)?;
-        if self.share.add(count) {
+        if self.share.read(count) {
             return Ok(count);
         }
         self.share.is_over = true;

@@ -89,7 +89,8 @@ pub(crate) fn preprocessors<S>(
     let make = |component| parts.preprocessor(&spec.name.value, component);
     let join = is_raw.then(|| flow::Component::new(Join::NAME, spec.component.name.at));
     let preprocessors = spec.preprocessors.iter().chain(&join).map(make);
-    Ok(Chain::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?))
+    let names = spec.preprocessors.iter().map(|it| it.name.value.clone());
+    Ok(Chain::restartable(preprocessors.collect::<Result<Vec<_>, _>>()?).named(names))
 }
 
 pub(crate) fn framing(

@@ -48,7 +48,7 @@ pub(crate) struct Intake {
     /// How many pulls may be without an end.
     most_in_flight: usize,
     pulls: u64,
-    /// Events and bytes of the last pull, until they go on.
+    /// Events of the last pull, and bytes of all pulls since the last piece, until a piece continues with them.
     brought: (usize, usize),
     /// The pulls from the first one on that has not ended.
     open: VecDeque<Open>,
@@ -242,7 +242,8 @@ impl Intake {
             self.unheard += 1;
         }
         self.stamp(batch.events_mut());
-        self.brought = (batch.len(), batch.bytes().len());
+        // A pull that puts nothing out leaves its bytes to the next piece, which counts them.
+        self.brought = (batch.len(), self.brought.1 + batch.bytes().len());
         self.inlet.preprocessors.push(batch, token);
     }
 
@@ -260,7 +261,7 @@ impl Intake {
             Next::Piece(piece) => piece,
             Next::More => return Next::More,
             Next::Nothing => {
-                (self.discards, self.brought) = (false, (0, 0));
+                (self.discards, self.brought.0) = (false, 0);
                 return Next::Nothing;
             }
         };
@@ -301,7 +302,7 @@ impl Intake {
     /// A preprocessor could not be made again.
     pub(crate) fn abandon(&mut self) -> Result<bool> {
         let is_lost = self.ledger.is_none() && self.has_more();
-        (self.discards, self.brought) = (false, (0, 0));
+        (self.discards, self.brought.0) = (false, 0);
         self.inlet.preprocessors.restart().map(|()| is_lost)
     }
 

@@ -27,3 +27,17 @@ fn pulls_that_brought_parts_of_a_message_are_acknowledged_with_the_message() {
         assert_eq!(outcome.heard, pulls(5, true));
     }
 }
+
+/// A pull within a long line puts nothing out. Its bytes are counted with the next piece.
+#[test]
+fn bytes_of_pulls_without_output_are_counted() {
+    let codec = "string";
+    let setup = Setup { source_codec: codec, sink_codec: codec, ..Setup::default() };
+    let mut harness = setup.harness();
+    harness.source.inlet.preprocessors = lines();
+    let stats = harness.source.worker.router.stats.clone();
+    let parts = Pulls::of(&[&["one "], &["long "], &["line\n"], &["two\n"]]);
+    let outcome = harness.run(Pulls { fragments: true, ..parts }, &Takes::of([]));
+    assert_eq!(outcome.messages(), ["one long line", "two"]);
+    assert_eq!(stats.counts().bytes, 18);
+}

@@ -355,3 +355,43 @@ fn restarted_chain_forgets_its_input_and_fails_the_pulls() {
     assert_eq!(scene.pull(&[(1, &next)]), ["whole"]);
     assert_eq!(scene.open(), [] as [u64; 0]);
 }
+
+/// Holds everything, puts nothing out, and always has more.
+#[derive(Default)]
+struct Endless {
+    has_begun: bool,
+}
+
+impl Preprocessor for Endless {
+    fn process(&mut self, batch: &mut Batch, _: &mut tremor_pdk::Output) -> tremor_pdk::Result<()> {
+        self.has_begun |= !batch.is_empty();
+        batch.retain(|_| false);
+        Ok(())
+    }
+
+    fn has_more(&self) -> bool {
+        self.has_begun
+    }
+
+    fn holds(&self, _stream: u64) -> bool {
+        self.has_begun
+    }
+
+    fn streams(&self) -> Vec<u64> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn preprocessor_with_endless_more_fails_its_pull_and_restarts() {
+    let mut scene = lines();
+    let make: MakePreprocessor = Box::new(|| Ok(pre("lines", &json!({}))));
+    scene.chain = Chain::restartable([(Box::new(Endless::default()) as _, make)]);
+    let pieces = scene.pull_only(&[(1, b"lost\n")]);
+    assert!(matches!(&pieces[..], [piece] if !piece.whole && piece.batch.is_empty()));
+    // The engine does not settle the shares of such a piece.
+    drop(pieces);
+    assert_eq!((scene.open(), scene.failed()), (vec![], vec![1]));
+    assert_eq!(scene.pull(&[(1, b"next\n")]), ["next"]);
+    assert_eq!(scene.failed(), [1]);
+}

@@ -1,0 +1,165 @@
+//! A hostile client of a server.
+
+use std::{
+    io::{self, Write},
+    net::{Ipv4Addr, TcpStream, UdpSocket},
+    os::{fd::AsFd, unix::net::UnixStream},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::net::{Shutdown, shutdown, sockopt::set_socket_linger};
+
+use super::row::{Peer, Then};
+
+/// Longest time that a write may take, so that a server that does not read delays nothing for long.
+const WRITE: Duration = Duration::from_secs(5);
+
+/// The server's address.
+#[derive(Clone)]
+pub(super) enum Server {
+    Tcp(String),
+    Unix(PathBuf),
+    Udp(String),
+    /// A server of TLS, and the file of its certificate. Only good events come over TLS.
+    Tls(String, PathBuf),
+}
+
+/// A client that sends parts of a bomb, each on a connection of its own, and of UDP each as a datagram.
+pub(super) struct Client {
+    pub(super) server: Server,
+    /// Bytes at the beginning of each connection.
+    pub(super) opening: Vec<u8>,
+    pub(super) bombs: Vec<Vec<u8>>,
+    /// Makes the bytes of the good event with this number.
+    pub(super) good: Box<dyn Fn(usize) -> Vec<u8>>,
+    /// `true` if the good event ends with the stream.
+    pub(super) ends: bool,
+    pub(super) open: Vec<Connection>,
+}
+
+/// A connection to the server.
+pub(super) enum Connection {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Udp(UdpSocket),
+    /// A client of OpenSSL.
+    Tls(Child),
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Self::Tls(client) = self {
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+    }
+}
+
+impl Connection {
+    fn to(server: &Server) -> io::Result<Self> {
+        Ok(match server {
+            Server::Tcp(address) | Server::Tls(address, _) => {
+                let stream = TcpStream::connect(address)?;
+                stream.set_write_timeout(Some(WRITE))?;
+                Self::Tcp(stream)
+            }
+            Server::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_write_timeout(Some(WRITE))?;
+                Self::Unix(stream)
+            }
+            Server::Udp(address) => {
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+                socket.connect(address)?;
+                Self::Udp(socket)
+            }
+        })
+    }
+
+    /// Connects by TLS, if that is what the server speaks.
+    fn good(server: &Server) -> io::Result<Self> {
+        let Server::Tls(address, certificate) = server else { return Self::to(server) };
+        let client = Command::new("openssl")
+            .args(["s_client", "-quiet", "-no_ign_eof", "-connect", address, "-CAfile"])
+            .arg(certificate)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self::Tls(client))
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+            Self::Udp(socket) => socket.send(bytes).map(drop),
+            Self::Tls(client) => client.stdin.as_mut().map_or(Ok(()), |it| it.write_all(bytes)),
+        }
+    }
+
+    fn reset(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => Ok(set_socket_linger(stream, Some(Duration::ZERO))?),
+            Self::Unix(_) | Self::Udp(_) | Self::Tls(_) => Ok(()),
+        }
+    }
+
+    fn end(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => Ok(shutdown(stream.as_fd(), Shutdown::Write)?),
+            Self::Unix(stream) => Ok(shutdown(stream.as_fd(), Shutdown::Write)?),
+            Self::Udp(_) | Self::Tls(_) => Ok(()),
+        }
+    }
+}
+
+impl Client {
+    fn try_attack(&mut self, then: Then) -> io::Result<()> {
+        if let Server::Udp(_) = self.server {
+            let mut socket = Connection::to(&self.server)?;
+            return self.bombs.iter().try_for_each(|bomb| socket.send(bomb));
+        }
+        for bomb in &self.bombs {
+            let mut connection = Connection::to(&self.server)?;
+            connection.send(&self.opening)?;
+            let length = if then == Then::Breaks { bomb.len() / 2 } else { bomb.len() };
+            // A server may refuse the bomb before it has read all of it.
+            let _ = connection.send(&bomb[..length]);
+            self.open.push(connection);
+        }
+        if then == Then::Breaks {
+            return self.open.drain(..).try_for_each(|it| it.reset());
+        }
+        if then == Then::Closes {
+            self.open.clear();
+        }
+        Ok(())
+    }
+
+    fn try_send_good(&mut self, number: usize) -> io::Result<()> {
+        let mut connection = Connection::good(&self.server)?;
+        connection.send(&self.opening)?;
+        connection.send(&(self.good)(number))?;
+        if self.ends {
+            connection.end()?;
+        }
+        self.open.push(connection);
+        Ok(())
+    }
+}
+
+impl Peer for Client {
+    fn attack(&mut self, then: Then) {
+        self.open.clear();
+        // The server may have closed a connection.
+        let _ = self.try_attack(then);
+    }
+
+    fn send_good(&mut self, number: usize) {
+        // It is sent again until it arrives.
+        let _ = self.try_send_good(number);
+    }
+}

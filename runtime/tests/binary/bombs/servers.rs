@@ -1,0 +1,214 @@
+//! Servers that strangers can reach, each with hostile clients.
+
+use rustix::process::{Resource, getrlimit};
+
+use super::{
+    GOOD, INPUT, MOST,
+    client::{Client, Server},
+    compressed,
+    pairs::many,
+    row,
+};
+use crate::{
+    servers::{as_frames, as_requests},
+    tls::{certificate, has},
+};
+
+/// Hostile clients of a server.
+struct Attack<'a> {
+    name: &'a str,
+    /// Keys of the connector. `ADDRESS` stands for its address.
+    input: &'a str,
+    /// Bytes at the beginning of each connection.
+    opening: Vec<u8>,
+    /// One for each connection, or for each datagram.
+    bombs: Vec<Vec<u8>>,
+    good: fn(usize) -> Vec<u8>,
+}
+
+impl Attack<'_> {
+    fn run(self) {
+        self.run_within(MOST);
+    }
+
+    /// Makes the attack on a process that may take `most` bytes.
+    fn run_within(self, most: u64) {
+        let Self { name, input, opening, bombs, good } = self;
+        let address = row::free_address();
+        let (certificate, key) = certificate();
+        let scene = row::scene(&input.replace("ADDRESS", &address))
+            .write("cert.pem", certificate.as_bytes())
+            .write("key.pem", key.as_bytes());
+        let bytes = bombs.iter().map(Vec::len).sum();
+        row::survives_within(most, name, scene, bytes, |asked| {
+            let server = if input.contains("unix_server") {
+                Server::Unix(asked.path().join("socket"))
+            } else if input.contains("udp_server") {
+                Server::Udp(address)
+            } else if input.contains("cert.pem") {
+                Server::Tls(address, asked.path().join("cert.pem"))
+            } else {
+                Server::Tcp(address)
+            };
+            let open = Vec::new();
+            Box::new(Client { server, opening, bombs, good: Box::new(good), ends: false, open })
+        });
+    }
+}
+
+fn line(number: usize) -> Vec<u8> {
+    format!("{GOOD} {number}\n").into()
+}
+
+fn datagram(number: usize) -> Vec<u8> {
+    format!("{GOOD} {number}").into()
+}
+
+fn request(number: usize) -> Vec<u8> {
+    as_requests(&format!("{GOOD} {number}"), true)
+}
+
+fn frame(number: usize) -> Vec<u8> {
+    as_frames(&format!("{GOOD} {number}"), false)
+}
+
+/// The handshake of WebSockets.
+fn upgrade() -> Vec<u8> {
+    let (both, frame) = (as_frames("", true), as_frames("", false));
+    both[..both.len() - frame.len()].to_vec()
+}
+
+/// Returns a request of HTTP with these further headers.
+fn post(headers: &str, body: &[u8]) -> Vec<u8> {
+    [format!("POST / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes(), body].concat()
+}
+
+const TCP: &str =
+    "type: tcp_server, preprocessors: [lines], codec: string, config: { listen: 'ADDRESS' }";
+const TCP_DECOMPRESS: &str = "type: tcp_server, preprocessors: [decompress, lines], codec: string, \
+    config: { listen: 'ADDRESS' }";
+const OCTET_COUNTING: &str = "type: tcp_server, preprocessors: [{ length-prefixed: { prefix: decimal } }], \
+    codec: string, config: { listen: 'ADDRESS' }";
+const UNIX: &str = "type: unix_server, preprocessors: [decompress, lines], codec: string, \
+    config: { listen: socket }";
+const UDP: &str = "type: udp_server, codec: string, config: { listen: 'ADDRESS' }";
+const UDP_DECOMPRESS: &str =
+    "type: udp_server, preprocessors: [decompress], codec: string, config: { listen: 'ADDRESS' }";
+const HTTP: &str = "type: http_server, preprocessors: [lines], codec: string, \
+    config: { listen: 'ADDRESS', headers: [large] }";
+const TLS: &str = ", tls: { cert_file: cert.pem, key_file: key.pem }";
+const WS: &str = "type: ws_server, codec: string, config: { listen: 'ADDRESS' }";
+
+#[test]
+fn servers_of_streams_stay_within_bounds() {
+    let expands = compressed("zstd", &many("lines", 32 << 20), 1, b"");
+    let attack =
+        |name, input, bombs, good| Attack { name, input, opening: Vec::new(), bombs, good };
+    let octets = |number| {
+        let text = format!("{GOOD} {number}");
+        format!("{} {text}", text.len()).into_bytes()
+    };
+    for attack in [
+        attack("tcp, long lines of many", TCP, vec![vec![b'x'; INPUT / 100]; 100], line),
+        attack("tcp, empty lines", TCP, vec![vec![b'\n'; INPUT]], line),
+        attack("tcp, zstd", TCP_DECOMPRESS, vec![expands.clone(); 2], line),
+        attack("tcp, starts of zstd", TCP_DECOMPRESS, vec![expands[..20].to_vec(); 300], line),
+        attack("syslog, empty", OCTET_COUNTING, vec![b"1 x".repeat(INPUT / 3)], octets),
+        attack("syslog, too long", OCTET_COUNTING, vec![b"999999999 x".to_vec(); 300], octets),
+        attack("unix, zstd", UNIX, vec![expands.clone(); 2], line),
+    ] {
+        attack.run();
+    }
+}
+
+#[test]
+fn server_of_datagrams_stays_within_bounds() {
+    let expands = compressed("zstd", &b"x".repeat(1 << 20), 4, b"");
+    for (name, input, bombs) in [
+        ("udp, empty", UDP, vec![Vec::new(); 20_000]),
+        ("udp, large", UDP, vec![vec![b'x'; 65_507]; 15]),
+        ("udp, zstd", UDP_DECOMPRESS, vec![expands; 100]),
+    ] {
+        Attack { name, input, opening: Vec::new(), bombs, good: datagram }.run();
+    }
+}
+
+#[test]
+fn http_server_stays_within_bounds() {
+    let expands = compressed("gzip", &many("lines", 7 << 20), 1, b"");
+    let length = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n", expands.len());
+    let large = format!("Large: {}\r\nContent-Length: 0\r\n", "x".repeat(9_000));
+    let chunks = b"1\r\n\n\r\n".repeat(150_000);
+    for (name, bombs) in [
+        ("http, gzip", vec![post(&length, &expands); 5]),
+        ("http, chunks of a byte", vec![post("Transfer-Encoding: chunked\r\n", &chunks)]),
+        ("http, large headers", vec![post(&large, b"").repeat(10); 10]),
+        ("http, many headers", vec![post(&"a:\r\n".repeat(240_000), b"")]),
+        ("http, empty requests", vec![post("Content-Length: 0\r\n", b"").repeat(5_000); 3]),
+        ("http, starts of bodies", vec![post("Content-Length: 8000000\r\n", &[b'x'; 2_000]); 300]),
+    ] {
+        Attack { name, input: HTTP, opening: Vec::new(), bombs, good: request }.run();
+    }
+}
+
+#[test]
+fn ws_server_stays_within_bounds() {
+    // Frames of a client are masked, here with zeros.
+    let half = [&[0x82, 0xff, 0, 0, 0, 0, 0, 0x3f, 0, 0, 0, 0, 0, 0][..], &[b'x'; 9_000]].concat();
+    let fragments = [&[0x01, 0x80, 0, 0, 0, 0][..], &[0x00, 0x80, 0, 0, 0, 0].repeat(150_000)];
+    let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[0; 125]].concat();
+    for (name, bombs) in [
+        ("ws, empty messages", vec![[0x81, 0x80, 0, 0, 0, 0].repeat(160_000)]),
+        ("ws, starts of messages", vec![half; 100]),
+        ("ws, empty fragments", vec![fragments.concat()]),
+        ("ws, pings", vec![ping.repeat(7_000)]),
+    ] {
+        let opening = upgrade();
+        Attack { name, input: WS, opening, bombs, good: frame }.run();
+    }
+    let (name, bombs) = ("ws, large handshake", vec![vec![b'x'; INPUT]]);
+    let good = |number| [upgrade(), frame(number)].concat();
+    Attack { name, input: WS, opening: Vec::new(), bombs, good }.run();
+}
+
+/// Connections that a server accepts unless its flow says otherwise.
+const DEFAULT_CONNECTIONS: usize = 10_000;
+
+/// Memory of a process without connections, in bytes.
+const IDLE: u64 = 40 << 20;
+
+/// A part of the connections that a server accepts by default takes this part of the memory.
+#[test]
+fn connections_that_say_little_stay_within_bounds() {
+    // Both processes need descriptors.
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let count = usize::try_from(limit / 2).unwrap_or(usize::MAX).min(DEFAULT_CONNECTIONS / 5);
+    let most = IDLE + (MOST - IDLE) * count as u64 / DEFAULT_CONNECTIONS as u64;
+    let first = |number| [upgrade(), frame(number)].concat();
+    // The beginning of a handshake, whose record is longer than what is sent of it.
+    let hello = [&[22, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb, 3, 3][..], &[0; 100]].concat();
+    let attacks: [(_, _, _, fn(usize) -> Vec<u8>); 7] = [
+        ("tcp_server", "", vec![b'x'; 100], line),
+        ("http_server", "", b"POST / HTTP/1.1\r\nHost: a\r\n".to_vec(), request),
+        ("ws_server", "", upgrade()[..100].to_vec(), first),
+        ("ws_server", "", upgrade(), first),
+        ("tcp_server", TLS, hello.clone(), line),
+        ("http_server", TLS, hello.clone(), request),
+        ("ws_server", TLS, hello, first),
+    ];
+    for (connector, tls, bomb, good) in attacks {
+        if !tls.is_empty() && !has("openssl") {
+            continue;
+        }
+        let preprocessors = if connector == "tcp_server" { "lines" } else { "" };
+        let input = format!(
+            "type: {connector}, preprocessors: [{preprocessors}], codec: string,
+    config: {{ listen: 'ADDRESS', max_connections: {count}{tls} }}"
+        );
+        let name = format!("{connector}{tls}, {count} connections with {} bytes", bomb.len());
+        let bombs = vec![bomb; count];
+        // hyper has 16 KiB for each connection, and the allocator reuses only a part of what earlier ones had.
+        let most = if connector == "http_server" { 2 * most - IDLE } else { most };
+        Attack { name: &name, input: &input, opening: Vec::new(), bombs, good }.run_within(most);
+    }
+}
