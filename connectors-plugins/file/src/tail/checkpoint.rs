@@ -58,6 +58,10 @@ pub(super) struct Checkpoint {
     locked: Option<File>,
     /// What is in it now.
     saved: Option<Vec<Entry>>,
+    /// Whether the disk has that.
+    is_durable: bool,
+    /// Its length in bytes.
+    length: u64,
     /// Has the name of the file put on the disk.
     sync_folder: fn(&Path) -> io::Result<()>,
 }
@@ -84,7 +88,7 @@ impl Checkpoint {
                     if path.exists() {
                         continue;
                     }
-                    checkpoint.save_as(new, Vec::new())?;
+                    checkpoint.save_as(new, Vec::new(), true)?;
                     return Ok((checkpoint, Vec::new()));
                 }
                 Err(error) => return Err(failed("read", path, &error)),
@@ -96,35 +100,48 @@ impl Checkpoint {
         // Where it cannot be written, that is told now and not in a second.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
+        checkpoint.length = bytes.len() as u64;
         Ok((checkpoint, entries))
     }
 
     fn new(path: &Path) -> Self {
         let sync_folder = folder::sync_parent;
-        Self { path: path.to_owned(), locked: None, saved: None, sync_folder }
+        let path = path.to_owned();
+        Self { path, locked: None, saved: None, is_durable: false, length: 0, sync_folder }
     }
 
-    /// Keeps these entries: on the disk once this returns.
-    pub(super) fn save(&mut self, files: Vec<Entry>) -> Result<()> {
-        if self.saved.as_ref() == Some(&files) {
+    /// Returns the length of the file in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes these entries. If `is_durable` is set, the disk has them when this returns; otherwise they survive
+    /// the end of the process, and not that of the machine.
+    pub(super) fn save(&mut self, files: Vec<Entry>, is_durable: bool) -> Result<()> {
+        if self.saved.as_ref() == Some(&files) && (self.is_durable || !is_durable) {
             return Ok(());
         }
         let new = self.begin_new()?;
-        self.save_as(new, files)
+        self.save_as(new, files, is_durable)
     }
 
-    fn save_as(&mut self, mut new: File, files: Vec<Entry>) -> Result<()> {
+    fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
         let content = Content { version: VERSION, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
         let failed = |error| failed("write", &self.path, &error);
         new.write_all(text.as_bytes()).map_err(failed)?;
         new.write_all(b"\n").map_err(failed)?;
-        new.sync_all().map_err(failed)?;
+        if is_durable {
+            new.sync_all().map_err(failed)?;
+        }
         fs::rename(self.new_path(), &self.path).map_err(failed)?;
         // It is the one with the name from here on, whatever becomes of the folder.
         self.locked = Some(new);
-        (self.sync_folder)(&self.path).map_err(failed)?;
-        self.saved = Some(content.files);
+        (self.is_durable, self.length) = (false, text.len() as u64);
+        if is_durable {
+            (self.sync_folder)(&self.path).map_err(failed)?;
+        }
+        (self.saved, self.is_durable) = (Some(content.files), is_durable);
         Ok(())
     }
 

@@ -25,7 +25,7 @@ fn scene() -> (tempfile::TempDir, Vec<Entry>, Vec<u8>) {
     let path = folder.path().join("at");
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found, []);
-    checkpoint.save(entries.clone()).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
     let bytes = fs::read(path).unwrap();
     (folder, entries, bytes)
 }
@@ -47,7 +47,7 @@ fn a_checkpoint_of_the_first_version_has_no_checksum_and_is_read() {
     fs::write(&path, first.join("\n")).unwrap();
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found, entries);
-    checkpoint.save(entries[..1].to_vec()).unwrap();
+    checkpoint.save(entries[..1].to_vec(), true).unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains(r#""version": 2"#));
 }
 
@@ -62,7 +62,7 @@ fn of_two_sources_with_one_checkpoint_the_second_is_refused_while_the_first_live
     };
     let (mut first, _) = Checkpoint::open(&path).unwrap();
     refused();
-    first.save(entries[..1].to_vec()).unwrap();
+    first.save(entries[..1].to_vec(), true).unwrap();
     refused();
     drop(first);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries[..1]);
@@ -106,12 +106,12 @@ fn where_its_folder_cannot_be_brought_to_the_disk_it_is_not_saved_and_stays_lock
     entries[0].position += 1;
     for _ in 0..2 {
         // Also the second time: nobody knows what is on the disk.
-        let error = checkpoint.save(entries.clone()).unwrap_err();
+        let error = checkpoint.save(entries.clone(), true).unwrap_err();
         assert!(error.to_string().contains("the disk is broken"), "{error}");
         assert!(Checkpoint::open(&path).is_err(), "the file with the name is locked");
     }
     checkpoint.sync_folder = |_| Ok(());
-    checkpoint.save(entries.clone()).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
 }
@@ -209,12 +209,12 @@ fn a_full_disk_leaves_what_was_there_and_may_have_room_again() {
     fs::remove_file(folder.path().join("at.new")).unwrap();
     // What is written beside it goes to a full device.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("at.new")).unwrap();
-    let error = checkpoint.save(vec![entries[0].clone()]).unwrap_err();
+    let error = checkpoint.save(vec![entries[0].clone()], true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(!error.is_final());
     assert_eq!(fs::read(&path).unwrap(), bytes);
     fs::remove_file(folder.path().join("at.new")).unwrap();
-    checkpoint.save(vec![entries[0].clone()]).unwrap();
+    checkpoint.save(vec![entries[0].clone()], true).unwrap();
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries[..1]);
 }
