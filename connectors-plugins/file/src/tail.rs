@@ -31,13 +31,13 @@ const PULLS: usize = 8;
 pub struct Tail {
     host: Host,
     poll: Duration,
-    /// `None` while they are being read.
+    /// The files; `None` while they are being read.
     files: Option<Files>,
-    /// What is being read. It stays here when a pull is given up, so that nothing is lost.
+    /// The chunk that is being read. The chunk stays here when a pull is given up, so that nothing is lost.
     reading: Option<Blocking<Chunk>>,
-    /// What was read and is to be pulled.
+    /// Pulls that were read and not handed out yet.
     ready: VecDeque<(Brought, Batch)>,
-    /// What comes after that.
+    /// Result of the read after these pulls, if it brought nothing.
     last: Option<Result<Next>>,
     /// Batches whose buffers are used again.
     spare: Vec<Batch>,
@@ -45,9 +45,9 @@ pub struct Tail {
     half: Vec<u64>,
     /// Streams of which a pull has failed, until they are read again.
     failed: Vec<(u64, Option<u64>)>,
-    /// `None` without a checkpoint.
+    /// Receives what pulls have brought; `None` without a checkpoint.
     pulls: Option<Pulls>,
-    /// Writes the checkpoint.
+    /// Task that writes the checkpoint.
     keeper: Option<Task>,
     acks: Option<Box<dyn Acks>>,
 }
@@ -62,13 +62,13 @@ pub(crate) fn is_for_tail(config: &Config) -> bool {
 struct Chunk {
     files: Files,
     ready: VecDeque<(Brought, Batch)>,
-    /// What comes after them; `None` if more may follow.
+    /// Result of the read after these pulls, if it brought nothing.
     last: Option<Result<Next>>,
     spare: Vec<Batch>,
 }
 
 impl Chunk {
-    /// Reads until there is enough for one, or nothing. May block.
+    /// Reads pulls until they make a chunk, or there is nothing to read. May block.
     fn read(mut files: Files, mut spare: Vec<Batch>) -> Self {
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
@@ -79,14 +79,14 @@ impl Chunk {
                 break Some(next);
             };
             bytes += batch.bytes().len();
-            // What comes after a part of a message depends on that.
+            // A truncated file has to end a message that was begun, so the part is taken in first.
             let is_over = brought.is_half || bytes >= files.how.chunk_bytes;
             ready.push_back((brought, batch));
             if is_over || ready.len() == PULLS {
                 break None;
             }
         };
-        // What is there after something was read is another look.
+        // The next chunk looks again, because more may have come by then.
         let last = last
             .filter(|it| ready.is_empty() || !matches!(it, Ok(Next::Nothing | Next::Searching)));
         Self { files, ready, last, spare }
@@ -112,7 +112,7 @@ impl Tail {
         }
     }
 
-    /// Begins to read the next chunk, unless that is under way or was the last.
+    /// Begins to read the next chunk, unless one is being read or the last read brought nothing.
     fn read_on(&mut self) {
         if let Some(files) = self.files.take_if(|_| self.last.is_none()) {
             let spare = std::mem::take(&mut self.spare);
@@ -120,7 +120,7 @@ impl Tail {
         }
     }
 
-    /// Waits for what is being read.
+    /// Waits for the chunk that is being read, if any.
     async fn take_in(&mut self) -> Result<()> {
         if let Some(reading) = &mut self.reading {
             let chunk = reading.await;
@@ -133,7 +133,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Goes back to where something has failed. The end of a message that has begun never comes.
+    /// Goes back to where pulls have failed. A message of these streams that has begun is cut off.
     fn rewind(&mut self, batch: &mut Batch) {
         let Some(files) = &mut self.files else { return };
         self.last = None;

@@ -62,6 +62,8 @@ pub(super) struct Checkpoint {
     is_durable: bool,
     /// Its length in bytes.
     length: u64,
+    /// Reason why the entries are those of the copy.
+    pub(super) damage: Option<Error>,
     /// Has the name of the file put on the disk.
     sync_folder: fn(&Path) -> io::Result<()>,
 }
@@ -95,8 +97,18 @@ impl Checkpoint {
             }
         };
         (&file).read_to_end(&mut bytes).map_err(|error| failed("read", path, &error))?;
-        let entries = parse(&bytes)
-            .map_err(|error| error.context(format!("cannot go on after `{}`", path.display())))?;
+        let entries = parse(&bytes).or_else(|error| {
+            let error = error.context(format!("cannot go on after `{}`", path.display()));
+            let version = serde_json::from_slice(&bytes).map(|Version { version }| version);
+            if version.is_ok_and(|version| version > VERSION) {
+                return Err(error);
+            }
+            // A machine that lost power may have lost what was written last.
+            let copy = fs::read(checkpoint.copy_path()).ok().and_then(|copy| parse(&copy).ok());
+            let copy = copy.ok_or_else(|| error.clone())?;
+            checkpoint.damage = Some(error);
+            Ok(copy)
+        })?;
         // Where it cannot be written, that is told now and not in a second.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
@@ -106,8 +118,15 @@ impl Checkpoint {
 
     fn new(path: &Path) -> Self {
         let sync_folder = folder::sync_parent;
-        let path = path.to_owned();
-        Self { path, locked: None, saved: None, is_durable: false, length: 0, sync_folder }
+        Self {
+            path: path.to_owned(),
+            locked: None,
+            saved: None,
+            is_durable: false,
+            length: 0,
+            damage: None,
+            sync_folder,
+        }
     }
 
     /// Returns the length of the file in bytes.
@@ -122,7 +141,18 @@ impl Checkpoint {
             return Ok(());
         }
         let new = self.begin_new()?;
+        // Without a copy on the disk the only one there has to stay whole.
+        let is_durable = is_durable || (self.is_durable && self.copy().is_err());
         self.save_as(new, files, is_durable)
+    }
+
+    /// Gives the file that is on the disk a second name, before another one takes its name that may not get there.
+    fn copy(&self) -> io::Result<()> {
+        let copy = self.copy_path();
+        match fs::remove_file(&copy) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::hard_link(&self.path, copy),
+        }
     }
 
     fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
@@ -159,9 +189,18 @@ impl Checkpoint {
 
     /// What is written before it takes the checkpoint's place.
     fn new_path(&self) -> PathBuf {
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        new.into()
+        self.beside(".new")
+    }
+
+    /// Second name of the last checkpoint that is on the disk.
+    pub(super) fn copy_path(&self) -> PathBuf {
+        self.beside(".synced")
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
     }
 }
 

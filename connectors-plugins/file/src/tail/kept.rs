@@ -59,6 +59,8 @@ struct State {
     sync_at_ns: u64,
     /// Length of the checkpoint when it was written last, in bytes.
     length: u64,
+    /// `true` after the end, when nothing is written any more.
+    is_closed: bool,
     /// Waker of the task that writes the checkpoint.
     waker: Option<Waker>,
 }
@@ -80,6 +82,10 @@ impl Kept {
     ) -> Result<Option<(Self, Vec<Entry>)>> {
         let Some(path) = &config.checkpoint else { return Ok(None) };
         let (checkpoint, entries) = Checkpoint::open(path)?;
+        if let Some(error) = &checkpoint.damage {
+            let copy = checkpoint.copy_path();
+            warn!(host, "{error}; the positions in `{}` are used, which are older", copy.display());
+        }
         // One half waits for acknowledgements, the other one is acknowledged and not written yet.
         let half = (config.read_ahead.get() / 2).max(1);
         let chunk_bytes = config.chunk_bytes.get() as u64;
@@ -106,7 +112,7 @@ impl Kept {
         self.shared.host.spawn("checkpoint", keep(self.shared.clone()))
     }
 
-    /// A handle of the positions for whoever hands pulls out.
+    /// Returns the handle for the source, which hands pulls out.
     pub(super) fn pulls(&self) -> Pulls {
         Pulls(self.shared.clone())
     }
@@ -124,6 +130,7 @@ impl Kept {
         self.shared.is_due(&state, self.shared.host.monotonic_ns())
     }
 
+    /// Makes the checkpoint due at once.
     pub(super) fn keep_soon(&self) {
         self.shared.state().sync_at_ns = 0;
     }
@@ -137,6 +144,7 @@ impl Kept {
     pub(super) fn close(&self) -> Result<()> {
         self.keep_soon();
         let saved = self.save();
+        self.shared.state().is_closed = true;
         *lock(&self.shared.checkpoint) = None;
         saved
     }
@@ -144,6 +152,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
+        self.shared.state().is_closed = true;
         // Work that writes the checkpoint just now unlocks it when it ends.
         match self.shared.checkpoint.try_lock() {
             Ok(mut checkpoint) => *checkpoint = None,
@@ -153,7 +162,7 @@ impl Drop for Kept {
     }
 }
 
-/// The positions, for whoever hands pulls out. No method blocks.
+/// Handle of the positions for the source, which hands pulls out. No method blocks.
 #[derive(Clone)]
 pub(super) struct Pulls(Arc<Shared>);
 
@@ -170,6 +179,7 @@ impl Pulls {
     }
 }
 
+/// Receives acknowledgements from the runtime.
 struct KeptAcks {
     shared: Arc<Shared>,
     most_pulls: usize,
@@ -253,7 +263,7 @@ impl Shared {
     }
 }
 
-/// Writes the checkpoint after acknowledgements.
+/// Writes the checkpoint whenever it is due after an acknowledgement, until its task is dropped.
 async fn keep(shared: Arc<Shared>) {
     let mut has_failed = false;
     loop {
@@ -281,6 +291,9 @@ async fn keep(shared: Arc<Shared>) {
             timer.as_mut().poll(context)
         })
         .await;
+        if shared.state().is_closed {
+            return;
+        }
         let saving = shared.clone();
         let saved = shared.host.blocking(move || {
             let is_due = saving.is_due(&saving.state(), saving.host.monotonic_ns());

@@ -181,6 +181,27 @@ proptest! {
     }
 }
 
+/// A machine that loses power may lose the contents of a file that took its name without `fsync`.
+#[test]
+fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
+    let (folder, entries, _) = scene();
+    let path = folder.path().join("at");
+    let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+    let mut later = entries.clone();
+    for (position, is_durable) in [(8, true), (9, false), (10, false)] {
+        later[0].position = position;
+        checkpoint.save(later.clone(), is_durable).unwrap();
+    }
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, later);
+    fs::write(&path, "").unwrap();
+    let (checkpoint, found) = Checkpoint::open(&path).unwrap();
+    assert_eq!(found[0].position, 8);
+    assert!(checkpoint.damage.unwrap().to_string().contains("is damaged"));
+    fs::write(&path, r#"{ "version": 3 }"#).unwrap();
+    Checkpoint::open(&path).unwrap_err();
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
