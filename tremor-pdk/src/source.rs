@@ -48,8 +48,8 @@ pub trait Source: Send + 'static {
     }
 
     /// The last call: it is not pulled any more, and its [`Acks`] have heard all that they will hear. A
-    /// chance to commit what was acknowledged. The runtime waits for five seconds at most, and not at all
-    /// where the flow is stopped and not drained.
+    /// chance to commit what was acknowledged. The runtime waits for five seconds at most, and for one second
+    /// if the flow was stopped, as after a drain that timed out.
     ///
     /// # Errors
     /// Where the flow ends, the connector fails with it.

@@ -52,7 +52,9 @@ pub struct Progress<P> {
 pub struct Unacknowledged<P> {
     /// The stream.
     pub stream: u64,
-    /// Up to where it is acknowledged: from there on it is to be read again. None: from its start.
+    /// Position from which the stream is to be read again: the end of what was brought before the pull that
+    /// failed. Earlier pulls may still be in flight, so that less may be acknowledged. `None` stands for the
+    /// start of the stream.
     pub from: Option<P>,
 }
 
@@ -79,8 +81,14 @@ impl<P: Clone> Watermarks<P> {
 
     /// Says that this pull has brought events of this stream, up to this position. Of several positions of
     /// one pull the last counts.
+    ///
+    /// While a failure of the stream was not taken yet ([`Progress::again`]), the call does nothing: the source
+    /// has read on behind the failure, and reads the same events again after it has learned of it.
     pub fn brought(&self, pull: u64, stream: u64, position: P) {
-        self.lock().marks.brought(pull, stream, position);
+        let Shared { marks, progress, .. } = &mut *self.lock();
+        if progress.again.iter().all(|again| again.stream != stream) {
+            marks.brought(pull, stream, position);
+        }
     }
 
     /// What has become of streams since this was last asked; of several changes of one stream, the last.
@@ -248,17 +256,19 @@ impl<P: Clone> Marks<P> {
         moved
     }
 
-    /// A pull has failed. Gives its streams, each with the place from where it is to be read again. What
-    /// else was brought of them after that place is forgotten: it comes again as well, and what is heard of
-    /// it from now on changes nothing.
+    /// Ends a pull that has failed. Returns its streams, each with the position from which it is to be read again.
+    ///
+    /// What was brought of them later is forgotten: it comes again as well, and its acknowledgements change
+    /// nothing. Earlier pulls stay open, so that their acknowledgements count.
     fn fail(&mut self, pull: u64) -> Vec<Unacknowledged<P>> {
         let streams = self.pulls.remove(&pull).unwrap_or_default();
         let again = |id| {
-            let stream = self.streams.get_mut(&id)?;
-            // One that was forgotten with an earlier failure says nothing of what came after that.
-            stream.open.binary_search_by_key(&pull, |open| open.pull).ok()?;
-            stream.open.clear();
-            Some(Unacknowledged { stream: id, from: stream.mark.clone() })
+            let Stream { mark, open } = self.streams.get_mut(&id)?;
+            // A pull that was forgotten with an earlier failure is not there any more.
+            let at = open.binary_search_by_key(&pull, |open| open.pull).ok()?;
+            open.truncate(at);
+            let last = open.back().map(|open| open.position.clone());
+            Some(Unacknowledged { stream: id, from: last.or_else(|| mark.clone()) })
         };
         streams.into_iter().filter_map(again).collect()
     }
@@ -266,6 +276,10 @@ impl<P: Clone> Marks<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::{prop_assert, prop_assert_eq};
+
     use super::{Acks, Unacknowledged, Watermarks};
 
     /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
@@ -319,6 +333,120 @@ mod tests {
         assert_eq!(failed(&mut watermarks, 2), []);
         assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
         assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
+    }
+
+    #[test]
+    fn failure_keeps_earlier_pulls_open() {
+        let mut watermarks = three();
+        let from = |stream, from| Unacknowledged { stream, from };
+        assert_eq!(failed(&mut watermarks, 3), [from(0, Some(20)), from(1, Some(20))]);
+        assert_eq!(acked(&mut watermarks, 2), []);
+        assert!(!watermarks.is_settled(0), "the first pull is in flight");
+        assert_eq!(acked(&mut watermarks, 1), [(0, 20), (1, 20)]);
+        // An earlier pull that fails after a later one.
+        let mut watermarks = three();
+        watermarks.fail(3, &[]).unwrap();
+        assert_eq!(failed(&mut watermarks, 2), [from(0, Some(10)), from(1, Some(10))]);
+        assert_eq!(failed(&mut watermarks, 1), [from(0, None), from(1, None)]);
+        assert!(watermarks.is_settled(0));
+    }
+
+    #[test]
+    fn brought_before_failure_is_taken_counts_nothing() {
+        let mut watermarks = three();
+        watermarks.fail(2, &[]).unwrap();
+        watermarks.brought(4, 0, 40);
+        for pull in [1, 4] {
+            watermarks.ack(pull).unwrap();
+        }
+        assert_eq!(watermarks.of(0), Some(10));
+        assert_eq!(watermarks.take().again[0], Unacknowledged { stream: 0, from: Some(10) });
+        watermarks.brought(5, 0, 20);
+        assert_eq!(acked(&mut watermarks, 5), [(0, 20)]);
+    }
+
+    /// A source with one stream, whose pulls bring one event each.
+    #[derive(Default)]
+    struct Model {
+        /// The next event to be read, and the number of the last pull.
+        next: u64,
+        pull: u64,
+        /// Number and event of each pull that has not ended.
+        open: Vec<(u64, u64)>,
+        /// Open pulls whose events are read again.
+        superseded: BTreeSet<u64>,
+        /// Events that are acknowledged and not read again.
+        acknowledged: BTreeSet<u64>,
+        has_failed: bool,
+    }
+
+    impl Model {
+        fn pull(&mut self, watermarks: &Watermarks<u64>) {
+            self.pull += 1;
+            watermarks.brought(self.pull, 7, self.next + 1);
+            self.open.push((self.pull, self.next));
+            if self.has_failed {
+                self.superseded.insert(self.pull);
+            }
+            self.next += 1;
+        }
+
+        fn ack(&mut self, at: usize, watermarks: &mut Watermarks<u64>) {
+            let (pull, event) = self.open.swap_remove(at);
+            watermarks.ack(pull).unwrap();
+            if !self.superseded.contains(&pull) {
+                self.acknowledged.insert(event);
+            }
+        }
+
+        fn fail(&mut self, at: usize, watermarks: &mut Watermarks<u64>) {
+            let (pull, event) = self.open.swap_remove(at);
+            watermarks.fail(pull, &[]).unwrap();
+            if !self.superseded.contains(&pull) {
+                self.superseded.extend(self.open.iter().map(|it| it.0).filter(|it| *it > pull));
+                self.acknowledged.retain(|it| *it < event);
+                self.has_failed = true;
+            }
+        }
+
+        /// The source learns of failures, and goes back.
+        fn take(&mut self, watermarks: &Watermarks<u64>) {
+            for again in watermarks.take().again {
+                self.next = again.from.unwrap_or(0);
+            }
+            self.has_failed = false;
+        }
+
+        /// Number of events from the first on that are acknowledged without a gap.
+        fn prefix(&self) -> u64 {
+            (0..).take_while(|event| self.acknowledged.contains(event)).count() as u64
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn position_is_the_acknowledged_prefix_in_any_order(
+            steps in proptest::collection::vec((0..8_u8, 0..64_usize), 0..200),
+        ) {
+            let (mut watermarks, mut model, mut before) = (Watermarks::new(), Model::default(), 0);
+            for (step, chosen) in steps {
+                match (step, chosen.checked_rem(model.open.len())) {
+                    (0..=2, _) => model.pull(&watermarks),
+                    (3..=5, Some(at)) => model.ack(at, &mut watermarks),
+                    (6, Some(at)) => model.fail(at, &mut watermarks),
+                    _ => model.take(&watermarks),
+                }
+                let position = watermarks.of(7).unwrap_or(0);
+                prop_assert_eq!(position, model.prefix());
+                prop_assert!(position >= before, "it went back");
+                before = position;
+            }
+            model.take(&watermarks);
+            while !model.open.is_empty() {
+                model.ack(0, &mut watermarks);
+            }
+            prop_assert_eq!(watermarks.of(7).unwrap_or(0), model.next, "all has ended");
+        }
     }
 
     #[test]

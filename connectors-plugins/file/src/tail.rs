@@ -11,23 +11,44 @@ mod pattern;
 mod search;
 mod walk;
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use tremor_pdk::{Blocking, prelude::*};
 
 pub(crate) use self::files::Files;
-use self::{files::Next, pattern::Pattern};
+use self::{
+    files::{Brought, Next},
+    kept::{Kept, Pulls},
+    pattern::Pattern,
+};
 use crate::Config;
 
-/// Reads several files in turn, a chunk of one at a time, each a stream of its own. While the flow works on
+/// Maximum number of pulls that are read together, each of another file if there are many.
+const PULLS: usize = 8;
+
+/// Reads several files in turn, a pull of one at a time, each a stream of its own. While the flow works on
 /// one chunk, the next is being read.
 pub struct Tail {
     host: Host,
     poll: Duration,
-    /// None while they are being read.
+    /// The files; `None` while they are being read.
     files: Option<Files>,
-    /// What is being read. It stays here when a pull is given up, so that nothing is lost.
+    /// The chunk that is being read. The chunk stays here when a pull is given up, so that nothing is lost.
     reading: Option<Blocking<Chunk>>,
+    /// Pulls that were read and not handed out yet.
+    ready: VecDeque<(Brought, Batch)>,
+    /// Result of the read after these pulls, if it brought nothing.
+    last: Option<Result<Next>>,
+    /// Batches whose buffers are used again.
+    spare: Vec<Batch>,
+    /// Streams of which the last pull ended in a part of a message.
+    half: Vec<u64>,
+    /// Streams of which a pull has failed, until they are read again.
+    failed: Vec<(u64, Option<u64>)>,
+    /// Receives what pulls have brought; `None` without a checkpoint.
+    pulls: Option<Pulls>,
+    /// Task that writes the checkpoint.
+    keeper: Option<Task>,
     acks: Option<Box<dyn Acks>>,
 }
 
@@ -37,44 +58,93 @@ pub(crate) fn is_for_tail(config: &Config) -> bool {
     config.follow || config.checkpoint.is_some() || is_pattern()
 }
 
-/// What was read, in the batch that it is to be delivered in.
+/// Pulls that were read together.
 struct Chunk {
     files: Files,
-    batch: Batch,
-    next: Result<Next>,
+    ready: VecDeque<(Brought, Batch)>,
+    /// Result of the read after these pulls, if it brought nothing.
+    last: Option<Result<Next>>,
+    spare: Vec<Batch>,
+}
+
+impl Chunk {
+    /// Reads pulls until they make a chunk, or there is nothing to read. May block.
+    fn read(mut files: Files, mut spare: Vec<Batch>) -> Self {
+        let (mut ready, mut bytes) = (VecDeque::new(), 0);
+        let last = loop {
+            let mut batch = spare.pop().unwrap_or_default();
+            let next = files.next(&mut batch);
+            let Ok(Next::Brought(brought)) = next else {
+                spare.push(batch);
+                break Some(next);
+            };
+            bytes += batch.bytes().len();
+            // A truncated file has to end a message that was begun, so the part is taken in first.
+            let is_over = brought.is_half || bytes >= files.how.chunk_bytes;
+            ready.push_back((brought, batch));
+            if is_over || ready.len() == PULLS {
+                break None;
+            }
+        };
+        // The next chunk looks again, because more may have come by then.
+        let last = last
+            .filter(|it| ready.is_empty() || !matches!(it, Ok(Next::Nothing | Next::Searching)));
+        Self { files, ready, last, spare }
+    }
 }
 
 impl Tail {
     pub(crate) fn new(config: &Config, files: Files, host: Host) -> Self {
-        let acks = files.acks();
-        let poll = config.poll_interval.get();
-        Self { host, poll, files: Some(files), reading: None, acks }
+        let kept = files.kept.as_ref();
+        Self {
+            host,
+            poll: config.poll_interval.get(),
+            acks: kept.map(Kept::acks),
+            pulls: kept.map(Kept::pulls),
+            keeper: kept.map(Kept::start),
+            files: Some(files),
+            reading: None,
+            ready: VecDeque::new(),
+            last: None,
+            spare: Vec::new(),
+            half: Vec::new(),
+            failed: Vec::new(),
+        }
     }
 
-    fn read(&self, mut files: Files, mut batch: Batch) -> Blocking<Chunk> {
-        self.host.blocking(move || {
-            let next = files.next(&mut batch);
-            Chunk { files, batch, next }
-        })
+    /// Begins to read the next chunk, unless one is being read or the last read brought nothing.
+    fn read_on(&mut self) {
+        if let Some(files) = self.files.take_if(|_| self.last.is_none()) {
+            let spare = std::mem::take(&mut self.spare);
+            self.reading = Some(self.host.blocking(move || Chunk::read(files, spare)));
+        }
     }
 
-    /// What is being read, once it is.
-    async fn chunk(&mut self, batch: &mut Batch) -> Result<Chunk> {
-        let reading = match (self.reading.take(), self.files.take()) {
-            (Some(reading), _) => reading,
-            (None, Some(files)) => {
-                // The number of the pull stays here.
-                let mut buffers = Batch::new();
-                buffers.exchange(batch);
-                self.read(files, buffers)
+    /// Waits for the chunk that is being read, if any.
+    async fn take_in(&mut self) -> Result<()> {
+        if let Some(reading) = &mut self.reading {
+            let chunk = reading.await;
+            self.reading = None;
+            let Chunk { files, ready, last, spare } = chunk?;
+            (self.files, self.last) = (Some(files), last);
+            self.ready.extend(ready);
+            self.spare.extend(spare);
+        }
+        Ok(())
+    }
+
+    /// Goes back to where pulls have failed. A message of these streams that has begun is cut off.
+    fn rewind(&mut self, batch: &mut Batch) {
+        let Some(files) = &mut self.files else { return };
+        self.last = None;
+        for (stream, from) in self.failed.drain(..) {
+            self.ready.retain(|(brought, _)| brought.stream != stream);
+            files.rewind(stream, from);
+            if let Some(at) = self.half.iter().position(|half| *half == stream) {
+                self.half.swap_remove(at);
+                batch.stream(stream).abort();
             }
-            (None, None) => {
-                return Err(Error::unsupported("cannot read on: an earlier attempt failed"));
-            }
-        };
-        let chunk = self.reading.insert(reading).await;
-        self.reading = None;
-        chunk
+        }
     }
 }
 
@@ -86,51 +156,52 @@ impl Source for Tail {
     }
 
     async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
-        let Chunk { mut files, batch: mut chunk, next } = self.chunk(batch).await?;
+        loop {
+            if self.ready.is_empty() && self.last.is_none() {
+                self.read_on();
+                if self.reading.is_none() && self.files.is_none() {
+                    return Err(Error::unsupported("cannot read on: an earlier attempt failed"));
+                }
+                self.take_in().await?;
+            }
+            self.failed.extend(self.pulls.iter().flat_map(Pulls::failed));
+            if self.failed.is_empty() {
+                break;
+            }
+            if self.reading.is_none() {
+                self.rewind(batch);
+                return Ok(Pull::Idle(Duration::ZERO));
+            }
+            self.take_in().await?;
+        }
         // From here on nothing waits.
-        let failed = files.failed();
-        let next = match next {
-            // It is read again.
-            Ok(Next::Brought(brought)) if failed.iter().any(|&(it, _)| it == brought.stream) => {
-                chunk = Batch::new();
-                Ok(Next::Nothing)
+        if let Some((brought, mut ready)) = self.ready.pop_front() {
+            self.half.retain(|half| *half != brought.stream && Some(*half) != brought.cut_off);
+            self.half.extend(brought.is_half.then_some(brought.stream));
+            if let Some(pulls) = &self.pulls {
+                let bytes = ready.bytes().len() as u64;
+                pulls.brought(batch.pull(), brought.stream, brought.position, bytes);
             }
-            next => next,
-        };
-        for &(stream, from) in &failed {
-            if files.rewind(stream, from) {
-                chunk.stream(stream).abort();
-            }
+            // The number of the pull stays here.
+            batch.exchange(&mut ready);
+            self.spare.push(ready);
+            // While the flow works on this, the next is read.
+            self.read_on();
+            return Ok(Pull::Events);
         }
-        let pull = match &next {
-            Ok(Next::Brought(brought)) => {
-                chunk.set_origin(&brought.path.to_string_lossy());
-                files.brought(batch.pull(), brought);
-                Ok(Pull::Events)
-            }
-            Ok(_) if !failed.is_empty() => Ok(Pull::Idle(Duration::ZERO)),
-            Ok(Next::Searching) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
-            Ok(Next::Nothing) => Ok(Pull::Idle(self.poll)),
-            Ok(Next::Finished) => Ok(Pull::Finished),
-            Err(error) => Err(error.clone()),
-        };
-        batch.exchange(&mut chunk);
-        // While the flow works on this, the next is read.
-        if matches!(pull, Ok(Pull::Events)) {
-            self.reading = Some(self.read(files, chunk));
-        } else {
-            self.files = Some(files);
+        match self.last.take() {
+            Some(Ok(Next::Finished)) => Ok(Pull::Finished),
+            Some(Ok(Next::Searching)) => Ok(Pull::Idle(Duration::from_millis(1).min(self.poll))),
+            Some(Err(error)) => Err(error),
+            _ => Ok(Pull::Idle(self.poll)),
         }
-        pull
     }
 
     async fn close(&mut self) -> Result<()> {
-        let mut files = match (self.reading.take(), self.files.take()) {
-            (Some(reading), _) => reading.await?.files,
-            (None, Some(files)) => files,
-            (None, None) => return Ok(()),
-        };
-        self.host.blocking(move || files.commit()).await?
+        self.keeper = None;
+        self.take_in().await?;
+        let Some(mut files) = self.files.take() else { return Ok(()) };
+        self.host.blocking(move || files.close()).await?
     }
 }
 

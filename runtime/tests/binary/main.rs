@@ -39,6 +39,7 @@ mod peer;
 mod pipes;
 mod plugin_codecs;
 mod plugin_files;
+mod positions;
 mod random;
 mod references;
 mod running;

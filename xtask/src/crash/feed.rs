@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// How many lines are there when the flow starts.
-const BURST: usize = 400;
 /// How many come at most between two looks.
 const SOME: usize = 12;
 
@@ -58,10 +56,6 @@ impl Feed {
         self.files.last().is_some_and(|input| positions.contains_key(&input.inode))
     }
 
-    pub(super) fn burst(&mut self) -> Result<()> {
-        self.add(BURST)
-    }
-
     pub(super) fn some(&mut self) -> Result<()> {
         let lines = self.random.usize(0..=SOME);
         self.add(lines)
@@ -82,7 +76,8 @@ impl Feed {
         self.write(&rest)
     }
 
-    fn add(&mut self, lines: usize) -> Result<()> {
+    /// Adds these many lines, or a part of the last.
+    pub(super) fn add(&mut self, lines: usize) -> Result<()> {
         let mut bytes = std::mem::take(&mut self.rest);
         for _ in 0..lines {
             let line = line(self.lines());

@@ -4,10 +4,7 @@ use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use super::output::Output;
-use super::{CHUNK_BYTES, READ_AHEAD};
 
-/// What is read and not in the checkpoint, in bytes, at most: the window in flight.
-const WINDOW: u64 = READ_AHEAD * CHUNK_BYTES;
 /// How long the first new event may take after a restart.
 const FIRST_EVENT: Duration = Duration::from_secs(1);
 
@@ -35,7 +32,14 @@ pub(super) struct Judgement {
 }
 
 impl Judgement {
-    pub(super) fn of(rounds: &[Round], output: &Output, cut_off: usize, is_busy: bool) -> Self {
+    /// Judges rounds in which at most `window` bytes may come twice.
+    pub(super) fn of(
+        rounds: &[Round],
+        output: &Output,
+        cut_off: usize,
+        window: u64,
+        is_busy: bool,
+    ) -> Self {
         let lost: usize = rounds.iter().map(|round| round.lost).sum();
         let events: u64 = rounds.iter().map(|round| round.events).sum();
         let again = rounds.iter().map(|round| round.again_bytes).max().unwrap_or(0);
@@ -60,8 +64,8 @@ impl Judgement {
             ),
             (
                 "again",
-                format!("{again} bytes in a round at most, the window in flight has {WINDOW}"),
-                again <= WINDOW,
+                format!("{again} bytes in a round at most, {window} allowed"),
+                again <= window,
             ),
             (
                 "first event",
@@ -120,14 +124,16 @@ pub(super) fn table(rounds: &[Round]) -> String {
 mod tests {
     use std::path::Path;
 
-    use super::{Duration, Judgement, Output, Round, WINDOW};
+    use super::{Duration, Judgement, Output, Round};
+
+    const WINDOW: u64 = 64 << 10;
 
     fn judged(change: fn(&mut Round, &mut Output)) -> Judgement {
         let mut output = Output::new(Path::new("out"));
         let first_event = Some(Duration::from_millis(300));
         let mut round = Round { first_event, again_bytes: WINDOW, ..Round::default() };
         change(&mut round, &mut output);
-        Judgement::of(&[round], &output, 1, false)
+        Judgement::of(&[round], &output, 1, WINDOW, false)
     }
 
     #[test]

@@ -21,9 +21,33 @@ use self::process::Running;
 use crate::built::{self, Built};
 use crate::running::load;
 
-/// Chunks that are read and not in the checkpoint, and their size: what may come twice after a crash.
-const READ_AHEAD: u64 = 16;
-const CHUNK_BYTES: u64 = 4_096;
+/// The keys of a source, and what they promise.
+struct Setup {
+    name: &'static str,
+    keys: &'static str,
+    /// Number of lines that are there when the flow starts.
+    burst: usize,
+    /// Maximum number of bytes that may come twice after a crash.
+    window: u64,
+}
+
+/// A source with small bounds, and a source with the defaults.
+const SETUPS: [Setup; 2] = [
+    Setup {
+        name: "bounded",
+        keys: "      checkpoint_interval: 20ms\n      chunk_bytes: 4096\n      read_ahead: 16\n",
+        burst: 400,
+        window: 16 * 4_096,
+    },
+    Setup {
+        name: "defaults",
+        keys: "",
+        // Some 4 MiB, so that a checkpoint that trails behind shows.
+        burst: 40_000,
+        // 1 MiB that is acknowledged and not written, two chunks that are read, and eight pulls in queue and sink.
+        window: (1 << 20) + (2 << 18) + (8 << 15),
+    },
+];
 /// The longest time from a start to the kill, if nothing else is waited for.
 const LONGEST: Duration = Duration::from_millis(500);
 /// How long an event may take in a round that waits for one: longer than it should.
@@ -37,7 +61,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How often to kill the flow
+    /// How often to kill the flow, with each setup
     #[arg(long, default_value_t = 20, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
@@ -50,7 +74,7 @@ pub(crate) struct Arguments {
     /// Judge the first events by their median, on a machine that does other work
     #[arg(long)]
     busy: bool,
-    /// Where to write in, out, at, rounds.csv, summary.txt and the log of the flow
+    /// Where to write in, out, at, rounds.csv, summary.txt and the log of the flow, in a folder for each setup
     #[arg(long, default_value = "target/crash", value_name = "DIR")]
     output: PathBuf,
 }
@@ -63,28 +87,39 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let built = built::build(&["connector-file"], arguments.release, &folder.join("bin"))?;
+    let mut broken = 0;
+    for setup in &SETUPS {
+        broken += judged(setup, arguments, &folder.join(setup.name), &built)?;
+    }
+    eprintln!("rounds, files and logs are in {}", folder.display());
+    match broken {
+        0 => Ok(()),
+        broken => bail!("{broken} promises are broken: see {}", folder.display()),
+    }
+}
+
+/// Runs all rounds with the keys of `setup`. Returns the number of promises that are broken.
+fn judged(setup: &Setup, arguments: &Arguments, folder: &Path, built: &Built) -> Result<usize> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let started = Instant::now();
-    let mut crash = Crash::new(&folder, &built, arguments.seed)?;
+    let mut crash = Crash::new(folder, built, setup, arguments.seed)?;
     let mut rounds = Vec::new();
     for number in 0..arguments.rounds {
         rounds.push(crash.round(number)?);
     }
     crash.finish()?;
-    let cut_off = process::cut_off(&folder)?;
-    let judgement = Judgement::of(&rounds, &crash.output, cut_off, arguments.busy);
+    let cut_off = process::cut_off(folder)?;
+    let judgement = Judgement::of(&rounds, &crash.output, cut_off, setup.window, arguments.busy);
     let (took, load) = (started.elapsed().as_secs(), load());
     let profile = if arguments.release { "release" } else { "dev" };
-    let seed = arguments.seed;
-    let summary =
-        format!("profile {profile}, seed {seed}, {took} s, load at the end {load}\n{judgement}");
+    let (name, seed) = (setup.name, arguments.seed);
+    let summary = format!(
+        "{name}: profile {profile}, seed {seed}, {took} s, load at the end {load}\n{judgement}"
+    );
     print(&summary);
     write(&folder.join("rounds.csv"), &judgement::table(&rounds))?;
     write(&folder.join("summary.txt"), &summary)?;
-    eprintln!("rounds, files and log are in {}", folder.display());
-    match judgement.broken() {
-        0 => Ok(()),
-        broken => bail!("{broken} promises are broken: see {}", folder.display()),
-    }
+    Ok(judgement.broken())
 }
 
 /// The short form, for every change.
@@ -101,19 +136,21 @@ pub(crate) fn check() -> Result<()> {
 struct Crash<'b> {
     folder: PathBuf,
     built: &'b Built,
+    burst: usize,
     random: fastrand::Rng,
     feed: Feed,
     output: Output,
 }
 
 impl<'b> Crash<'b> {
-    fn new(folder: &Path, built: &'b Built, seed: u64) -> Result<Self> {
-        let flow = |follow| process::flow(follow, CHUNK_BYTES, READ_AHEAD);
+    fn new(folder: &Path, built: &'b Built, setup: &Setup, seed: u64) -> Result<Self> {
+        let flow = |follow| process::flow(follow, setup.keys);
         write(&folder.join("flow.yaml"), &flow(true))?;
         write(&folder.join("last.yaml"), &flow(false))?;
         Ok(Self {
             folder: folder.to_owned(),
             built,
+            burst: setup.burst,
             random: fastrand::Rng::with_seed(seed),
             feed: Feed::open(&folder.join("in"), seed)?,
             output: Output::new(&folder.join("out")),
@@ -122,7 +159,7 @@ impl<'b> Crash<'b> {
 
     /// Starts the flow and kills it, while its input grows.
     fn round(&mut self, number: u64) -> Result<Round> {
-        self.feed.burst()?;
+        self.feed.add(self.burst)?;
         let mut running = Running::start(self.built, &self.folder, "flow.yaml")?;
         let newest = self.output.newest();
         let mut round = Round { number, ..Round::default() };

@@ -11,8 +11,8 @@ use crate::built::Built;
 
 const LOG: &str = "tremor.log";
 
-/// From `in` to `out`, with the checkpoint in `at`.
-pub(super) fn flow(follow: bool, chunk_bytes: u64, read_ahead: u64) -> String {
+/// From `in` to `out`, with the checkpoint in `at`, and these keys of the source besides.
+pub(super) fn flow(follow: bool, keys: &str) -> String {
     format!(
         "connectors:
   input:
@@ -25,10 +25,7 @@ pub(super) fn flow(follow: bool, chunk_bytes: u64, read_ahead: u64) -> String {
       follow: {follow}
       poll_interval: 10ms
       checkpoint: at
-      checkpoint_interval: 20ms
-      chunk_bytes: {chunk_bytes}
-      read_ahead: {read_ahead}
-  output:
+{keys}  output:
     type: file
     codec: string
     postprocessors: [lines]

@@ -24,8 +24,8 @@ pub(super) struct Position {
 pub(super) struct Partitions {
     list: Vec<Partition>,
     watermarks: Watermarks<i64>,
-    /// How often a partition was assigned or read again: each time it is another stream to the watermarks, so
-    /// that what is heard late of an earlier one changes nothing.
+    /// Number of times that a partition was assigned or its offsets began anew: each time it is another stream to the
+    /// watermarks, so that a late acknowledgement of an earlier one changes nothing.
     epochs: u64,
     /// The stream of each partition that ever was ours: its events are of the same one in every epoch.
     streams: HashMap<Name, u64>,
@@ -153,8 +153,7 @@ impl Partitions {
         self.watermarks.brought(pull, partition.epoch, to);
     }
 
-    /// Hears what has become of pulls. Gives the places from where partitions are to be read again, which
-    /// begins another epoch of each.
+    /// Applies what has become of pulls. Returns the positions from which partitions are to be read again.
     pub(super) fn hear(&mut self) -> Vec<Position> {
         let progress = self.watermarks.take();
         self.apply(progress)
@@ -170,17 +169,13 @@ impl Partitions {
     fn apply(&mut self, progress: Progress<i64>) -> Vec<Position> {
         let Progress { acknowledged, again } = progress;
         let mut places = Vec::new();
-        // First: what is acknowledged of the same epoch may have been brought after what has failed.
         for Unacknowledged { stream: epoch, from } in again {
-            self.watermarks.forget(epoch);
             let Some(partition) = self.list.iter_mut().find(|it| it.epoch == epoch) else {
                 continue;
             };
-            partition.mark = from.or(partition.mark);
+            // Earlier pulls of the epoch may be in flight: they end as before.
             let from = from.or(partition.first);
-            self.epochs += 1;
-            partition.epoch = self.epochs;
-            (partition.first, partition.next) = (None, None);
+            partition.next = from;
             if let Some(offset) = from.filter(|_| !partition.is_leaving) {
                 places.push(Position { name: partition.name.clone(), offset });
             }

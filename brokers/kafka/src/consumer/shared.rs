@@ -132,7 +132,7 @@ impl Shared {
         if places.is_empty() {
             return;
         }
-        // What was taken of them is of earlier epochs, and comes again.
+        // What was taken of them comes again.
         self.meters.read_again.add(places.len() as u64);
         state.records.retain(|record| {
             !places

@@ -58,6 +58,12 @@ pub(super) struct Checkpoint {
     locked: Option<File>,
     /// What is in it now.
     saved: Option<Vec<Entry>>,
+    /// Whether the disk has that.
+    is_durable: bool,
+    /// Its length in bytes.
+    length: u64,
+    /// Reason why the entries are those of the copy.
+    pub(super) damage: Option<Error>,
     /// Has the name of the file put on the disk.
     sync_folder: fn(&Path) -> io::Result<()>,
 }
@@ -84,47 +90,88 @@ impl Checkpoint {
                     if path.exists() {
                         continue;
                     }
-                    checkpoint.save_as(new, Vec::new())?;
+                    checkpoint.save_as(new, Vec::new(), true)?;
                     return Ok((checkpoint, Vec::new()));
                 }
                 Err(error) => return Err(failed("read", path, &error)),
             }
         };
         (&file).read_to_end(&mut bytes).map_err(|error| failed("read", path, &error))?;
-        let entries = parse(&bytes)
-            .map_err(|error| error.context(format!("cannot go on after `{}`", path.display())))?;
+        let entries = parse(&bytes).or_else(|error| {
+            let error = error.context(format!("cannot go on after `{}`", path.display()));
+            let version = serde_json::from_slice(&bytes).map(|Version { version }| version);
+            if version.is_ok_and(|version| version > VERSION) {
+                return Err(error);
+            }
+            // A machine that lost power may have lost what was written last.
+            let copy = fs::read(checkpoint.copy_path()).ok().and_then(|copy| parse(&copy).ok());
+            let copy = copy.ok_or_else(|| error.clone())?;
+            checkpoint.damage = Some(error);
+            Ok(copy)
+        })?;
         // Where it cannot be written, that is told now and not in a second.
         checkpoint.begin_new()?;
         (checkpoint.locked, checkpoint.saved) = (Some(file), Some(entries.clone()));
+        checkpoint.length = bytes.len() as u64;
         Ok((checkpoint, entries))
     }
 
     fn new(path: &Path) -> Self {
         let sync_folder = folder::sync_parent;
-        Self { path: path.to_owned(), locked: None, saved: None, sync_folder }
+        Self {
+            path: path.to_owned(),
+            locked: None,
+            saved: None,
+            is_durable: false,
+            length: 0,
+            damage: None,
+            sync_folder,
+        }
     }
 
-    /// Keeps these entries: on the disk once this returns.
-    pub(super) fn save(&mut self, files: Vec<Entry>) -> Result<()> {
-        if self.saved.as_ref() == Some(&files) {
+    /// Returns the length of the file in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes these entries. If `is_durable` is set, the disk has them when this returns; otherwise they survive
+    /// the end of the process, and not that of the machine.
+    pub(super) fn save(&mut self, files: Vec<Entry>, is_durable: bool) -> Result<()> {
+        if self.saved.as_ref() == Some(&files) && (self.is_durable || !is_durable) {
             return Ok(());
         }
         let new = self.begin_new()?;
-        self.save_as(new, files)
+        // Without a copy on the disk the only one there has to stay whole.
+        let is_durable = is_durable || (self.is_durable && self.copy().is_err());
+        self.save_as(new, files, is_durable)
     }
 
-    fn save_as(&mut self, mut new: File, files: Vec<Entry>) -> Result<()> {
+    /// Gives the file that is on the disk a second name, before another one takes its name that may not get there.
+    fn copy(&self) -> io::Result<()> {
+        let copy = self.copy_path();
+        match fs::remove_file(&copy) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => fs::hard_link(&self.path, copy),
+        }
+    }
+
+    fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {
         let content = Content { version: VERSION, checksum: checksum(&files)?, files };
         let text = serde_json::to_string_pretty(&content).map_err(Error::internal)?;
         let failed = |error| failed("write", &self.path, &error);
         new.write_all(text.as_bytes()).map_err(failed)?;
         new.write_all(b"\n").map_err(failed)?;
-        new.sync_all().map_err(failed)?;
+        if is_durable {
+            new.sync_all().map_err(failed)?;
+        }
         fs::rename(self.new_path(), &self.path).map_err(failed)?;
         // It is the one with the name from here on, whatever becomes of the folder.
         self.locked = Some(new);
-        (self.sync_folder)(&self.path).map_err(failed)?;
-        self.saved = Some(content.files);
+        (self.is_durable, self.length) = (false, text.len() as u64);
+        if is_durable {
+            (self.sync_folder)(&self.path).map_err(failed)?;
+        }
+        (self.saved, self.is_durable) = (Some(content.files), is_durable);
         Ok(())
     }
 
@@ -142,9 +189,18 @@ impl Checkpoint {
 
     /// What is written before it takes the checkpoint's place.
     fn new_path(&self) -> PathBuf {
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        new.into()
+        self.beside(".new")
+    }
+
+    /// Second name of the last checkpoint that is on the disk.
+    pub(super) fn copy_path(&self) -> PathBuf {
+        self.beside(".synced")
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(suffix);
+        name.into()
     }
 }
 

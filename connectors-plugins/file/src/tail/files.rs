@@ -9,13 +9,13 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit};
-use tremor_pdk::{Acks, Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
+use tremor_pdk::{Batch, Error, ErrorKind, Host, Result, Watermarks, warn};
 
 use super::{
     checkpoint::Entry,
     clock::nanoseconds,
     input::{How, Input, Look, Stage},
-    kept::Kept,
+    kept::{Kept, Tracked},
     pattern::Pattern,
     walk::Walk,
 };
@@ -24,6 +24,11 @@ use crate::Config;
 /// How long a file is still looked at after it was renamed or deleted: the process that writes to it
 /// learns of that later.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// Number of bytes that a pull brings of a file whose positions are kept, at most, unless a single message has more. A
+/// pull is acknowledged as a whole: what was delivered of it comes twice after a crash. About as many lines as the
+/// runtime asks other sources for.
+const PULL_BYTES: usize = 32 << 10;
 
 /// All files of one source. All methods but those that say otherwise may block.
 pub(crate) struct Files {
@@ -35,7 +40,7 @@ pub(crate) struct Files {
     pub(super) known: Vec<Entry>,
     /// Whether no search has seen all files yet.
     pub(super) is_first_search: bool,
-    kept: Option<Kept>,
+    pub(super) kept: Option<Kept>,
     next_stream: u64,
     /// Maximum number of files that are open at the same time.
     pub(super) max_open: usize,
@@ -56,9 +61,12 @@ pub(crate) struct Files {
 /// Events of a file.
 pub(super) struct Brought {
     pub(super) stream: u64,
-    pub(super) path: PathBuf,
+    /// Position after the last whole message.
     pub(super) position: u64,
-    is_half: bool,
+    /// Whether they end in a part of a message.
+    pub(super) is_half: bool,
+    /// The stream that the file was before it was truncated, if that ends here within a message.
+    pub(super) cut_off: Option<u64>,
 }
 
 /// What there is to read.
@@ -74,8 +82,13 @@ pub(super) enum Next {
 
 impl Files {
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
+        let chunk_bytes = config.chunk_bytes.get();
         let how = How {
-            chunk_bytes: config.chunk_bytes.get(),
+            chunk_bytes,
+            pull_bytes: match config.checkpoint {
+                Some(_) => chunk_bytes.min(PULL_BYTES),
+                None => chunk_bytes,
+            },
             message_end: config.message_end.clone().into_bytes(),
             format: config.compression.of(&config.path),
             follow: config.follow,
@@ -101,16 +114,11 @@ impl Files {
             search_began_ns: None,
             told: HashSet::new(),
         };
-        if let Some((kept, known)) = Kept::open(config)? {
+        if let Some((kept, known)) = Kept::open(config, files.how.pull_bytes as u64, &files.host)? {
             (files.kept, files.known) = (Some(kept), known);
         }
         files.search_first(&path)?;
         Ok(files)
-    }
-
-    /// What hears of acknowledgements, if that is kept. Does not block.
-    pub(super) fn acks(&self) -> Option<Box<dyn Acks>> {
-        self.kept.as_ref().map(|kept| Box::new(kept.marks.clone()) as Box<dyn Acks>)
     }
 
     /// Keeps what is acknowledged where that is due, and reads on.
@@ -119,16 +127,24 @@ impl Files {
         if self.how.follow && now_ns >= self.search_at_ns {
             self.search(now_ns)?;
         }
-        if self.kept.as_ref().is_some_and(|kept| kept.is_due(now_ns)) {
+        if self.kept.as_ref().is_some_and(Kept::is_due) {
             self.commit()?;
         }
         for _ in 0..self.inputs.len() {
             self.turn = (self.turn + 1) % self.inputs.len();
+            let Input { stream: before, identity, .. } = &self.inputs[self.turn];
+            let (before, known_by) = (*before, identity.first_bytes());
             if let Some(position) = self.look(self.turn, batch, now_ns)? {
-                let input = &self.inputs[self.turn];
-                let (stream, path) = (input.stream, input.path.clone());
-                let is_half = input.ends_in_part();
-                return Ok(Next::Brought(Brought { stream, path, position, is_half }));
+                let input = &mut self.inputs[self.turn];
+                let (stream, is_half) = (input.stream, input.ends_in_part());
+                input.is_half = is_half;
+                batch.set_origin(&input.path.to_string_lossy());
+                // The checkpoint is to know it by no fewer bytes than were read.
+                if input.identity.first_bytes() != known_by {
+                    self.publish(|_, _, _| {});
+                }
+                let cut_off = (stream != before).then_some(before);
+                return Ok(Next::Brought(Brought { stream, position, is_half, cut_off }));
             }
         }
         let is_over = !self.how.follow && self.inputs.iter().all(Input::is_finished);
@@ -248,7 +264,7 @@ impl Files {
 
     /// A file has come: it is to be known after a crash, before anything of it is read.
     pub(super) fn keep_soon(&mut self) {
-        self.kept.iter_mut().for_each(Kept::keep_soon);
+        self.kept.iter().for_each(Kept::keep_soon);
     }
 
     /// The file was truncated: what it has now is another stream.
@@ -266,9 +282,9 @@ impl Files {
         let path = input.path.clone();
         let anew = input.open().and_then(|file| Input::new(stream, path, file, 0, &self.how));
         *input = anew.map_err(|error| cannot_read(&input.path, &error))?;
-        if let Some(kept) = &self.kept {
-            kept.marks.forget(was);
-        }
+        self.publish(|_, _, marks| {
+            marks.into_iter().for_each(|marks| _ = marks.forget(was));
+        });
         // The rest of a message that was begun never comes.
         if is_half {
             batch.stream(was).abort();
@@ -276,57 +292,58 @@ impl Files {
         Ok(is_half.then_some(0))
     }
 
-    /// A pull of this stream has failed: it is read again from there. Gives whether a part of a message
-    /// was brought, which never becomes one.
-    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> bool {
+    /// Reads a stream again from there, because a pull of it has failed.
+    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) {
         let how = &self.how;
-        let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
-            return false;
-        };
-        input.rewind(to.unwrap_or(input.start), how);
-        std::mem::take(&mut input.is_half)
-    }
-
-    /// Says what a pull has brought. Does not block.
-    pub(super) fn brought(&mut self, pull: u64, brought: &Brought) {
-        let stream = self.inputs.iter_mut().find(|input| input.stream == brought.stream);
-        stream.into_iter().for_each(|input| input.is_half = brought.is_half);
-        if let Some(kept) = &mut self.kept {
-            kept.brought(pull, brought.stream, brought.position);
+        if let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) {
+            input.rewind(to.unwrap_or(input.start), how);
         }
     }
 
-    /// The streams of which a pull has failed, each with the place from where it is to be read again.
-    /// Does not block.
-    pub(super) fn failed(&self) -> Vec<(u64, Option<u64>)> {
-        let Some(kept) = &self.kept else { return Vec::new() };
-        kept.marks.take().again.into_iter().map(|again| (again.stream, again.from)).collect()
-    }
-
-    /// Keeps up to where each file is acknowledged.
+    /// Writes up to where each file is acknowledged.
     pub(super) fn commit(&mut self) -> Result<()> {
-        self.settle();
-        let Some(kept) = &mut self.kept else { return Ok(()) };
         for input in &mut self.inputs {
-            // What cannot be read any more is told of by the next look.
+            // A file that cannot be read any more is reported by the next look.
             let _ = input.grow();
         }
-        let live = self.inputs.iter().map(|input| entry(input, Some(&kept.marks)));
-        let entries = self.known.iter().cloned().chain(live).collect();
-        kept.save(entries, self.host.monotonic_ns())
+        self.settle();
+        self.kept.as_ref().map_or(Ok(()), Kept::save)
+    }
+
+    /// Writes the checkpoint for the last time.
+    pub(super) fn close(&mut self) -> Result<()> {
+        let committed = self.commit();
+        self.kept.as_ref().map_or(Ok(()), Kept::close).and(committed)
     }
 
     /// Closes the files that are read to their ends, once all of that is acknowledged.
     pub(super) fn settle(&mut self) {
-        let (known, marks) = (&mut self.known, self.kept.as_ref().map(|kept| &kept.marks));
-        self.inputs.retain(|input| {
-            let is_settled = marks.is_none_or(|marks| marks.is_settled(input.stream));
-            let is_done = input.is_finished() && is_settled;
-            if is_done {
-                known.push(entry(input, marks));
-                marks.map(|marks| marks.forget(input.stream));
-            }
-            !is_done
+        self.publish(|inputs, known, marks| {
+            inputs.retain(|input| {
+                let is_settled = marks.is_none_or(|marks| marks.is_settled(input.stream));
+                let is_done = input.is_finished() && is_settled;
+                if is_done {
+                    let position = marks.and_then(|marks| marks.forget(input.stream));
+                    known.push(Entry { position: position.unwrap_or(input.start), ..entry(input) });
+                }
+                !is_done
+            });
+        });
+    }
+
+    /// Changes the files, and has the checkpoint contain the changed ones from then on.
+    fn publish(
+        &mut self,
+        change: impl FnOnce(&mut Vec<Input>, &mut Vec<Entry>, Option<&Watermarks<u64>>),
+    ) {
+        let Self { inputs, known, kept, .. } = self;
+        let Some(kept) = kept else { return change(inputs, known, None) };
+        kept.replace(|marks| {
+            change(inputs, known, Some(marks));
+            let known = known.iter().map(|entry| Tracked { stream: None, entry: entry.clone() });
+            let read =
+                inputs.iter().map(|it| Tracked { stream: Some(it.stream), entry: entry(it) });
+            known.chain(read).collect()
         });
     }
 
@@ -350,11 +367,11 @@ pub(super) fn cannot_read(path: &Path, error: &io::Error) -> Error {
     Error::new(kind, format!("cannot read `{}`: {error}", path.display()))
 }
 
-fn entry(input: &Input, marks: Option<&Watermarks<u64>>) -> Entry {
-    let acknowledged = marks.and_then(|marks| marks.of(input.stream));
+/// Returns the entry of a file of which nothing is acknowledged.
+fn entry(input: &Input) -> Entry {
     Entry {
         path: input.path.to_string_lossy().into_owned(),
         identity: input.identity.clone(),
-        position: acknowledged.unwrap_or(input.start),
+        position: input.start,
     }
 }

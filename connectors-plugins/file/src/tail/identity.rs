@@ -53,6 +53,11 @@ impl Identity {
         Ok(first.len() as u64 == self.first_bytes && hash(&first) == self.hash)
     }
 
+    /// Returns the number of first bytes that are hashed.
+    pub(super) fn first_bytes(&self) -> u64 {
+        self.first_bytes
+    }
+
     /// Whether it tells files apart at all: an empty file has no first bytes.
     pub(super) fn is_known(&self) -> bool {
         self.first_bytes > 0

@@ -20,7 +20,10 @@ use crate::compression::{self, Format};
 /// How all files are read.
 #[derive(Debug)]
 pub(super) struct How {
+    /// Number of bytes that are read together.
     pub(super) chunk_bytes: usize,
+    /// Number of bytes that a pull brings, at most, unless a single message has more.
+    pub(super) pull_bytes: usize,
     /// What each message ends in; empty: a file is read as a whole.
     pub(super) message_end: Vec<u8>,
     pub(super) format: Option<Format>,
@@ -54,7 +57,7 @@ pub(super) struct Input {
     /// Up to where it was looked at, without a whole message after `read`.
     seen: u64,
     has_begun: bool,
-    /// Whether a part of a message was brought to the flow, and not yet its end.
+    /// Whether a part of a message was read for the flow, and not yet its end.
     pub(super) is_half: bool,
     pub(super) stage: Stage,
     /// When to look at it again, by the host's clock.
@@ -201,14 +204,15 @@ impl Input {
         self.read
     }
 
-    /// Begins anew from there.
+    /// Begins anew from there. What is before that may still be in flight.
     pub(super) fn rewind(&mut self, to: u64, how: &How) {
         self.content = match how.format {
             None => Content::Plain,
             Some(_) => Content::Compressed(None),
         };
-        (self.start, self.read, self.whole, self.seen) = (to, to, to, to);
+        (self.read, self.whole, self.seen) = (to, to, to);
         self.look_at_ns = 0;
+        self.is_half = false;
         if how.format.is_some() {
             self.has_begun = false;
         }
@@ -265,18 +269,25 @@ impl Input {
         }
         // Before anything of it is read: what is there after that may be other contents.
         self.grow()?;
-        let space = how.chunk_bytes.max(how.message_end.len());
         let position = self.read;
-        let mut seen = position;
         let mut is_whole = false;
-        let count = batch.stream(self.stream).read_fragment(space, |buffer| {
-            let count = read_at(&file, buffer, position)?;
-            seen += count as u64;
-            let cut = cut(&buffer[..count], &how.message_end, count == space, is_last);
-            is_whole = cut.is_whole;
-            io::Result::Ok(cut.length)
-        })?;
-        self.seen = seen;
+        let mut count = 0;
+        for space in [how.pull_bytes, how.chunk_bytes] {
+            let space = space.max(how.message_end.len());
+            let mut read = 0;
+            count = batch.stream(self.stream).read_fragment(space, |buffer| {
+                read = read_at(&file, buffer, position)?;
+                let cut = cut(&buffer[..read], &how.message_end, read == space, is_last);
+                is_whole = cut.is_whole;
+                // A message that is longer than a pull is read as a whole where a chunk has it.
+                let is_too_little = !is_whole && read == space && space < how.chunk_bytes;
+                io::Result::Ok(if is_too_little { 0 } else { cut.length })
+            })?;
+            self.seen = position + read as u64;
+            if count > 0 || read < space {
+                break;
+            }
+        }
         if count == 0 {
             let ended = is_last.then(|| self.end(batch)).flatten();
             return Ok(ended.map_or(Look::Nothing, Look::Brought));

@@ -1,4 +1,5 @@
 mod failed;
+mod kept;
 mod reach;
 
 use std::{

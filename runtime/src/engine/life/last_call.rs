@@ -10,6 +10,27 @@ use crate::executor;
 /// How long a plugin may take for what the end of its flow waits for.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
+/// How long a source may take to close after its flow was stopped. Less than the time that a stopped flow has to end.
+/// What the source commits then is not read again by the next run.
+const LAST_COMMIT: Duration = Duration::from_secs(1);
+
+/// Gives a source a bounded time to close, which is shorter once its flow was stopped. A flow that is halted waits no
+/// longer.
+///
+/// # Errors
+/// Those of the call, and a timeout.
+pub(crate) async fn close_in_time(
+    call: BoxFuture<'_, Result<(), Error>>,
+    control: &Control,
+) -> Result<(), Error> {
+    let stopped = async {
+        control.reached(Phase::Stopped).await;
+        executor::sleep(LAST_COMMIT).await;
+        Err(Error::timeout("`close` was not done one second after the flow was stopped"))
+    };
+    executor::first(in_time("close", call, control, Phase::Halted), stopped).await
+}
+
 /// Gives a plugin a bounded time to do what the end of a flow waits for. A flow that is in
 /// `phase` waits for it no more.
 pub(crate) async fn in_time(

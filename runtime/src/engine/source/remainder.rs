@@ -10,7 +10,7 @@ use tremor_pdk::{Batch, Error};
 use super::{Session, Step};
 use crate::{
     engine::{
-        life::{connection::End, control::Phase, last_call::in_time},
+        life::{connection::End, control::Phase, last_call::close_in_time},
         spin,
     },
     executor,
@@ -215,7 +215,7 @@ impl Session<'_> {
             (told.and_then(|()| intake.fail_outstanding()), intake.take_source())
         };
         if told.is_ok() {
-            told = in_time("close", source.close(), self.shared.control, Phase::Stopped).await;
+            told = close_in_time(source.close(), self.shared.control).await;
         }
         match (end, told) {
             // The connection is lost already: an error of its source adds nothing.

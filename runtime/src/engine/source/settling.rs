@@ -11,7 +11,7 @@ use crate::engine::{
     account::token::Ledger,
     life::{
         control::{Control, Phase},
-        last_call::in_time,
+        last_call::close_in_time,
         wait::Interrupt,
     },
     source::shared_intake::SharedIntake,
@@ -26,8 +26,8 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
-    /// Tells the source how each pull ended, until it knows of all, or the flow is stopped. Then the source
-    /// is closed.
+    /// Reports to the source how each pull ended, until it knows of all, or the flow is stopped. Then the source is closed,
+    /// in a stopped flow as well: otherwise everything that was acknowledged since its last commit would come twice.
     ///
     /// # Errors
     /// The source's.
@@ -37,7 +37,7 @@ impl Settling {
             Self::acknowledge_all(&intake, &ledger, &control).await?;
         }
         let mut source = intake.lock().await.take_source();
-        in_time("close", source.close(), &control, Phase::Stopped).await
+        close_in_time(source.close(), &control).await
     }
 
     async fn acknowledge_all(
@@ -48,7 +48,7 @@ impl Settling {
         let mut stopped = Interrupt::new(control, Phase::Stopped, None);
         while intake.lock().await.has_outstanding() {
             let ended = stopped.or(poll_fn(|context| ledger.poll_ended(context)));
-            let Ok(ended) = ended.await else { break };
+            let Ok(ended) = ended.await else { return intake.lock().await.tell_ended() };
             intake.lock().await.acknowledge(ended)?;
         }
         Ok(())

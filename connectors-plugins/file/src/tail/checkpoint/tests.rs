@@ -25,7 +25,7 @@ fn scene() -> (tempfile::TempDir, Vec<Entry>, Vec<u8>) {
     let path = folder.path().join("at");
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found, []);
-    checkpoint.save(entries.clone()).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
     let bytes = fs::read(path).unwrap();
     (folder, entries, bytes)
 }
@@ -47,7 +47,7 @@ fn a_checkpoint_of_the_first_version_has_no_checksum_and_is_read() {
     fs::write(&path, first.join("\n")).unwrap();
     let (mut checkpoint, found) = Checkpoint::open(&path).unwrap();
     assert_eq!(found, entries);
-    checkpoint.save(entries[..1].to_vec()).unwrap();
+    checkpoint.save(entries[..1].to_vec(), true).unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains(r#""version": 2"#));
 }
 
@@ -62,7 +62,7 @@ fn of_two_sources_with_one_checkpoint_the_second_is_refused_while_the_first_live
     };
     let (mut first, _) = Checkpoint::open(&path).unwrap();
     refused();
-    first.save(entries[..1].to_vec()).unwrap();
+    first.save(entries[..1].to_vec(), true).unwrap();
     refused();
     drop(first);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries[..1]);
@@ -106,12 +106,12 @@ fn where_its_folder_cannot_be_brought_to_the_disk_it_is_not_saved_and_stays_lock
     entries[0].position += 1;
     for _ in 0..2 {
         // Also the second time: nobody knows what is on the disk.
-        let error = checkpoint.save(entries.clone()).unwrap_err();
+        let error = checkpoint.save(entries.clone(), true).unwrap_err();
         assert!(error.to_string().contains("the disk is broken"), "{error}");
         assert!(Checkpoint::open(&path).is_err(), "the file with the name is locked");
     }
     checkpoint.sync_folder = |_| Ok(());
-    checkpoint.save(entries.clone()).unwrap();
+    checkpoint.save(entries.clone(), true).unwrap();
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries);
 }
@@ -181,6 +181,27 @@ proptest! {
     }
 }
 
+/// A machine that loses power may lose the contents of a file that took its name without `fsync`.
+#[test]
+fn damaged_checkpoint_is_replaced_by_the_last_durable_one() {
+    let (folder, entries, _) = scene();
+    let path = folder.path().join("at");
+    let (mut checkpoint, _) = Checkpoint::open(&path).unwrap();
+    let mut later = entries.clone();
+    for (position, is_durable) in [(8, true), (9, false), (10, false)] {
+        later[0].position = position;
+        checkpoint.save(later.clone(), is_durable).unwrap();
+    }
+    drop(checkpoint);
+    assert_eq!(Checkpoint::open(&path).unwrap().1, later);
+    fs::write(&path, "").unwrap();
+    let (checkpoint, found) = Checkpoint::open(&path).unwrap();
+    assert_eq!(found[0].position, 8);
+    assert!(checkpoint.damage.unwrap().to_string().contains("is damaged"));
+    fs::write(&path, r#"{ "version": 3 }"#).unwrap();
+    Checkpoint::open(&path).unwrap_err();
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,12 +230,12 @@ fn a_full_disk_leaves_what_was_there_and_may_have_room_again() {
     fs::remove_file(folder.path().join("at.new")).unwrap();
     // What is written beside it goes to a full device.
     std::os::unix::fs::symlink("/dev/full", folder.path().join("at.new")).unwrap();
-    let error = checkpoint.save(vec![entries[0].clone()]).unwrap_err();
+    let error = checkpoint.save(vec![entries[0].clone()], true).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::FULL);
     assert!(!error.is_final());
     assert_eq!(fs::read(&path).unwrap(), bytes);
     fs::remove_file(folder.path().join("at.new")).unwrap();
-    checkpoint.save(vec![entries[0].clone()]).unwrap();
+    checkpoint.save(vec![entries[0].clone()], true).unwrap();
     drop(checkpoint);
     assert_eq!(Checkpoint::open(&path).unwrap().1, entries[..1]);
 }

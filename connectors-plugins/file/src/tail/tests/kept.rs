@@ -1,0 +1,81 @@
+//! When acknowledged positions are in the checkpoint.
+
+use std::{fs, time::Duration};
+
+use tremor_pdk::{Batch, testing::Connection};
+
+use super::{CHECKPOINT, Scene, text};
+
+/// Returns the position in the checkpoint, which has one file.
+fn position(scene: &Scene) -> u64 {
+    let text = fs::read_to_string(scene.path("at")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["files"][0]["position"].as_u64().unwrap()
+}
+
+fn length(batch: &Batch) -> u64 {
+    text(std::slice::from_ref(batch)).concat().replace("[ends]", "").len() as u64
+}
+
+fn ack(source: &mut Connection, batch: &Batch) {
+    source.acks().unwrap().ack(batch.pull()).unwrap();
+}
+
+/// Lets tasks run for this time, and does not pull.
+fn pass(scene: &Scene, time: Duration) {
+    let host = scene.host.host();
+    scene.host.block_on(async move { host.sleep(time).await });
+}
+
+#[test]
+fn position_is_written_after_1_mib_without_a_pull() {
+    let scene = Scene::new(&[("in", &"some line\n".repeat(300_000))]);
+    let mut source = scene.open(&format!(r#"{CHECKPOINT}, "checkpoint_interval": "1h""#)).unwrap();
+    let batches = source.pull_all().unwrap();
+    assert_eq!(position(&scene), 0);
+    let mut acknowledged = 0;
+    for batch in &batches {
+        ack(&mut source, batch);
+        acknowledged += length(batch);
+        pass(&scene, Duration::from_millis(1));
+        let behind = acknowledged - position(&scene);
+        assert!(behind < 1 << 20, "{behind} acknowledged bytes are not written");
+    }
+    assert_eq!(acknowledged, 3_000_000);
+}
+
+#[test]
+fn position_is_written_after_its_interval_without_a_pull() {
+    let scene = Scene::new(&[("in", "one\ntwo\n")]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let batches = source.pull_all().unwrap();
+    batches.iter().for_each(|batch| ack(&mut source, batch));
+    pass(&scene, Duration::from_millis(1));
+    assert_eq!(position(&scene), 0, "the interval is not over");
+    pass(&scene, Duration::from_secs(1));
+    assert_eq!(position(&scene), 8);
+}
+
+#[test]
+fn pull_of_a_kept_file_is_small_and_a_long_message_is_whole() {
+    let long = format!("{}\n", "x".repeat(100 << 10));
+    let scene = Scene::new(&[("in", &format!("{}{long}", "some line\n".repeat(10_000)))]);
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let batches = source.pull_all().unwrap();
+    let is_long = |batch: &&Batch| length(batch) > 32 << 10;
+    let longer: Vec<_> = batches.iter().filter(is_long).cloned().collect();
+    assert_eq!((longer.len(), text(&longer)), (1, vec![long]));
+}
+
+#[test]
+fn earlier_pulls_count_after_a_failure() {
+    let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
+    let keys = format!(r#"{CHECKPOINT}, "chunk_bytes": 6"#);
+    let mut source = scene.open(&keys).unwrap();
+    let batches = source.pull_all().unwrap();
+    let third = batches[2].pull();
+    source.acks().unwrap().fail(third, std::slice::from_ref(&(0..1))).unwrap();
+    batches[..2].iter().for_each(|batch| ack(&mut source, batch));
+    source.stop().unwrap();
+    assert_eq!(text(&scene.open(&keys).unwrap().pull_all().unwrap()), ["three\n[ends]"]);
+}
