@@ -21,13 +21,17 @@ impl<T: Codec> CodecDriver<T> {
 impl<T: Codec> DynCodec for CodecDriver<T> {
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         let Self { codec, message } = self;
-        output.reject_all(batch.decode_with(|bytes, nodes, span| {
+        let mut rejected = batch.decode_with(|bytes, nodes, span| {
             message.clear();
             message.extend_from_slice(bytes.get(span.range()).unwrap_or_default());
             let mut writer = Writer::new(bytes, nodes);
             codec.decode(message, &mut writer)?;
             writer.finish().map_err(Error::bad_data)
-        }));
+        });
+        let failed = rejected.len();
+        rejected.retain(|it| !batch.raw(&it.event).is_some_and(|it| codec.holds_no_event(it)));
+        output.discard(failed - rejected.len());
+        output.reject_all(rejected);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<
 #[test]
 fn suffixes_in_front_are_one_and_done_with_the_encoding() {
     let mut framing = framing(vec![Box::new(Suffix(b"\r")), Box::new(Suffix(b"\n"))]);
-    assert_eq!(framing.suffix(), b"\r\n");
+    assert_eq!(framing.terminator().bytes(), b"\r\n");
     assert_eq!(run(&mut framing, &["a"]).0, ["a"]);
 }
 
@@ -86,7 +86,7 @@ fn what_comes_behind_a_step_is_done_in_its_place() {
         Box::new(Suffix(b"3")),
         brackets(),
     ]);
-    assert_eq!(framing.suffix(), b"1");
+    assert_eq!(framing.terminator().bytes(), b"1");
     assert_eq!(run(&mut framing, &["a", "b"]).0, ["[[a]23]", "[[b]23]"]);
 }
 
