@@ -65,7 +65,7 @@ impl TryFrom<Written> for Interval {
         let ns = parse_time(&text).and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.filter(|ns| *ns > 0).map(|ns| Self { ns }).ok_or_else(|| {
             Error::configuration(format!(
-                "expected a time above zero with its unit, found `{text}`; write a whole number and `ms`, `s`, \
+                "expected a time with its unit and above zero, found `{text}`; write a whole number and `ms`, `s`, \
                  `m` or `h`, such as `250ms` or `5s`"
             ))
         })

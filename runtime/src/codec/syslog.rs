@@ -75,9 +75,8 @@ fn decode_at(
     nodes: &mut Nodes,
     now: u64,
 ) -> Result<u32, Error> {
-    let mut attempt = |end| {
-        copied.decode(bytes, span, nodes, |message, writer| write(message, end, now, writer))
-    };
+    let mut attempt =
+        |end| copied.decode(bytes, span, nodes, |message, writer| write(message, end, now, writer));
     match attempt(usize::MAX) {
         // Only the header up to this position is understood.
         Err(error) if error.kind() == ErrorKind::BadData => {

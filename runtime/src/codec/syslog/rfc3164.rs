@@ -58,8 +58,8 @@ fn address(word: &str) -> Option<&str> {
     fn bare(word: &str) -> Option<&str> {
         let inner = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).unwrap_or(word);
         // An address of IPv6 may name an interface: `fe80::1%eth0`.
-        let number = inner.split('%').next()?;
-        number.parse::<IpAddr>().ok().map(|_| inner)
+        let (number, zone) = inner.split_once('%').unwrap_or((inner, ""));
+        (number.parse::<IpAddr>().is_ok() && !zone.contains(':')).then_some(inner)
     }
     bare(word).or_else(|| bare(word.strip_suffix(':')?))
 }

@@ -184,8 +184,11 @@ fn half_understood_header_keeps_the_message() {
         ("<1>1 - é x", json!({ "msg": "é x" })),
         ("<1>1 - host", json!({ "hostname": "host" })),
         ("<1>1 -  host", json!({ "msg": "host" })),
-        ("<1>1 - h a p id text", json!({ "hostname": "h", "appname": "a", "procid": "p",
-            "msgid": "id", "msg": "text" })),
+        (
+            "<1>1 - h a p id text",
+            json!({ "hostname": "h", "appname": "a", "procid": "p",
+            "msgid": "id", "msg": "text" }),
+        ),
         ("<1>1 - h a - - []", json!({ "hostname": "h", "appname": "a", "msg": "[]" })),
         ("<1>1 - h - - - [a][a] t", json!({ "hostname": "h", "msg": "[a][a] t" })),
         ("<1>1 - h - - - [a b] t", json!({ "hostname": "h", "msg": "[a b] t" })),
