@@ -3,6 +3,7 @@
 use tremor_pdk::{
     Batch, Error,
     abi::batch::{HostBatch, Payload, Pool, Rejected},
+    dynamic::discard_empty,
 };
 
 use super::{Codec, Decoder, Encoder, Terminator};
@@ -99,9 +100,8 @@ impl Decoder {
             self.decode(bytes, span, nodes).map_err(Error::bad_data)
         });
         // A blank line is rare, and fails to decode. So only messages that failed are searched for one.
-        let failed = rejected.len();
-        rejected.retain(|it| !batch.raw(&it.event).is_some_and(|it| self.holds_no_event(it)));
-        Decoded { discarded: failed - rejected.len(), rejected }
+        let discarded = discard_empty(batch, &mut rejected, |it| self.holds_no_event(it));
+        Decoded { rejected, discarded }
     }
 }
 

@@ -2,7 +2,10 @@
 
 use tremor_abi::batch::{HostBatch, Payload};
 
-use crate::{Batch, Codec, Document, Error, Output, Result, Writer, dynamic::DynCodec};
+use crate::{
+    Batch, Codec, Document, Error, Output, Result, Writer,
+    dynamic::{DynCodec, discard_empty},
+};
 
 /// Drives a codec: all messages of a batch, one after the other. It has a place for the message in hand,
 /// for what is decoded is written to the buffer that the message lies in.
@@ -28,9 +31,7 @@ impl<T: Codec> DynCodec for CodecDriver<T> {
             codec.decode(message, &mut writer)?;
             writer.finish().map_err(Error::bad_data)
         });
-        let failed = rejected.len();
-        rejected.retain(|it| !batch.raw(&it.event).is_some_and(|it| codec.holds_no_event(it)));
-        output.discard(failed - rejected.len());
+        output.discard(discard_empty(batch, &mut rejected, |it| codec.holds_no_event(it)));
         output.reject_all(rejected);
         Ok(())
     }
