@@ -243,7 +243,9 @@ fn unknown_type_and_escape_of_the_text_format_cost_no_sample() {
 
 #[test]
 fn message_without_a_sample_holds_no_event() {
-    let blank = |config: &str, text: &str| codec(config).holds_no_event(text.as_bytes());
+    let blank = |config: &str, text: &str| {
+        tremor_pdk::Codec::holds_no_event(&codec(config), text.as_bytes())
+    };
     for text in ["", "\n \n", "# a comment", "# HELP a b\n# TYPE a gauge\n", "\u{feff}", "# EOF\n"]
     {
         assert!(blank("{}", text), "{text:?}");
