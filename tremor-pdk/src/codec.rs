@@ -16,6 +16,15 @@ pub trait Codec: Send + 'static {
     /// Kind bad data: the message leaves by `err`. Nothing that was written counts.
     fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()>;
 
+    /// Returns whether a message holds no event, such as a blank line or a comment. Such a message is counted as
+    /// discarded, and its input is acknowledged.
+    ///
+    /// Called for messages that [`decode`](Codec::decode) failed on, so let `decode` fail on these.
+    fn holds_no_event(&self, message: &[u8]) -> bool {
+        let _ = message;
+        false
+    }
+
     /// Encodes one value: appends to `message`.
     ///
     /// # Errors

@@ -7,6 +7,8 @@ use std::{
     task::{Context, Poll},
 };
 
+use tremor_abi::batch::{HostBatch, Rejected};
+
 use crate::{Acks, Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
 
 /// A future on the heap: for everything off the data path.
@@ -103,4 +105,21 @@ pub trait DynCodec: Send {
     /// The batch as a whole could not be encoded; single events that could not are in `output`.
     fn encode(&mut self, batch: &mut Batch, encoded: &mut Batch, output: &mut Output)
     -> Result<()>;
+}
+
+/// Removes messages that hold no event from those that a codec failed on, and returns their number.
+///
+/// A record without a value, which deletes its key, is an event: it has `tombstone` in its metadata, and stays.
+pub fn discard_empty(
+    batch: &Batch,
+    failed: &mut Vec<Rejected>,
+    holds_no_event: impl Fn(&[u8]) -> bool,
+) -> usize {
+    let before = failed.len();
+    failed.retain(|it| {
+        let is_empty = batch.raw(&it.event).is_some_and(&holds_no_event);
+        let metadata = batch.metadata(&it.event).filter(|_| is_empty);
+        !is_empty || metadata.is_some_and(|it| it.get("tombstone").is_some())
+    });
+    before - failed.len()
 }

@@ -47,8 +47,10 @@ pub trait Preprocessor: Send + 'static {
 /// Frames and transforms messages after the codec. It sees the batches of one sink, one after
 /// the other.
 pub trait Postprocessor: Send + 'static {
-    /// What it does, if that is no more than putting these bytes after every message: then it is
-    /// done with the encoding, and [`process`](Postprocessor::process) is not called.
+    /// Returns the bytes after every message by which a receiver finds its end, if appending them is all that this
+    /// postprocessor does. They are then appended with the encoding, and [`process`](Postprocessor::process) is not
+    /// called. A message that contains these bytes leaves by `err`, since the receiver would take what follows them
+    /// for another message.
     fn suffix(&self) -> Option<&[u8]> {
         None
     }

@@ -12,9 +12,14 @@ use crate::Error;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
-#[serde(try_from = "String", into = "String")]
+#[serde(try_from = "Written", into = "String")]
 // No description: the key that is of this type has one.
-#[schemars(inline, description = "", extend("pattern" = "^[0-9]+ *(ms|s|m|h)$"))]
+#[schemars(
+    inline,
+    description = "",
+    with = "String",
+    extend("pattern" = "^[0-9]+ *(ms|s|m|h)$")
+)]
 pub struct Interval {
     ns: u64,
 }
@@ -41,14 +46,27 @@ impl Interval {
     }
 }
 
-impl TryFrom<String> for Interval {
+/// The value of a key for a time. A number without a unit is read as well, so that the error can name the unit.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    WithUnit(String),
+    Other(serde_json::Value),
+}
+
+impl TryFrom<Written> for Interval {
     type Error = Error;
 
-    fn try_from(text: String) -> Result<Self, Error> {
+    fn try_from(written: Written) -> Result<Self, Error> {
+        let text = match written {
+            Written::WithUnit(text) => text,
+            Written::Other(value) => value.to_string(),
+        };
         let ns = parse_time(&text).and_then(|time| u64::try_from(time.as_nanos()).ok());
         ns.filter(|ns| *ns > 0).map(|ns| Self { ns }).ok_or_else(|| {
             Error::configuration(format!(
-                "expected a time with its unit and above zero, such as `250ms` or `5s`, found `{text}`"
+                "expected a time with its unit and above zero, found `{text}`; write a whole number and `ms`, `s`, \
+                 `m` or `h`, such as `250ms` or `5s`"
             ))
         })
     }
@@ -203,7 +221,12 @@ mod tests {
         assert_eq!((text(2_000), text(2_050)), (json!("2s"), json!("2050ms")));
         for text in ["0s", "5", "1 day", "999999999h"] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.ends_with(&format!("found `{text}`")), "{error}");
+            assert!(error.contains(&format!("found `{text}`; write ")), "{error}");
+        }
+        for value in [json!(5), json!(2.5), json!(true), json!(["5s"])] {
+            let error = from_value::<Interval>(value.clone()).unwrap_err().to_string();
+            assert!(error.contains(&format!("found `{value}`; write ")), "{error}");
+            assert!(error.ends_with("such as `250ms` or `5s`"), "{error}");
         }
     }
 

@@ -66,7 +66,7 @@ impl Loop {
             let begun = Instant::now();
             let mut batch = Batch::from_pool(&decoded);
             lock(events).by_ref().take(BATCH).for_each(|event| batch.push_message(event));
-            if let [first, ..] = &*decoder.decode_batch(&mut batch) {
+            if let [first, ..] = &*decoder.decode_batch(&mut batch).rejected {
                 return Err(format!("an event cannot be decoded: {}", first.error));
             }
             let now = tremor_runtime::time::now_ns();

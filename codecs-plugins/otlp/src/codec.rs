@@ -116,7 +116,12 @@ impl Component for Otlp {
 }
 
 impl Codec for Otlp {
+    fn holds_no_event(&self, message: &[u8]) -> bool {
+        self.encoding != Encoding::Protobuf && self.text(message).trim_ascii().is_empty()
+    }
+
     fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
+        let message = self.text(message);
         let most = most(message.len());
         if !self.encoding.is_json(message) {
             let (signal, request) = self.signal_of(message)?;
@@ -159,6 +164,12 @@ impl Codec for Otlp {
 }
 
 impl Otlp {
+    /// Returns a message without the UTF-8 signature that a text may have. No message in protobuf begins with one.
+    fn text<'m>(&self, message: &'m [u8]) -> &'m [u8] {
+        let text = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
+        if self.encoding == Encoding::Protobuf { message } else { text }
+    }
+
     /// Makes the normal form of a message.
     fn normalize(&mut self, make: impl FnOnce(&mut Vec<u8>) -> Result<()>) -> Result<()> {
         self.normal.clear();

@@ -2,7 +2,11 @@
 
 use tremor_pdk::prelude::*;
 
-use crate::{config::Config, decode::Decoder, encode};
+use crate::{
+    config::{Config, EventIs},
+    decode::Decoder,
+    encode,
+};
 
 /// The codec `prometheus`.
 pub struct Prometheus {
@@ -23,6 +27,13 @@ impl Component for Prometheus {
 impl Codec for Prometheus {
     fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
         self.decoder.decode(self.config, message, value)
+    }
+
+    fn holds_no_event(&self, message: &[u8]) -> bool {
+        // Lines about a family are no event without its samples.
+        let is_event = |line: &[u8]| !matches!(line.trim_ascii_start().first(), None | Some(b'#'));
+        let message = message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message);
+        self.config.event == EventIs::Sample && !message.split(|byte| *byte == b'\n').any(is_event)
     }
 
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {

@@ -114,8 +114,11 @@ impl Decoder {
                 return Err(Wrong::new(at, "expected nothing after `# EOF`"));
             }
             match line {
+                // The first one before the samples counts. Another one is no reason to lose samples.
                 Line::Help { name, help } => {
-                    set(&mut families.describe(name, at)?.help, help, at, "`HELP`")?;
+                    if let Ok(family) = families.describe(name, at) {
+                        family.help.get_or_insert(help);
+                    }
                 }
                 Line::Type { name, kind } => {
                     set(&mut families.describe(name, at)?.kind, kind, at, "`TYPE`")?;

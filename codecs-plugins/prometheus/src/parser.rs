@@ -52,7 +52,9 @@ pub(crate) struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(text: &'t str, format: Format) -> Self {
-        Self { text, at: 0, format }
+        // A UTF-8 signature is no part of the text.
+        let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { text, at, format }
     }
 
     /// The next line that says something, and where it begins.
@@ -83,22 +85,26 @@ impl<'t> Parser<'t> {
         self.blanks();
         let start = self.at;
         let line = match self.word() {
-            "HELP" => {
-                self.gap()?;
-                let name = self.metric_name()?;
-                if !self.is_line_end() {
-                    self.gap()?;
+            "HELP" => match self.help() {
+                Ok(line) => line,
+                // A text for people costs no sample, whatever is in it.
+                Err(_) => {
+                    self.rest_of_line();
+                    self.end_line()?;
+                    return Ok(None);
                 }
-                Line::Help { name, help: self.help()? }
-            }
+            },
             "TYPE" => {
                 self.gap()?;
                 let name = self.metric_name()?;
                 self.gap()?;
                 let at = self.at;
                 let word = self.word();
-                let kind = Kind::of_line(word, self.format)
-                    .ok_or_else(|| unknown_type(at, self.format))?;
+                let kind = match (Kind::of_line(word, self.format), self.format) {
+                    (Some(kind), _) => kind,
+                    (None, Format::Text) => Kind::Untyped,
+                    (None, Format::OpenMetrics) => return Err(unknown_type(at)),
+                };
                 Line::Type { name, kind }
             }
             "UNIT" if is_open_metrics => {
@@ -121,15 +127,20 @@ impl<'t> Parser<'t> {
         Ok(Some(line))
     }
 
-    fn help(&mut self) -> Parsed<Cow<'t, str>> {
-        let start = self.at;
+    /// The name and the text of a `HELP` line.
+    fn help(&mut self) -> Parsed<Line<'t>> {
+        self.gap()?;
+        let name = self.metric_name()?;
+        if !self.is_line_end() {
+            self.gap()?;
+        }
         let raw = self.rest_of_line();
         if !raw.contains('\\') {
-            return Ok(Cow::Borrowed(raw));
+            return Ok(Line::Help { name, help: Cow::Borrowed(raw) });
         }
         let mut help = String::with_capacity(raw.len());
-        unescape(raw, start, self.format, self.format == Format::OpenMetrics, &mut help)?;
-        Ok(Cow::Owned(help))
+        unescape(raw, self.format == Format::OpenMetrics, &mut help);
+        Ok(Line::Help { name, help: Cow::Owned(help) })
     }
 
     /// The name of a metric.
@@ -181,11 +192,10 @@ impl<'t> Parser<'t> {
             self.blanks();
             self.expect(b'=', "expected `=` after the name of a label")?;
             self.blanks();
-            let start = self.at + 1;
             let raw = self.quoted()?;
             if raw.contains('\\') {
                 unescaped.clear();
-                unescape(raw, start, self.format, true, unescaped)?;
+                unescape(raw, true, unescaped);
                 label(name, place, unescaped)?;
             } else {
                 label(name, place, raw)?;
@@ -329,44 +339,29 @@ impl<'t> Parser<'t> {
 }
 
 #[cold]
-fn unknown_type(at: usize, format: Format) -> Wrong {
-    Wrong::new(
-        at,
-        match format {
-            Format::Text => "expected `counter`, `gauge`, `histogram`, `summary` or `untyped`",
-            Format::OpenMetrics => {
-                "expected `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `stateset`, \
-                 `info` or `unknown`"
-            }
-        },
-    )
+fn unknown_type(at: usize) -> Wrong {
+    let what = "expected `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `stateset`, \
+                `info` or `unknown`";
+    Wrong::new(at, what)
 }
 
-/// Replaces the escapes of a text that begins at `start`. `OpenMetrics` leaves a backslash before any
-/// other character as it is.
-fn unescape(
-    raw: &str,
-    start: usize,
-    format: Format,
-    has_quotes: bool,
-    out: &mut String,
-) -> Parsed<()> {
-    let mut characters = raw.char_indices();
-    while let Some((at, character)) = characters.next() {
+/// Replaces the escapes of a text. A backslash before any other character stays, as in Prometheus' own parser, since
+/// exporters are tested with that.
+fn unescape(raw: &str, has_quotes: bool, out: &mut String) {
+    let mut characters = raw.chars();
+    while let Some(character) = characters.next() {
         if character != '\\' {
             out.push(character);
             continue;
         }
-        match characters.next().map(|(_, next)| next) {
+        match characters.next() {
             Some('n') => out.push('\n'),
             Some('\\') => out.push('\\'),
             Some('"') if has_quotes => out.push('"'),
-            Some(other) if format == Format::OpenMetrics => out.extend(['\\', other]),
-            _ => {
-                let escapes = if has_quotes { r#"`\\`, `\"` or `\n`"# } else { r"`\\` or `\n`" };
-                return Err(Wrong::new(start + at, format!("expected {escapes} as an escape")));
+            other => {
+                out.push('\\');
+                out.extend(other);
             }
         }
     }
-    Ok(())
 }

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use tremor_pdk::{Memory, prelude::*};
 
+use crate::config::Format;
+
 /// Cuts a scrape into messages, one for each sample, with the `HELP`, `TYPE` and `UNIT` lines of its
 /// family before it.
 #[tremor_pdk::config]
@@ -14,6 +16,10 @@ pub struct Config {
     #[serde(default = "max_length")]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     max_length: usize,
+    /// The version of the format. With `openmetrics`, what follows `# EOF` goes to `err`. In `text`, such a line is a
+    /// comment.
+    #[serde(default)]
+    format: Format,
 }
 
 const fn max_length() -> usize {
@@ -171,9 +177,12 @@ impl Split {
             state.begun.extend_from_slice(&cutter.payload()[range.clone()]);
         }
         let line = if is_joined { &state.begun[..] } else { &cutter.payload()[range.clone()] };
+        // No line begins with a UTF-8 signature but the first of a file.
+        let signature = if line.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let line = &line[signature..];
         match Line::of(line) {
             Line::Nothing => {}
-            Line::Eof => state.has_ended = true,
+            Line::Eof => state.has_ended = self.config.format == Format::OpenMetrics,
             _ if state.has_ended => {
                 let line = line.to_owned();
                 cutter.reject(&line, Error::bad_data("expected nothing after `# EOF`"));
@@ -202,10 +211,13 @@ impl Split {
                     self.head.extend_from_slice(about);
                     self.head.extend_from_slice(line);
                     cutter.emit_joined(&self.head, 0..0);
-                } else if about.is_empty() {
-                    cutter.emit(range);
                 } else {
-                    cutter.emit_joined(about, range);
+                    let range = range.start + signature..range.end;
+                    if about.is_empty() {
+                        cutter.emit(range);
+                    } else {
+                        cutter.emit_joined(about, range);
+                    }
                 }
             }
         }
@@ -233,7 +245,7 @@ impl Split {
 enum Line<'l> {
     /// Empty, or for people.
     Nothing,
-    /// About the family of this name. A line without a name is about none, which the codec says.
+    /// About the family of this name.
     About(&'l [u8]),
     /// A sample of this name.
     Sample(&'l [u8]),
@@ -251,7 +263,6 @@ impl<'l> Line<'l> {
                 let keyword = if first.len() > 1 { Some(&first[1..]) } else { rest.next() };
                 match (keyword, rest.next()) {
                     (Some(b"HELP" | b"TYPE" | b"UNIT"), Some(name)) => Self::About(name),
-                    (Some(b"HELP" | b"TYPE"), None) => Self::Sample(first),
                     (Some(b"EOF"), None) => Self::Eof,
                     _ => Self::Nothing,
                 }

@@ -178,6 +178,7 @@ fn what_is_wrong_is_said_with_its_line_and_column() {
     for (text, expected) in [
         ("", "line 1, column 1: expected a sample"),
         ("# a comment\n", "line 2, column 1: expected a sample"),
+        ("\u{feff}x", "line 1, column 5: expected a space"),
         ("9a 1", "line 1, column 1: expected the name of a metric"),
         ("a", "line 1, column 2: expected a space"),
         ("a one", "line 1, column 3: expected a number, `NaN`, `+Inf` or `-Inf`"),
@@ -185,13 +186,10 @@ fn what_is_wrong_is_said_with_its_line_and_column() {
         ("a 1 2 3", "line 1, column 7: expected the end of the line"),
         ("a 1\r\n", "line 1, column 3: expected a number"),
         ("a{b=\"c} 1\n", "line 1, column 5: expected a closing quote in this line"),
-        ("a{b=\"\\t\"} 1", "line 1, column 6: expected `\\\\`, `\\\"` or `\\n` as an escape"),
         ("a{b:c=\"\"} 1", "line 1, column 4: expected `=` after the name of a label"),
         ("a{b=1} 1", "line 1, column 5: expected the value of a label in quotes"),
         ("a{b=\"\" c=\"\"} 1", "line 1, column 8: expected `,` or `}` after a label"),
         ("a{b=\"\",b=\"\"} 1", "line 1, column 8: the label `b` is there twice"),
-        ("# TYPE a count\na 1", "line 1, column 10: expected `counter`, `gauge`, `histogram`"),
-        ("# HELP a \\x\na 1", "line 1, column 10: expected `\\\\` or `\\n` as an escape"),
         ("a 1\nb 2", "line 2, column 1: expected one sample, found another: put the preprocessor"),
         ("# TYPE a gauge\n# TYPE a gauge\na 1", "line 2, column 1: expected one `TYPE` line"),
         (
@@ -213,6 +211,52 @@ fn what_is_wrong_is_said_with_its_line_and_column() {
     }
     let error = decoded("{}", b"a 1\n\xff").unwrap_err();
     assert_eq!(error, "line 2, column 1: expected UTF-8");
+}
+
+#[test]
+fn help_line_that_is_wrong_costs_no_sample() {
+    for (text, help) in [
+        ("# HELP a D:\\docs \\'x\\' \\n \\\\ \\\na 1\n", Some("D:\\docs \\'x\\' \n \\ \\")),
+        ("# HELP a one\n# HELP a two\na 1\n", Some("one")),
+        ("# HELP\na 1\n", None),
+        ("# HELP 9x text\na 1\n", None),
+        ("a 1\n# HELP a late\n", None),
+    ] {
+        let sample = decoded("{}", text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+        assert_eq!((&sample["name"], &sample["value"]), (&json!("a"), &json!(1.0)), "{text:?}");
+        assert_eq!(sample["help"].as_str(), help, "{text:?}");
+        let open = text.replace("HELP\n", "HELP \n") + "# EOF\n";
+        let samples = decoded(OPEN, &open).unwrap_or_else(|error| panic!("{open:?}: {error}"));
+        assert_eq!(samples[0]["value"], 1.0, "{open:?}");
+    }
+}
+
+#[test]
+fn unknown_type_and_escape_of_the_text_format_cost_no_sample() {
+    for kind in ["count", "unknown", "info", "Gauge"] {
+        let sample = decoded("{}", &format!("# TYPE a {kind}\na 1")).unwrap();
+        assert_eq!((&sample["type"], &sample["value"]), (&json!("untyped"), &json!(1.0)), "{kind}");
+    }
+    let sample = decoded("{}", "a{b=\"C:\\dir\\\\x\"} 1").unwrap();
+    assert_eq!(sample["labels"]["b"], "C:\\dir\\x");
+}
+
+#[test]
+fn message_without_a_sample_holds_no_event() {
+    let blank = |config: &str, text: &str| {
+        tremor_pdk::Codec::holds_no_event(&codec(config), text.as_bytes())
+    };
+    for text in ["", "\n \n", "# a comment", "# HELP a b\n# TYPE a gauge\n", "\u{feff}", "# EOF\n"]
+    {
+        assert!(blank("{}", text), "{text:?}");
+        assert!(
+            !blank(EXPOSITION, text),
+            "an exposition without samples is an empty array: {text:?}"
+        );
+    }
+    for text in ["a", "# TYPE a gauge\na{", "# a\n\u{feff}"] {
+        assert!(!blank("{}", text), "{text:?}");
+    }
 }
 
 #[test]

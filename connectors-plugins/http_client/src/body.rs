@@ -4,39 +4,48 @@ use std::io::{self, Write};
 
 use flate2::write::GzEncoder;
 use hyper::body::Bytes;
-use tremor_pdk::{Batch, Error, EventRef, Host, Result};
+use tremor_pdk::{Batch, Error, EventRef, Exceptions, Host, Result};
 
 use crate::config::{Compression, Format};
 
 /// What is longer is compressed on a thread for such work, in bytes.
 const AT_ONCE: usize = 256 << 10;
 
-/// One body of the events of a delivery; none where there are no events.
-pub(crate) fn of_batch(batch: &Batch, format: Format) -> Option<Vec<u8>> {
+/// Returns one body with the events of a delivery, and the events that it cannot contain. There is no body without
+/// events.
+pub(crate) fn of_batch(batch: &Batch, format: Format) -> (Option<Vec<u8>>, Exceptions) {
     let messages = || batch.iter().filter_map(EventRef::raw);
-    let count = messages().count();
-    if count == 0 {
-        return None;
-    }
-    let mut body = Vec::with_capacity(messages().map(<[u8]>::len).sum::<usize>() + count + 2);
-    match format {
-        Format::Raw | Format::Ndjson => {
-            for message in messages() {
-                body.extend_from_slice(message);
-                if !message.ends_with(b"\n") {
-                    body.push(b'\n');
-                }
-            }
+    let bytes = messages().map(<[u8]>::len).sum::<usize>();
+    let mut body = Vec::with_capacity(bytes + batch.len() + 2);
+    let mut exceptions = Exceptions::none();
+    for (position, event) in batch.iter().enumerate() {
+        let Some(message) = event.raw() else { continue };
+        if format == Format::Array {
+            body.push(if body.is_empty() { b'[' } else { b',' });
+            body.extend_from_slice(message);
+            continue;
         }
-        Format::Array => {
-            for message in messages() {
-                body.push(if body.is_empty() { b'[' } else { b',' });
-                body.extend_from_slice(message);
-            }
-            body.push(b']');
+        let line = message.strip_suffix(b"\n").unwrap_or(message);
+        if let Some(at) = memchr::memchr(b'\n', line) {
+            exceptions.push(position..position + 1, several_lines(at));
+            continue;
         }
+        body.extend_from_slice(line);
+        body.push(b'\n');
     }
-    Some(body)
+    if format == Format::Array && !body.is_empty() {
+        body.push(b']');
+    }
+    (Some(body).filter(|body| !body.is_empty()), exceptions)
+}
+
+#[cold]
+fn several_lines(position: usize) -> Error {
+    Error::bad_data(format_args!(
+        "cannot put the message into a body with `format: ndjson`: it contains a line feed at byte {position}, after \
+         which the server would read another message; use a codec that escapes line feeds, such as `json`, or \
+         `format: raw`"
+    ))
 }
 
 /// The body as it is sent.
@@ -72,11 +81,26 @@ mod tests {
     #[test]
     fn events_become_lines_or_an_array() {
         let mut batch = Batch::new();
+        let of_batch = |batch: &Batch, format| of_batch(batch, format).0;
         assert_eq!(of_batch(&batch, Format::Ndjson), None);
+        assert_eq!(of_batch(&batch, Format::Array), None);
         batch.push_message(b"1");
         batch.push_message(b"[2]\n");
         batch.stream(0).end();
         assert_eq!(of_batch(&batch, Format::Ndjson).unwrap(), b"1\n[2]\n");
         assert_eq!(of_batch(&batch, Format::Array).unwrap(), b"[1,[2]\n]");
+    }
+
+    #[test]
+    fn message_of_several_lines_is_left_out_of_ndjson() {
+        let mut batch = Batch::new();
+        for message in ["1\n2", "3", "\n\n", "4\n"] {
+            batch.push_message(message.as_bytes());
+        }
+        let (body, exceptions) = of_batch(&batch, Format::Ndjson);
+        assert_eq!(body.unwrap(), b"3\n4\n");
+        let positions: Vec<_> =
+            exceptions.exceptions().iter().map(|it| it.events.clone()).collect();
+        assert_eq!(positions, [0..1, 2..3]);
     }
 }

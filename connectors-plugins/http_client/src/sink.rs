@@ -83,10 +83,13 @@ impl ParallelSink for Posts {
     async fn deliver(&self, batch: &Batch) -> Delivery {
         match self.pool.settings.config.format {
             Format::Raw => self.post_each(batch).await,
-            format => match body::of_batch(batch, format) {
-                Some(body) => Ok(self.post(&self.pool.settings.url, body).await?),
-                None => Ok(()),
-            },
+            format => {
+                let (body, exceptions) = body::of_batch(batch, format);
+                if let Some(body) = body {
+                    self.post(&self.pool.settings.url, body).await?;
+                }
+                exceptions.into()
+            }
         }
     }
 

@@ -3,26 +3,36 @@
 use tremor_pdk::{
     Batch, Error,
     abi::batch::{HostBatch, Payload, Pool, Rejected},
+    dynamic::discard_empty,
 };
 
-use super::{Codec, Decoder, Encoder};
+use super::{Codec, Decoder, Encoder, Terminator};
 
 /// Turns the raw events of batches into values.
 pub(crate) trait BatchDecoder: Send {
     /// Decodes a batch in place, until it is heavy; what is left then stays as it is, after the
     /// others ([`Batch::take_undecoded`]). What it fails on is taken out and returned.
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected>;
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded;
+}
+
+/// The events that a decoder took out of a batch.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    /// The messages that do not decode.
+    pub rejected: Vec<Rejected>,
+    /// Number of messages that hold no event, such as blank lines and comments.
+    pub discarded: usize,
 }
 
 /// Turns the values of batches into messages.
 pub(crate) trait BatchEncoder: Send {
-    /// Encodes the events of a batch, each with `suffix` after it, into a new one. What it fails
-    /// on is taken out of both and returned.
+    /// Encodes the events of a batch, each with `terminator` after it, into a new one. What it fails
+    /// on, and what contains the terminator, is taken out of both and returned.
     fn encode_batch(
         &mut self,
         batch: &mut Batch,
         pool: &Pool,
-        suffix: &[u8],
+        terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>);
 }
 
@@ -63,7 +73,7 @@ impl MakeCodec for Codec {
 }
 
 impl BatchDecoder for Decoder {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         Self::decode_batch(self, batch)
     }
 }
@@ -73,19 +83,25 @@ impl BatchEncoder for Encoder {
         &mut self,
         batch: &mut Batch,
         pool: &Pool,
-        suffix: &[u8],
+        terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
-        Self::encode_batch(self, batch, pool, suffix)
+        if self.never_writes(terminator) {
+            return Self::encode_batch(self, batch, pool, terminator.bytes());
+        }
+        self.encode_checked(batch, pool, terminator)
     }
 }
 
 impl Decoder {
     /// Decodes the raw events of a batch, until it is heavy; the others stay as they are. What it
     /// fails on is taken out and returned.
-    pub fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
-        batch.decode_with(|bytes, nodes, span| {
+    pub fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
+        let mut rejected = batch.decode_with(|bytes, nodes, span| {
             self.decode(bytes, span, nodes).map_err(Error::bad_data)
-        })
+        });
+        // A blank line is rare, and fails to decode. So only messages that failed are searched for one.
+        let discarded = discard_empty(batch, &mut rejected, |it| self.holds_no_event(it));
+        Decoded { rejected, discarded }
     }
 }
 
@@ -105,6 +121,36 @@ impl Encoder {
             };
             encoded.map_err(Error::bad_data)?;
             out.extend_from_copy_slice(suffix);
+            Ok(())
+        })
+    }
+
+    /// Returns whether no message of this format can contain the terminator, so that none has to be searched for it.
+    fn never_writes(&self, terminator: &Terminator) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Json(_) => terminator.has_control_characters(),
+            _ => terminator.is_empty(),
+        }
+    }
+
+    /// As [`Encoder::encode_batch`], and rejects messages that contain the terminator.
+    #[inline(never)]
+    fn encode_checked(
+        &mut self,
+        batch: &mut Batch,
+        pool: &Pool,
+        terminator: &Terminator,
+    ) -> (Batch, Vec<Rejected>) {
+        batch.encode_with(pool, |payload, out| {
+            let start = out.len();
+            let encoded = match payload {
+                Payload::Document { bytes, nodes, root } => self.document(bytes, nodes, root, out),
+                Payload::Value(value) => self.value(value, out),
+            };
+            encoded.map_err(Error::bad_data)?;
+            terminator.check(&out[start..])?;
+            out.extend_from_copy_slice(terminator.bytes());
             Ok(())
         })
     }

@@ -38,6 +38,14 @@ impl Copied {
     }
 }
 
+/// The UTF-8 signature, which programs put before a text to tell its encoding. It is no part of the text.
+const SIGNATURE: &[u8] = b"\xef\xbb\xbf";
+
+/// Returns a text without its UTF-8 signature.
+pub(super) fn without_signature(text: &[u8]) -> &[u8] {
+    text.strip_prefix(SIGNATURE).unwrap_or(text)
+}
+
 /// The message as text.
 ///
 /// # Errors

@@ -22,6 +22,8 @@ pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
     position: Option<usize>,
+    /// What to do about it, if it is known.
+    remedy: Option<&'static str>,
 }
 
 /// How much an error says at most, in bytes: it may repeat what is in the data.
@@ -35,7 +37,7 @@ impl Error {
             let end = (0..=LONGEST).rev().find(|at| message.is_char_boundary(*at));
             message = format!("{}…", &message[..end.unwrap_or(0)]).into();
         }
-        Self { kind, message, position: None }
+        Self { kind, message, position: None, remedy: None }
     }
 
     #[cold]
@@ -52,6 +54,18 @@ impl Error {
     #[cold]
     pub(super) fn bad_data_at(position: usize, message: impl Into<Box<str>>) -> Self {
         Self { position: Some(position), ..Self::bad_data(message) }
+    }
+
+    /// Returns the same error, which says as well what to do about it.
+    #[cold]
+    pub(super) fn with_remedy(self, remedy: &'static str) -> Self {
+        Self { remedy: Some(remedy), ..self }
+    }
+
+    /// Returns the same error for a message that has `count` bytes before the decoded ones.
+    #[cold]
+    pub(super) fn after(self, count: usize) -> Self {
+        Self { position: self.position.map(|position| position + count), ..self }
     }
 
     /// What is wrong.
@@ -73,10 +87,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.position {
-            Some(position) => write!(f, "{} at byte {position}", self.message),
-            None => f.write_str(&self.message),
+        f.write_str(&self.message)?;
+        if let Some(position) = self.position {
+            write!(f, " at byte {position}")?;
         }
+        self.remedy.map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 

@@ -33,5 +33,10 @@ mod encode;
 
 pub(super) use self::{decode::decode, encode::encode};
 
+/// Returns whether a message is a blank line or a comment.
+pub(super) fn is_blank(message: &[u8]) -> bool {
+    matches!(message.trim_ascii_start().first(), None | Some(b'#'))
+}
+
 #[cfg(test)]
 mod tests;

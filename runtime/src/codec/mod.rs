@@ -45,16 +45,19 @@ mod options;
 mod output;
 mod raw;
 pub mod syslog;
+mod terminator;
 
 use std::sync::Arc;
 
 use tremor_abi::document::{Node, ValueRef};
 
+pub use batch::Decoded;
 pub(crate) use batch::{BatchDecoder, BatchEncoder, MakeCodec};
 pub use buffer::{Bytes, Nodes, Span};
 pub use copied::Copied;
 pub use error::{Error, ErrorKind};
 pub(crate) use options::Json;
+pub(crate) use terminator::Terminator;
 
 /// A codec and its options; what works is a [`Decoder`] or an [`Encoder`] made from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,8 +164,20 @@ impl Decoder {
                 csv::decode(options, message, writer)
             }),
             Self::Influx(copied) => copied.decode(bytes, span, nodes, influx::decode),
-            Self::Syslog(copied) => copied.decode(bytes, span, nodes, syslog::decode),
+            Self::Syslog(copied) => syslog::decode(copied, bytes, span, nodes),
             Self::Null => raw::decode_null(nodes),
+        }
+    }
+
+    /// Returns whether a message that does not decode holds no event, such as a blank line or a comment. Then nothing
+    /// is wrong with it.
+    pub(crate) fn holds_no_event(&self, message: &[u8]) -> bool {
+        match self {
+            Self::Json(_) => json::is_blank(message),
+            Self::Csv(..) => csv::is_blank(message),
+            Self::Influx(_) => influx::is_blank(message),
+            Self::Syslog(_) => syslog::is_blank(message),
+            Self::Msgpack(_) | Self::String | Self::Binary | Self::Null => false,
         }
     }
 }

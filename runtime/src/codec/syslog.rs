@@ -22,16 +22,21 @@
 //!
 //! What a message does not have, or has as `-`, the value does not have, and the other way around.
 //!
+//! A header that does not follow its RFC never costs the message: the keys up to the part that is wrong are
+//! kept, and everything after them is `msg`. If the time after the version of RFC 5424 is wrong already, the
+//! message is one of RFC 3164, and the version a part of `msg`.
+//!
 //! RFC 3164 says what was found in use rather than what is right, so much is read: a time as in RFC
-//! 3339 is taken as well, a message without a time is all `msg`, a word after the time that ends
-//! with a colon or has a bracket is no host but the program. It has neither a year nor a time zone:
-//! the year is the latest in which the time is no more than a day ahead of the clock, and the zone
-//! is UTC.
+//! 3339 is taken as well, and so are the times of Cisco's devices, which may have `*` or `.` before them, a year
+//! after the day, a fraction after the seconds, and a colon at their end; a message without a time is all `msg`; a
+//! word after the time that ends with a colon or has a bracket is no host but the program, unless it is an IP
+//! address. A time without a year is taken as the latest one that is no more than a day ahead of the clock. The
+//! zone is UTC.
 //!
 //! What does not come back as it was: times are written in UTC, in RFC 5424 with µs, in RFC 3164
 //! with seconds and without the year; the mark before UTF-8 (a byte order mark) is taken off
-//! and not written; a line feed at the end of a message is taken off; a `msg` of RFC 3164 without `appname` whose first words look like a program is
-//! read as one.
+//! and not written; NUL, carriage returns and line feeds at the end of a message are taken off; a `msg` of RFC 3164
+//! without `appname` whose first words look like a program is read as one.
 
 mod civil;
 mod encode;
@@ -42,21 +47,69 @@ mod rfc5424;
 use tremor_abi::document::Writer;
 
 pub(super) use self::encode::encode;
-use super::Error;
+use super::{
+    Error, ErrorKind,
+    buffer::{Bytes, Nodes, Span},
+    copied::{Copied, without_signature},
+};
 use crate::time;
 
-/// Writes the value of a message.
-pub(super) fn decode(message: &[u8], writer: &mut Writer<'_>) -> Result<(), Error> {
-    decode_at(message, time::now_ns(), writer)
+/// Decodes the message at `span`.
+///
+/// # Errors
+/// Kind bad data: the message has no priority.
+pub(super) fn decode(
+    copied: &mut Copied,
+    bytes: &mut Bytes,
+    span: Span,
+    nodes: &mut Nodes,
+) -> Result<u32, Error> {
+    decode_at(copied, bytes, span, nodes, time::now_ns())
 }
 
 /// As [`decode`], at a time in ns since the Unix epoch.
-fn decode_at(message: &[u8], now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
-    // rsyslog and syslog-ng send one that ends no line: in datagrams, and after a length.
-    let message = message.strip_suffix(b"\n").unwrap_or(message);
-    let mut reader = Reader { message, at: 0 };
+fn decode_at(
+    copied: &mut Copied,
+    bytes: &mut Bytes,
+    span: Span,
+    nodes: &mut Nodes,
+    now: u64,
+) -> Result<u32, Error> {
+    let mut attempt =
+        |end| copied.decode(bytes, span, nodes, |message, writer| write(message, end, now, writer));
+    match attempt(usize::MAX) {
+        // Only the header up to this position is understood.
+        Err(error) if error.kind() == ErrorKind::BadData => {
+            attempt(error.position().unwrap_or_default())
+        }
+        decoded => decoded,
+    }
+}
+
+/// Returns whether a message has nothing but its trailer and blanks.
+pub(super) fn is_blank(message: &[u8]) -> bool {
+    without_signature(trimmed(message)).trim_ascii().is_empty()
+}
+
+/// Returns a message without its trailer. Senders end messages with a line feed, a carriage return and a line feed,
+/// or NUL, in datagrams and after a length as well.
+fn trimmed(message: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !b"\0\r\n".contains(byte);
+    let length = message.iter().rposition(is_text).map_or(0, |last| last + 1);
+    &message[..length]
+}
+
+/// Writes the value of a message whose header goes no further than to the position `end`.
+///
+/// # Errors
+/// Kind bad data, with the position of the first part of the header that is wrong, if it lies before `end`.
+fn write(message: &[u8], end: usize, now: u64, writer: &mut Writer<'_>) -> Result<(), Error> {
+    let message = trimmed(message);
+    let signature = message.len() - without_signature(message).len();
+    let mut reader = Reader { message, at: signature, end };
     let priority = reader.priority()?;
-    let is_5424 = reader.rest().starts_with(b"1 ");
+    // A wrong time right after the version: this is no version.
+    let is_5424 = reader.rest().starts_with(b"1 ") && reader.at + 2 < end;
     writer.begin_object();
     writer.key("protocol");
     writer.str(if is_5424 { RFC5424 } else { RFC3164 });
@@ -67,7 +120,7 @@ fn decode_at(message: &[u8], now: u64, writer: &mut Writer<'_>) -> Result<(), Er
     if is_5424 {
         rfc5424::decode(reader, writer)?;
     } else {
-        rfc3164::decode(reader, now, writer)?;
+        rfc3164::decode(reader, now, writer);
     }
     writer.end_object();
     Ok(())
@@ -81,6 +134,8 @@ const RFC3164: &str = "RFC3164";
 struct Reader<'m> {
     message: &'m [u8],
     at: usize,
+    /// Where the header ends and `msg` begins, whatever stands there. Not set in a first attempt.
+    end: usize,
 }
 
 impl<'m> Reader<'m> {

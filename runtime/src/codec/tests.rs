@@ -4,6 +4,7 @@ use serde_json::json;
 use tremor_abi::document::{Document, Writer};
 use tremor_abi::literal;
 use tremor_abi::value::Value;
+use tremor_pdk::{Batch, abi::batch::HostBatch};
 
 fn codec(name: &str) -> Codec {
     components::codec(name, &json!(null)).expect("a codec")
@@ -110,4 +111,21 @@ fn binary_data_is_a_whole_message() {
 fn null_takes_and_gives_nothing() {
     assert_eq!(decode("null", b"whatever").as_deref(), Ok("null"));
     assert_eq!(encode("null", &literal!({ "a": 1 })), Ok(Vec::new()));
+}
+
+#[test]
+fn record_that_deletes_its_key_is_not_taken_for_a_blank_line() {
+    let mut batch = Batch::new();
+    for message in [&b"1"[..], b"", b"", b" "] {
+        batch.push_message(message);
+    }
+    let tombstone = |writer: &mut Writer<'_>| {
+        writer.begin_object();
+        writer.key("tombstone");
+        writer.bool(true);
+        writer.end_object();
+    };
+    batch.write_metadata(2, tombstone).expect("metadata");
+    let decoded = codec("json").decoder().decode_batch(&mut batch);
+    assert_eq!((batch.len(), decoded.rejected.len(), decoded.discarded), (1, 1, 2));
 }

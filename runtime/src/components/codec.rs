@@ -10,7 +10,7 @@ use tremor_pdk::{
 };
 
 use crate::{
-    codec::{BatchDecoder, BatchEncoder, Codec, MakeCodec},
+    codec::{BatchDecoder, BatchEncoder, Codec, Decoded, MakeCodec, Terminator},
     flow,
     plugin::{ComponentFactory, HostContext},
 };
@@ -61,9 +61,10 @@ impl Instance {
         self.events.extend_from_slice(batch.events());
     }
 
-    /// Whether every event that the batch had is still in it or was rejected.
-    fn accounts(&self, batch: &Batch) -> Result<(), Error> {
-        let (had, left) = (self.events.len(), batch.len() + self.output.rejected().len());
+    /// Checks that every event that the batch had is still in it, was rejected, or is one of `discarded`.
+    fn accounts(&self, batch: &Batch, discarded: usize) -> Result<(), Error> {
+        let left = batch.len() + self.output.rejected().len();
+        let (had, left) = (self.events.len(), left.saturating_add(discarded));
         if had == left {
             return Ok(());
         }
@@ -80,7 +81,7 @@ impl Instance {
 }
 
 impl BatchDecoder for Instance {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         self.keep(batch);
         let result = self.codec.decode(batch, &mut self.output).and_then(|()| {
             // It may stop when the batch is heavy, once it has handled something.
@@ -91,10 +92,11 @@ impl BatchDecoder for Instance {
             }
             Err(Error::internal("the codec left messages undecoded"))
         });
-        if let Err(error) = result.and_then(|()| self.accounts(batch)) {
-            return self.reject_all(batch, &error);
+        let discarded = self.output.take_discarded();
+        if let Err(error) = result.and_then(|()| self.accounts(batch, discarded)) {
+            return Decoded { rejected: self.reject_all(batch, &error), discarded: 0 };
         }
-        self.output.take_rejected()
+        Decoded { rejected: self.output.take_rejected(), discarded }
     }
 }
 
@@ -103,7 +105,7 @@ impl BatchEncoder for Instance {
         &mut self,
         batch: &mut Batch,
         pool: &Pool,
-        suffix: &[u8],
+        terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
         self.keep(batch);
         let mut encoded = Batch::from_pool(pool);
@@ -116,15 +118,14 @@ impl BatchEncoder for Instance {
             let message = format!("the codec answered {events} events with {messages} messages");
             Err(Error::internal(message))
         });
-        let result = result.and_then(|()| self.accounts(batch));
+        let result = result.and_then(|()| self.accounts(batch, 0));
         let mut rejected = self.output.take_rejected();
         if let Err(error) = result {
             encoded.retain(|_| false);
             rejected = self.reject_all(batch, &error);
         }
-        if !suffix.is_empty() {
-            encoded.cut(|cutter| cutter.emit_followed(suffix));
-        }
+        // A codec of a plugin may write any bytes.
+        rejected.extend(terminator.append(&mut encoded, batch));
         (encoded, rejected)
     }
 }

@@ -203,7 +203,7 @@ impl Simulation {
         loop {
             let Source { name, ports, codec, .. } = &mut self.sources[source];
             if let Some(codec) = codec {
-                rejected.extend(codec.decode_batch(&mut batch));
+                rejected.extend(codec.decode_batch(&mut batch).rejected);
             }
             let left = batch.take_undecoded();
             self.routes.name = name.as_str().into();
@@ -260,9 +260,9 @@ impl Simulation {
                         outlet.taken.push(Taken { values: batch, encoded: None });
                         continue;
                     };
-                    let suffix = outlet.framing.suffix();
+                    let terminator = outlet.framing.terminator();
                     let (mut encoded, mut rejected) =
-                        codec.encode_batch(&mut batch, &self.pool, suffix);
+                        codec.encode_batch(&mut batch, &self.pool, terminator);
                     rejected.extend(outlet.framing.process(&mut encoded, &mut batch));
                     if !rejected.is_empty() {
                         again = true;

@@ -4,20 +4,22 @@ use tremor_pdk::{
     Batch, Error, Output, Postprocessor, abi::batch::HostBatch, abi::batch::Rejected,
 };
 
+use crate::codec::Terminator;
+
 /// What happens to the messages of a sink after the codec.
 ///
 /// Most postprocessors do no more than end a message. What the first of them append is done with
 /// the encoding, and only what comes after the first that does more is a step of its own.
 #[derive(Default)]
 pub(crate) struct Framing {
-    suffix: Vec<u8>,
+    terminator: Terminator,
     steps: Vec<Step>,
     /// What steps hand on besides messages. Empty between batches.
     output: Output,
 }
 
 enum Step {
-    Suffix(Vec<u8>),
+    Terminate(Terminator),
     Process { name: String, postprocessor: Box<dyn Postprocessor> },
 }
 
@@ -25,18 +27,20 @@ impl Framing {
     /// Adds a postprocessor after the others.
     pub(crate) fn push(&mut self, name: &str, postprocessor: Box<dyn Postprocessor>) {
         match (postprocessor.suffix(), self.steps.last_mut()) {
-            (Some(suffix), None) => self.suffix.extend_from_slice(suffix),
-            (Some(suffix), Some(Step::Suffix(before))) => before.extend_from_slice(suffix),
+            (Some(suffix), None) => self.terminator.push(name, suffix),
+            (Some(suffix), Some(Step::Terminate(before))) => before.push(name, suffix),
             (Some(suffix), Some(Step::Process { .. })) => {
-                self.steps.push(Step::Suffix(suffix.to_vec()));
+                let mut terminator = Terminator::default();
+                terminator.push(name, suffix);
+                self.steps.push(Step::Terminate(terminator));
             }
             (None, _) => self.steps.push(Step::Process { name: name.to_owned(), postprocessor }),
         }
     }
 
-    /// What is to stand after every message as it is encoded.
-    pub(crate) fn suffix(&self) -> &[u8] {
-        &self.suffix
+    /// Returns what the codec has to append to every message.
+    pub(crate) fn terminator(&self) -> &Terminator {
+        &self.terminator
     }
 
     /// Does to the messages of `encoded` what is left to do. They are those of `batch`, one by one
@@ -46,8 +50,8 @@ impl Framing {
         let mut rejected = Vec::new();
         for step in &mut self.steps {
             match step {
-                Step::Suffix(suffix) => {
-                    encoded.cut(|cutter| cutter.emit_followed(suffix));
+                Step::Terminate(terminator) => {
+                    rejected.extend(terminator.append(encoded, batch));
                 }
                 Step::Process { name, postprocessor } => {
                     number(encoded);

@@ -9,9 +9,9 @@ use super::{
     streams::{Cut, States, Streams},
 };
 
-/// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well. A
-/// last line without a line feed is a message; the end of a stream, and of a whole message, ends a
-/// line.
+/// Cuts byte streams at line feeds. A carriage return before the line feed is cut off as well, and so is a UTF-8
+/// signature at the beginning of a stream or of a whole message. A last line without a line feed is a message; the
+/// end of a stream, and of a whole message, ends a line.
 #[tremor_pdk::config]
 #[derive(Debug)]
 pub(crate) struct Config {
@@ -37,17 +37,19 @@ impl Component for Split {
 }
 
 impl Cut for Lines {
-    /// A line that has begun. Streams without one have no state.
-    type State = Partial;
+    type State = Line;
 
-    fn cut(&mut self, states: &mut States<Partial>, cutter: &mut Cutter<'_>) {
+    fn cut(&mut self, states: &mut States<Line>, cutter: &mut Cutter<'_>) {
         let Self(held) = self;
         let stream = cutter.event().stream;
-        let mut partial = states.remove(&stream).unwrap_or_default();
+        let Line { mut partial, mut is_first } = states.remove(&stream).unwrap_or_default();
         held.take(&partial);
         let mut start = 0;
         while let Some(length) = memchr::memchr(b'\n', &cutter.payload()[start..]) {
             let end = start + length;
+            if std::mem::take(&mut is_first) {
+                start += partial.strip_signature(&cutter.payload()[start..end]);
+            }
             let stripped = end - usize::from(cutter.payload()[start..end].ends_with(b"\r"));
             if start == end {
                 partial.strip_carriage_return();
@@ -55,22 +57,62 @@ impl Cut for Lines {
             partial.complete(cutter, start..stripped, held);
             start = end + 1;
             if cutter.is_heavy() {
+                let line = Line::begun(Partial::default(), is_first, held, states);
+                states.insert(stream, line);
                 return cutter.leave(start);
             }
         }
         let end = cutter.payload().len();
+        let (is_whole, is_end) = (!cutter.event().is_fragment(), cutter.event().is_stream_end());
+        if is_first && (is_whole || is_end) {
+            start += partial.strip_signature(&cutter.payload()[start..end]);
+        }
         partial.extend(&cutter.payload()[start..end], held);
-        let is_whole = !cutter.event().is_fragment();
-        if cutter.event().is_stream_end() {
+        if is_end {
             partial.end(cutter, held);
-            cutter.pass();
-        } else if is_whole && !partial.is_empty() {
+            return cutter.pass();
+        }
+        if !is_whole {
+            let line = Line::begun(partial, is_first, held, states);
+            states.insert(stream, line);
+        } else if !partial.is_empty() {
             partial.complete(cutter, 0..0, held);
         }
-        if !partial.is_empty() {
-            held.put(&mut partial, states, |other| Some(other));
-            states.insert(stream, partial);
+    }
+
+    fn is_unfinished(line: &Line) -> bool {
+        !line.partial.is_empty()
+    }
+}
+
+/// The state of a stream.
+pub(crate) struct Line {
+    /// The line that has begun, if any.
+    partial: Partial,
+    /// `true` until the first line of the stream is complete, since that one may begin with a UTF-8 signature.
+    is_first: bool,
+}
+
+impl Line {
+    /// Returns the state of a stream that goes on, beside those in `states`. Without a line that has begun, no buffer is
+    /// kept.
+    fn begun(
+        mut partial: Partial,
+        is_first: bool,
+        held: &mut Held,
+        states: &mut States<Self>,
+    ) -> Self {
+        if partial.is_empty() {
+            partial = Partial::default();
         }
+        held.put(&mut partial, states, |other| Some(&mut other.partial));
+        Self { partial, is_first }
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { partial: Partial::default(), is_first: true }
     }
 }
 
@@ -145,6 +187,33 @@ mod tests {
             let (found, rejected) = run(&mut lines(100), &pieces);
             assert_eq!(found, expected, "cut every {size} bytes");
             assert!(rejected.is_empty());
+        }
+    }
+
+    #[test]
+    fn utf8_signature_is_removed_at_the_start_of_a_stream_only() {
+        let text = "\u{feff}one\r\n\u{feff}two\nlast \u{feff}".as_bytes();
+        for size in 1..=text.len() {
+            let pieces: Vec<&[u8]> = text.chunks(size).collect();
+            let (found, _) = run(&mut lines(100), &pieces);
+            let expected = ["one", "\u{feff}two", "last \u{feff}"];
+            assert_eq!(found, expected, "cut every {size} bytes");
+        }
+        for (text, expected) in [
+            ("\u{feff}", &[][..]),
+            ("\u{feff}\n", &[""]),
+            ("\u{feff}\r\na", &["", "a"]),
+            ("\u{feff}one", &["one"]),
+            ("\u{feff}\u{feff}one", &["\u{feff}one"]),
+        ] {
+            for size in 1..=text.len() {
+                let pieces: Vec<&[u8]> = text.as_bytes().chunks(size).collect();
+                assert_eq!(run(&mut lines(100), &pieces).0, expected, "{text:?} by {size} bytes");
+            }
+            let mut batch = Batch::new();
+            batch.push_message(text.as_bytes());
+            assert!(process(&mut lines(100), &mut batch).is_empty());
+            assert_eq!(messages(&batch), expected, "{text:?} as a whole message");
         }
     }
 

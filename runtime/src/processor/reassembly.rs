@@ -182,6 +182,19 @@ impl Partial {
         }
     }
 
+    /// Removes a UTF-8 signature from the beginning of a message that ends with `piece`. Returns the number of bytes of
+    /// `piece` that belonged to it.
+    pub(super) fn strip_signature(&mut self, piece: &[u8]) -> usize {
+        const SIGNATURE: &[u8] = b"\xef\xbb\xbf";
+        let held = self.bytes.len().min(SIGNATURE.len());
+        let (before, here) = SIGNATURE.split_at(held);
+        if self.excess.is_some() || !self.bytes.starts_with(before) || !piece.starts_with(here) {
+            return 0;
+        }
+        self.bytes.drain(..held);
+        here.len()
+    }
+
     /// The stream has ended: what has begun is complete, or was cut off.
     pub(super) fn end(&mut self, cutter: &mut Cutter<'_>, held: &Held) {
         if self.is_empty() {

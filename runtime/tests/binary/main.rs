@@ -50,6 +50,7 @@ mod supervision;
 mod syslog_peers;
 mod syslog_tls;
 mod telemetry;
+mod text;
 mod tls;
 mod tokio;
 mod tremor;

@@ -2,7 +2,10 @@
 
 use tremor_abi::batch::{HostBatch, Payload};
 
-use crate::{Batch, Codec, Document, Error, Output, Result, Writer, dynamic::DynCodec};
+use crate::{
+    Batch, Codec, Document, Error, Output, Result, Writer,
+    dynamic::{DynCodec, discard_empty},
+};
 
 /// Drives a codec: all messages of a batch, one after the other. It has a place for the message in hand,
 /// for what is decoded is written to the buffer that the message lies in.
@@ -21,13 +24,15 @@ impl<T: Codec> CodecDriver<T> {
 impl<T: Codec> DynCodec for CodecDriver<T> {
     fn decode(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         let Self { codec, message } = self;
-        output.reject_all(batch.decode_with(|bytes, nodes, span| {
+        let mut rejected = batch.decode_with(|bytes, nodes, span| {
             message.clear();
             message.extend_from_slice(bytes.get(span.range()).unwrap_or_default());
             let mut writer = Writer::new(bytes, nodes);
             codec.decode(message, &mut writer)?;
             writer.finish().map_err(Error::bad_data)
-        }));
+        });
+        output.discard(discard_empty(batch, &mut rejected, |it| codec.holds_no_event(it)));
+        output.reject_all(rejected);
         Ok(())
     }
 

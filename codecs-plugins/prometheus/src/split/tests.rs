@@ -42,7 +42,11 @@ fn process(split: &mut Split, mut batch: Batch) -> (Vec<String>, Vec<String>) {
 }
 
 fn stream(text: &str, size: usize) -> (Vec<String>, Vec<String>) {
-    let mut split = split("{}");
+    stream_with("{}", text, size)
+}
+
+fn stream_with(config: &str, text: &str, size: usize) -> (Vec<String>, Vec<String>) {
+    let mut split = split(config);
     let (mut messages, mut rejected) = (Vec::new(), Vec::new());
     let mut add = |batch| {
         let (more, why) = process(&mut split, batch);
@@ -109,7 +113,8 @@ fn a_scrape_of_any_size_comes_in_batches_that_are_not_heavy() {
 
 #[test]
 fn what_comes_after_the_end_or_is_cut_off_is_no_sample() {
-    let (messages, rejected) = stream("a 1\n# EOF\n\nb 2\n", 3);
+    let text = "a 1\n# EOF\n\nb 2\n";
+    let (messages, rejected) = stream_with(r#"{ "format": "openmetrics" }"#, text, 3);
     assert_eq!(messages, ["a 1"]);
     assert!(rejected[0].contains("expected nothing after `# EOF`"), "{rejected:?}");
     let mut batch = Batch::new();
@@ -118,6 +123,25 @@ fn what_comes_after_the_end_or_is_cut_off_is_no_sample() {
     let (messages, rejected) = process(&mut split("{}"), batch);
     assert_eq!(messages, ["a 1"]);
     assert!(rejected[0].contains("the stream was cut off within a line"), "{rejected:?}");
+}
+
+#[test]
+fn end_of_openmetrics_is_a_comment_in_the_text_format() {
+    let (messages, rejected) = stream("a 1\n# EOF\n\nb 2\n", 3);
+    assert_eq!(messages, ["a 1", "b 2"]);
+    assert!(rejected.is_empty(), "{rejected:?}");
+}
+
+#[test]
+fn utf8_signature_of_a_scrape_is_no_part_of_it() {
+    for text in ["\u{feff}a 1\nb 2", "\u{feff}# TYPE a gauge\na 1\nb 2"] {
+        for size in 1..=text.len() {
+            let (messages, rejected) = stream(text, size);
+            assert_eq!(messages.len(), 2, "{text:?} by {size} bytes: {messages:?}");
+            assert!(messages.iter().all(|message| !message.contains('\u{feff}')), "{messages:?}");
+            assert!(rejected.is_empty(), "{rejected:?}");
+        }
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tremor_abi::document::Writer;
 
-use super::{Options, is_number};
+use super::{Options, is_blank, is_number};
 use crate::codec::{Error, copied::text, limit};
 
 /// Writes the value of a record.
@@ -11,6 +11,9 @@ pub(in crate::codec) fn decode(
     message: &[u8],
     writer: &mut Writer<'_>,
 ) -> Result<(), Error> {
+    if is_blank(message) {
+        return Err(Error::bad_data_at(0, "expected a record, found an empty line"));
+    }
     let text = text(message)?;
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_suffix('\r').unwrap_or(text);

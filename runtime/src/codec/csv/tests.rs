@@ -58,7 +58,13 @@ fn numbers_that_64_bits_do_not_hold_stay_text() {
 
 #[test]
 fn one_empty_field_is_no_empty_line() {
-    assert_eq!(decode(&json!(null), ""), Ok(json!([""])));
+    for line in ["", "\n", "\r\n"] {
+        let error = "expected a record, found an empty line at byte 0";
+        assert_eq!(decode(&json!(null), line), Err(error.to_owned()));
+        assert!(super::is_blank(line.as_bytes()));
+    }
+    assert_eq!(decode(&json!(null), "\"\""), Ok(json!([""])));
+    assert_eq!(decode(&json!(null), " "), Ok(json!([" "])));
     assert_eq!(encode(&json!(null), &json!([""])).as_deref(), Ok("\"\""));
     assert_eq!(encode(&json!({ "headers": ["a"] }), &json!({})).as_deref(), Ok("\"\""));
 }

@@ -8,6 +8,7 @@ use tremor_abi::document::MAX_DEPTH;
 use super::{count, explain, numbers, plain, tape};
 use crate::codec::Error;
 use crate::codec::buffer::{self, Bytes, Nodes, Span};
+use crate::codec::copied::without_signature;
 use crate::codec::duplicates::Duplicates;
 use crate::codec::limit;
 
@@ -105,9 +106,31 @@ impl Decoder {
                     Failure::Other(error) => error,
                 })
             }
-            Failure::Syntax(error) => Err(self.explain(&error, &bytes[message])),
+            Failure::Syntax(error) => self
+                .decode_after_signature(bytes, span, nodes)
+                .unwrap_or_else(|| Err(self.explain(&error, &bytes[message]))),
             Failure::Other(error) => Err(error),
         })
+    }
+
+    /// Decodes a message that did not decode without its UTF-8 signature. Returns `None` if it has none.
+    #[cold]
+    fn decode_after_signature(
+        &mut self,
+        bytes: &mut Bytes,
+        span: Span,
+        nodes: &mut Nodes,
+    ) -> Option<Result<u32, Error>> {
+        let message = &bytes[span.range()];
+        let text = without_signature(message);
+        let count = message.len() - text.len();
+        // A second signature is no JSON, and would come back here.
+        if count == 0 || without_signature(text).len() < text.len() {
+            return None;
+        }
+        let shift = u32::try_from(count).ok()?;
+        let span = Span { start: span.start + shift, len: span.len - shift };
+        Some(self.decode(bytes, span, nodes).map_err(|error| error.after(count)))
     }
 
     #[cold]

@@ -65,8 +65,18 @@ fn judged(message: &[u8]) -> Option<Error> {
     let at = (before + error.column().saturating_sub(1)).min(message.len());
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();
-    Some(Error::bad_data_at(at, what))
+    let error = Error::bad_data_at(at, what);
+    let blanks = message[..at].len() - message[..at].trim_ascii_end().len();
+    if what == TRAILING && message[at - blanks..at].contains(&b'\n') {
+        return Some(error.with_remedy(SEVERAL_LINES));
+    }
+    Some(error)
 }
+
+/// The parser's words for a second value.
+const TRAILING: &str = "trailing characters";
+const SEVERAL_LINES: &str = "the message has several lines: if each is a message, add `lines` to \
+    `preprocessors`";
 
 /// The error for a number that the parser gave up at `at`, within it or right after it.
 fn number(message: &[u8], at: usize) -> Error {

@@ -16,3 +16,10 @@ mod write;
 
 pub use decode::{DecodeOptions, Decoder};
 pub use encode::{EncodeOptions, Encoder};
+
+use super::copied::without_signature;
+
+/// Returns whether a message is blank: a blank line between the lines of a file, for example.
+pub(super) fn is_blank(message: &[u8]) -> bool {
+    without_signature(message).trim_ascii().is_empty()
+}

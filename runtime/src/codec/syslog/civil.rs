@@ -81,6 +81,17 @@ pub(super) fn number(text: &[u8], digits: usize) -> Option<(i64, &[u8])> {
     Some((sum, rest))
 }
 
+/// Reads a point and up to nine digits as ns, and gives what is after them.
+pub(super) fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
+    let text = text.strip_prefix(b".")?;
+    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    if !(1..=9).contains(&digits) {
+        return None;
+    }
+    let (number, rest) = number(text, digits)?;
+    Some((number * 10_i64.pow(9 - u32::try_from(digits).ok()?), rest))
+}
+
 /// Reads a time of RFC 3339 as RFC 5424 has it, with up to nine digits after the point.
 pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
     let (year, text) = number(text, 4)?;
@@ -88,14 +99,8 @@ pub(super) fn rfc3339(text: &[u8]) -> Option<i64> {
     let (day, text) = number(text.strip_prefix(b"-")?, 2)?;
     let (seconds, mut text) = time_of_day(text.strip_prefix(b"T")?)?;
     let mut nanoseconds = 0;
-    if let Some(fraction) = text.strip_prefix(b".") {
-        let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        if !(1..=9).contains(&digits) {
-            return None;
-        }
-        let (number, rest) = number(fraction, digits)?;
-        nanoseconds = number * 10_i64.pow(9 - u32::try_from(digits).ok()?);
-        text = rest;
+    if text.starts_with(b".") {
+        (nanoseconds, text) = fraction(text)?;
     }
     let offset = match text {
         b"Z" => 0,

@@ -179,7 +179,7 @@ impl<'v> Parts<'v> {
         match host {
             Some(host) => {
                 let host = host.as_str();
-                name("hostname", host, !rfc3164::looks_like_program(host.as_bytes()))?;
+                name("hostname", host, rfc3164::host(host.as_bytes()) == Some(host))?;
                 append(out, host);
             }
             None => append(out, "-"),

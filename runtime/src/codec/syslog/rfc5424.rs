@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tremor_abi::document::Writer;
 
 use super::{Reader, civil, is_name, msg, optional};
-use crate::codec::{Error, limit};
+use crate::codec::{Error, ErrorKind, copied::without_signature, limit};
 
 /// Elements of a message, and parameters of one element, that are taken at most.
 const MOST: usize = 1_024;
@@ -18,14 +18,22 @@ struct Parameter<'m> {
     at: usize,
 }
 
-/// The mark before a text in UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
-
 pub(super) fn decode(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error> {
+    header(&mut reader, writer)?;
+    reader.take(b' ');
+    msg(without_signature(reader.rest()), writer);
+    Ok(())
+}
+
+/// Writes the parts before the text, up to [`Reader::end`].
+///
+/// # Errors
+/// At the beginning of the part that is wrong.
+fn header(reader: &mut Reader<'_>, writer: &mut Writer<'_>) -> Result<(), Error> {
     // The version, which the caller has seen.
     reader.at += 1;
-    space(&mut reader)?;
-    let start = reader;
+    space(reader)?;
+    let start = *reader;
     match reader.word() {
         b"-" => {}
         word => {
@@ -42,18 +50,32 @@ pub(super) fn decode(mut reader: Reader<'_>, writer: &mut Writer<'_>) -> Result<
         ("procid", "the id of a process", 128),
         ("msgid", "the id of a message", 32),
     ] {
-        space(&mut reader)?;
+        if !next(reader)? {
+            return Ok(());
+        }
         optional(key, reader.name(what, longest)?, writer);
     }
-    space(&mut reader)?;
-    structured_data(&mut reader, writer)?;
-    if reader.rest().is_empty() {
+    if !next(reader)? {
         return Ok(());
     }
-    space(&mut reader)?;
-    let text = reader.rest();
-    msg(text.strip_prefix(MARK).unwrap_or(text), writer);
-    Ok(())
+    let start = *reader;
+    let data = structured_data(reader, writer).and_then(|()| match reader.rest().first() {
+        None | Some(b' ') => Ok(()),
+        Some(_) => Err(reader.error("expected a space")),
+    });
+    data.map_err(|error| match error.kind() {
+        ErrorKind::BadData => start.error("expected structured data or `-`, and then a space"),
+        ErrorKind::TooLarge => error,
+    })
+}
+
+/// Takes the space before the next part. Returns `false` where the text begins instead.
+fn next(reader: &mut Reader<'_>) -> Result<bool, Error> {
+    if reader.at >= reader.end {
+        return Ok(false);
+    }
+    space(reader)?;
+    Ok(reader.at < reader.end)
 }
 
 fn space(reader: &mut Reader<'_>) -> Result<(), Error> {

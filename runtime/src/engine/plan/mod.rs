@@ -298,8 +298,9 @@ impl Plan<'_> {
         };
         let at = self.flow.spec.connectors[node.index].component.name.at;
         let codec = codec.encoder().map_err(|error| self.flow.error(at, error.to_string()))?;
-        let suffix = self.framings.get(&sink).map_or_else(Vec::new, |it| it.suffix().to_vec());
-        Ok(Some(Encoding { codec, suffix, pool: Pool::new(POOLED) }))
+        let terminator = self.framings.get(&sink).map(|it| it.terminator().clone());
+        let terminator = terminator.unwrap_or_default();
+        Ok(Some(Encoding { codec, terminator, pool: Pool::new(POOLED) }))
     }
 
     /// What other tasks need to take batches of a source to its one sink through.

@@ -25,7 +25,7 @@ use tremor_pdk::{
     abi::batch::{Pool, Rejected},
 };
 
-use crate::codec::BatchEncoder;
+use crate::codec::{BatchEncoder, Terminator};
 use crate::engine::{
     account::{
         stats::Stats,
@@ -60,7 +60,7 @@ pub(crate) struct Router {
 pub(crate) struct Encoding {
     pub(crate) codec: Box<dyn BatchEncoder>,
     /// What follows every message.
-    pub(crate) suffix: Vec<u8>,
+    pub(crate) terminator: Terminator,
     /// Where encoded batches come from: the others keep nodes.
     pub(crate) pool: Pool,
 }
@@ -263,7 +263,7 @@ impl Drop for Ticket {
 
 impl Encoding {
     fn encode(&mut self, batch: &mut Batch) -> Payload {
-        let (encoded, rejected) = self.codec.encode_batch(batch, &self.pool, &self.suffix);
+        let (encoded, rejected) = self.codec.encode_batch(batch, &self.pool, &self.terminator);
         Payload::Encoded { encoded, rejected }
     }
 }

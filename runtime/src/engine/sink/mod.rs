@@ -464,8 +464,8 @@ impl SinkSide {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {
             (Payload::Encoded { encoded, rejected }, _) => (encoded, rejected),
             (Payload::Values, Some(codec)) => {
-                let suffix = self.framing.suffix();
-                codec.encode_batch(&mut item.batch, &self.router.pool, suffix)
+                let terminator = self.framing.terminator();
+                codec.encode_batch(&mut item.batch, &self.router.pool, terminator)
             }
             (Payload::Values, None) => return item.batch.clone(),
         };

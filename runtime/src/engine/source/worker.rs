@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tremor_pdk::{
     Batch, Error,
-    abi::batch::{HostBatch, Rejected, Rest},
+    abi::batch::{HostBatch, Rest},
 };
 
 use crate::engine::{
@@ -13,7 +13,10 @@ use crate::engine::{
     route::router::{Router, Ticket},
     source::{intake::Pulled, pace::Pace},
 };
-use crate::{codec::BatchDecoder, executor};
+use crate::{
+    codec::{BatchDecoder, Decoded},
+    executor,
+};
 
 /// What one task takes batches through with.
 pub(crate) struct Worker {
@@ -63,10 +66,12 @@ impl Worker {
             batch = rest.take().unwrap_or_default();
         }
         loop {
-            rejected.extend(match &mut self.codec {
+            let decoded = match &mut self.codec {
                 Some(codec) => codec.decode_batch(&mut batch),
                 None => without_codec(&mut batch),
-            });
+            };
+            rejected.extend(decoded.rejected);
+            self.router.stats.discarded(decoded.discarded);
             if let Some(undecoded) = batch.take_undecoded() {
                 rest.put(undecoded);
             }
@@ -91,8 +96,9 @@ impl Worker {
 }
 
 /// A structured source has no business with raw bytes.
-fn without_codec(batch: &mut Batch) -> Vec<Rejected> {
-    batch.decode_with(|_, _, _| {
+fn without_codec(batch: &mut Batch) -> Decoded {
+    let rejected = batch.decode_with(|_, _, _| {
         Err(Error::bad_data("the connector says it is structured, but its source sent raw bytes"))
-    })
+    });
+    Decoded { rejected, discarded: 0 }
 }

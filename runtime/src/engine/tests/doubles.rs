@@ -12,11 +12,11 @@ use std::{
 
 use tremor_pdk::{
     Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
-    abi::batch::{HostBatch, Rejected},
+    abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
-use crate::codec::BatchDecoder;
+use crate::codec::{BatchDecoder, Decoded};
 
 pub(super) type Shared<T> = Arc<Mutex<T>>;
 /// Numbers of pulls, and whether they were acknowledged.
@@ -226,7 +226,7 @@ pub(super) struct Counted {
 }
 
 impl BatchDecoder for Counted {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.decoder.decode_batch(batch)
     }

@@ -7,14 +7,14 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use tremor_pdk::{Batch, Limit, Operator, Pull, Result, abi::batch::Rejected, dynamic::DynSource};
+use tremor_pdk::{Batch, Limit, Operator, Pull, Result, dynamic::DynSource};
 
 use super::{
     Setup, doubles,
     doubles::{Pulls, Sees, Shared},
 };
 use crate::{
-    codec::BatchDecoder,
+    codec::{BatchDecoder, Decoded},
     engine::{
         account::token::Ended,
         processors::Processors,
@@ -133,7 +133,7 @@ struct Together {
 }
 
 impl BatchDecoder for Together {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         if let Some(barrier) = self.barrier.take() {
             barrier.wait();
         }

@@ -61,7 +61,7 @@ use crate::engine::{
     target::{Ports, Target},
 };
 use crate::{
-    codec::{BatchDecoder, Codec, MakeCodec},
+    codec::{BatchDecoder, Codec, MakeCodec, Terminator},
     components,
     executor::block_on,
     processor::Framing,
@@ -129,7 +129,7 @@ fn codec(name: &str) -> Codec {
 
 fn encoding(name: &str) -> Encoding {
     let codec = MakeCodec::encoder(&codec(name)).unwrap();
-    Encoding { codec, suffix: Vec::new(), pool: Pool::new(8) }
+    Encoding { codec, terminator: Terminator::default(), pool: Pool::new(8) }
 }
 
 /// A component's way into queues.

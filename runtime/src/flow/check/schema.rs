@@ -150,6 +150,10 @@ impl Complaint<'_> {
             }
             kind => {
                 let found = self.config.describe(pointer);
+                if let Some((expected, help)) = self.enclosing(error).and_then(words::with_unit) {
+                    report.push(self.wrong(pointer, expected, &found, report).help(help));
+                    return;
+                }
                 let (expected, help) = words::expected(kind, error.instance());
                 let help =
                     help.filter(|_| !self.config.is_reference(pointer) || is_about_quotes(kind));

@@ -46,6 +46,18 @@ pub(super) fn expected(kind: &Kind, found: &Value) -> (String, Option<String>) {
     (text, None)
 }
 
+/// Returns what is expected of a time or a size, and how to write it, if this is the schema of one. The words are those
+/// for the keys of the runtime.
+pub(super) fn with_unit(schema: &Value) -> Option<(&'static str, &'static str)> {
+    let pattern = schema.get("pattern")?.as_str()?;
+    if pattern == "^[0-9]+ *(ms|s|m|h)$" {
+        let help = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
+        return Some(("a time with its unit", help));
+    }
+    let help = "write a whole number, 1 or more, alone or with `KiB`, `MiB` or `GiB`";
+    (pattern == "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$").then_some(("a number of bytes", help))
+}
+
 /// The same for a value that has none of these types.
 pub(super) fn expected_type(types: &[JsonType], found: &Value) -> (String, Option<String>) {
     (types_in_words(types), wrong_type_help(types, found))

@@ -2,7 +2,16 @@ use tremor_pdk::{
     Batch, Error, Output, Postprocessor, Result, abi::batch::HostBatch, abi::batch::Rejected,
 };
 
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tremor_pdk::abi::batch::Pool;
+
 use super::Framing;
+use crate::{
+    codec::BatchEncoder,
+    components,
+    processor::testing::{postprocessor, pre, run as split},
+};
 
 struct Suffix(&'static [u8]);
 
@@ -73,7 +82,7 @@ fn run(framing: &mut Framing, messages: &[&str]) -> (Vec<String>, Vec<u64>, Vec<
 #[test]
 fn suffixes_in_front_are_one_and_done_with_the_encoding() {
     let mut framing = framing(vec![Box::new(Suffix(b"\r")), Box::new(Suffix(b"\n"))]);
-    assert_eq!(framing.suffix(), b"\r\n");
+    assert_eq!(framing.terminator().bytes(), b"\r\n");
     assert_eq!(run(&mut framing, &["a"]).0, ["a"]);
 }
 
@@ -86,7 +95,7 @@ fn what_comes_behind_a_step_is_done_in_its_place() {
         Box::new(Suffix(b"3")),
         brackets(),
     ]);
-    assert_eq!(framing.suffix(), b"1");
+    assert_eq!(framing.terminator().bytes(), b"1");
     assert_eq!(run(&mut framing, &["a", "b"]).0, ["[[a]23]", "[[b]23]"]);
 }
 
@@ -140,4 +149,72 @@ fn a_step_that_breaks_its_contract_fails_the_batch() {
         assert_eq!((messages.len(), events.len(), rejected.len()), (0, 0, 2));
         assert!(rejected[0].1.contains("the postprocessor `it` "), "{}", rejected[0].1);
     }
+}
+
+/// Frames what a codec makes of values with `lines`, and returns the numbers of values that were framed and rejected,
+/// and of messages that a receiver reads.
+fn framed_by_lines(codec: &str, values: &[Value]) -> (usize, usize, usize) {
+    let mut framing = Framing::default();
+    framing.push("lines", postprocessor("lines", &json!(null)).unwrap());
+    let mut encoder = components::codec(codec, &json!(null)).unwrap().encoder();
+    let mut batch = Batch::new();
+    values.iter().for_each(|value| batch.push(value).unwrap());
+    let encoder: &mut dyn BatchEncoder = &mut encoder;
+    let (mut encoded, mut rejected) =
+        encoder.encode_batch(&mut batch, &Pool::new(1), framing.terminator());
+    rejected.extend(framing.process(&mut encoded, &mut batch));
+    assert_eq!(encoded.len(), batch.len());
+    let sent: Vec<u8> =
+        encoded.events().iter().flat_map(|it| encoded.raw(it).unwrap()).copied().collect();
+    let (messages, _) = split(&mut *pre("lines", &json!(null)), &sent, sent.len().max(1));
+    (encoded.len(), rejected.len(), messages.len())
+}
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["[a\n\r\",\\\\\\]]{0,6}", any::<String>()]
+}
+
+proptest! {
+    #[test]
+    fn each_framed_value_is_one_line(texts in prop::collection::vec((text(), text()), 1..6)) {
+        let make: [(&str, fn(&str, &str) -> Value); 9] = [
+            ("json", |one, other| json!({ one: other })),
+            ("msgpack", |one, other| json!({ one: [other, one.len()] })),
+            ("string", |one, _| json!(one)),
+            ("string", |one, other| json!({ one: other })),
+            ("binary", |_, other| json!(other)),
+            ("csv", |one, other| json!([one, other])),
+            ("influx", |one, other| json!({ "measurement": "m", "fields": { "a": one, "b": other } })),
+            ("syslog", |one, other| json!({ "structured_data": { "a": { "b": one } }, "msg": other })),
+            ("null", |one, _| json!(one)),
+        ];
+        for (codec, make) in make {
+            let values: Vec<_> = texts.iter().map(|(one, other)| make(one, other)).collect();
+            let (framed, rejected, messages) = framed_by_lines(codec, &values);
+            prop_assert_eq!(framed + rejected, values.len(), "{}: {:?}", codec, &values);
+            prop_assert_eq!(messages, framed, "{}: {:?}", codec, &values);
+            if codec == "json" {
+                prop_assert_eq!(rejected, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn message_with_a_line_feed_is_rejected_and_the_others_are_framed() {
+    for codec in ["string", "binary"] {
+        let values = [json!("a"), json!("b\nc"), json!("d")];
+        assert_eq!(framed_by_lines(codec, &values), (2, 1, 2));
+    }
+}
+
+#[test]
+fn message_with_the_suffix_after_a_step_is_rejected() {
+    let mut framing = framing(vec![brackets(), Box::new(Suffix(b"\n"))]);
+    let (messages, events, rejected) = run(&mut framing, &["a", "b\nc", "d"]);
+    assert_eq!((messages, events), (vec!["[a]\n".to_owned(), "[d]\n".to_owned()], vec![0, 2]));
+    let [(1, error)] = &rejected[..] else { panic!("{rejected:?}") };
+    assert!(
+        error.starts_with("cannot end the message with `it`: it contains a line feed at byte 2")
+    );
 }

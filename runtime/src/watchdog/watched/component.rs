@@ -6,7 +6,7 @@ use tremor_pdk::{
 };
 
 use super::{Call, Dropped, Watched};
-use crate::codec::{BatchDecoder, BatchEncoder, MakeCodec};
+use crate::codec::{BatchDecoder, BatchEncoder, Decoded, MakeCodec, Terminator};
 
 /// A component of a plugin with its record.
 struct Component<T> {
@@ -117,7 +117,7 @@ impl<C: MakeCodec, W: Fn() -> Watched> MakeCodec for WatchedCodec<C, W> {
 }
 
 impl BatchDecoder for Component<Box<dyn BatchDecoder>> {
-    fn decode_batch(&mut self, batch: &mut Batch) -> Vec<Rejected> {
+    fn decode_batch(&mut self, batch: &mut Batch) -> Decoded {
         self.record.call(Call::Decode, || self.inner.inner.decode_batch(batch))
     }
 }
@@ -127,8 +127,8 @@ impl BatchEncoder for Component<Box<dyn BatchEncoder>> {
         &mut self,
         batch: &mut Batch,
         pool: &Pool,
-        suffix: &[u8],
+        terminator: &Terminator,
     ) -> (Batch, Vec<Rejected>) {
-        self.record.call(Call::Encode, || self.inner.inner.encode_batch(batch, pool, suffix))
+        self.record.call(Call::Encode, || self.inner.inner.encode_batch(batch, pool, terminator))
     }
 }

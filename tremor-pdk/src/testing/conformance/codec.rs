@@ -31,10 +31,13 @@ impl Messages {
         take: impl FnOnce(&Batch) -> Option<T>,
     ) -> Verdict<Result<T>> {
         batch.validate().map_err(|error| fault(format_args!("after `{what}`: {error}"), ONE))?;
-        let rejected = output.take_rejected();
+        let (rejected, discarded) = (output.take_rejected(), output.take_discarded());
         match (take(batch), rejected.into_iter().next()) {
             (Some(taken), None) if batch.len() == 1 => Ok(Ok(taken)),
             (None, Some(rejected)) => super::call::answer(what, Err(rejected.error)),
+            (None, None) if discarded == 1 => {
+                Ok(Err(Error::bad_data("the message holds no event")))
+            }
             _ => Err(fault(format_args!("`{what}` made no event of one, or several"), ONE)),
         }
     }

@@ -87,10 +87,30 @@ fn what_is_not_json_is_rejected_with_its_place() {
         ("[\"a\nb\"]", "unescaped control character 0x0a in a string at byte 3"),
         ("[\"\0\"]", "unescaped control character 0x00 in a string at byte 2"),
         ("/**/1", "expected value at byte 0"),
-        ("\u{feff}1", "expected value at byte 0"),
+        ("\u{feff}x", "expected value at byte 3"),
+        ("\u{feff}\u{feff}1", "expected value at byte 0"),
+        ("1\u{feff}", "the number 1 is not valid at byte 0"),
     ] {
         reject(message, expected);
     }
+}
+
+#[test]
+fn utf8_signature_is_no_part_of_the_message() {
+    accept("\u{feff}{\"a\":1}", "{\"a\":1}");
+    accept("\u{feff}[\"\\n\"]", "[\"\\n\"]");
+    // Within a text it is a character.
+    accept("\"\u{feff}\"", "\"\u{feff}\"");
+}
+
+#[test]
+fn several_lines_in_one_message_name_the_missing_preprocessor() {
+    let message = "{\"a\":1}\n{\"a\":2}";
+    reject(
+        message,
+        "trailing characters at byte 8; the message has several lines: if each is a message, add \
+         `lines` to `preprocessors`",
+    );
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! Bytes that end each message of a sink, such as the line feed of the postprocessor `lines`.
+
+use memchr::{memchr, memmem};
+use tremor_pdk::{
+    Batch, Error,
+    abi::batch::{HostBatch, Rejected},
+};
+
+/// The bytes that postprocessors append to every message of a sink. A receiver searches for them to find the
+/// end of a message, so a message that contains them is rejected: otherwise its sender could forge others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terminator {
+    bytes: Vec<u8>,
+    /// The part of each postprocessor. A receiver may search for any of them. None is empty.
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug)]
+struct Part {
+    /// The name of the postprocessor in flow files.
+    name: String,
+    bytes: Vec<u8>,
+}
+
+impl Terminator {
+    /// Adds the suffix of the postprocessor `name` after the others.
+    pub(crate) fn push(&mut self, name: &str, suffix: &[u8]) {
+        if !suffix.is_empty() {
+            self.bytes.extend_from_slice(suffix);
+            self.parts.push(Part { name: name.to_owned(), bytes: suffix.to_owned() });
+        }
+    }
+
+    /// Returns everything that is appended to a message.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Returns whether each part has a control character, which text such as JSON always escapes.
+    pub(super) fn has_control_characters(&self) -> bool {
+        self.parts.iter().all(|part| part.bytes.iter().any(u8::is_ascii_control))
+    }
+
+    /// Checks that a receiver finds the end of `message` where the terminator is appended, and not before.
+    ///
+    /// # Errors
+    /// Kind bad data: the message contains one of the parts.
+    pub(crate) fn check(&self, message: &[u8]) -> Result<(), Error> {
+        self.parts.iter().try_for_each(|part| match part.find(message) {
+            None => Ok(()),
+            Some(position) => Err(part.error(position)),
+        })
+    }
+
+    /// Appends the terminator to the messages of `encoded`. These belong to the events of `batch`, one by one and in
+    /// order. Removes messages that contain it from both batches, and returns their events.
+    pub(crate) fn append(&self, encoded: &mut Batch, batch: &mut Batch) -> Vec<Rejected> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let check = |event| self.check(encoded.raw(event).unwrap_or_default()).err();
+        let rejected = if encoded.events().iter().any(|event| check(event).is_some()) {
+            let errors: Vec<Option<Error>> = encoded.events().iter().map(check).collect();
+            take_out(encoded, batch, errors)
+        } else {
+            Vec::new()
+        };
+        encoded.cut(|cutter| cutter.emit_followed(&self.bytes));
+        rejected
+    }
+}
+
+#[cold]
+fn take_out(encoded: &mut Batch, batch: &mut Batch, errors: Vec<Option<Error>>) -> Vec<Rejected> {
+    let mut rejected = Vec::new();
+    let mut left = errors.iter();
+    encoded.retain(|_| left.next().is_none_or(Option::is_none));
+    let mut errors = errors.into_iter();
+    batch.retain(|event| match errors.next().flatten() {
+        Some(error) => {
+            rejected.push(Rejected { event: event.into(), error });
+            false
+        }
+        None => true,
+    });
+    rejected
+}
+
+impl Part {
+    /// Returns the first position at which a receiver finds these bytes before the end of `message`.
+    fn find(&self, message: &[u8]) -> Option<usize> {
+        if let [byte] = self.bytes[..] {
+            return memchr(byte, message);
+        }
+        // The end of the message may also be the beginning of an earlier occurrence: `-` before `--`.
+        let overlaps = (1..self.bytes.len()).rev().find(|length| {
+            let (first, last) = (&self.bytes[..*length], &self.bytes[*length..]);
+            message.ends_with(first) && self.bytes.starts_with(last)
+        });
+        memmem::find(message, &self.bytes).or_else(|| overlaps.map(|length| message.len() - length))
+    }
+
+    #[cold]
+    fn error(&self, position: usize) -> Error {
+        let what = match &self.bytes[..] {
+            b"\n" => "a line feed".to_owned(),
+            other => format!("`{}`", other.escape_ascii()),
+        };
+        Error::bad_data(format_args!(
+            "cannot end the message with `{name}`: it contains {what} at byte {position}, after which a \
+             receiver would read another message; replace {what} in an operator, or use the postprocessor \
+             `length-prefixed`",
+            name = self.name
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Terminator, memmem};
+
+    fn terminator(parts: &[&[u8]]) -> Terminator {
+        let mut terminator = Terminator::default();
+        parts.iter().for_each(|part| terminator.push("end", part));
+        terminator
+    }
+
+    #[test]
+    fn message_with_a_part_is_rejected_at_its_position() {
+        let both = terminator(&[b"\r", b"\n"]);
+        assert_eq!(both.bytes(), b"\r\n");
+        for (terminator, message, position) in [
+            (&terminator(&[b"\n"]), "ab\nc", Some(2)),
+            (&terminator(&[b"\n"]), "abc\n", Some(3)),
+            (&terminator(&[b"\n"]), "ab\rc", None),
+            (&both, "ab\nc", Some(2)),
+            (&both, "a\rbc", Some(1)),
+            (&terminator(&[b"\r\n"]), "a\rb\n", None),
+            (&terminator(&[b"\r\n"]), "a\r\nb", Some(1)),
+            (&terminator(&[b"--"]), "a-b", None),
+            (&terminator(&[b"--"]), "ab-", Some(2)),
+            (&terminator(&[b""]), "a", None),
+        ] {
+            let error = terminator.check(message.as_bytes()).err().map(|error| error.to_string());
+            let expected = position.map(|position| format!(" at byte {position}, "));
+            match (&error, &expected) {
+                (None, None) => {}
+                (Some(error), Some(expected)) if error.contains(expected) => {}
+                _ => panic!("{message:?}: {error:?}, not {expected:?}"),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_message_ends_where_it_was_terminated(
+            message in "[ab]{0,8}",
+            suffix in "[ab]{1,4}",
+        ) {
+            let accepted = terminator(&[suffix.as_bytes()]).check(message.as_bytes()).is_ok();
+            let framed = format!("{message}{suffix}");
+            let end = memmem::find(framed.as_bytes(), suffix.as_bytes());
+            prop_assert_eq!(accepted, end == Some(message.len()));
+        }
+    }
+}

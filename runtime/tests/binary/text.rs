@@ -1,0 +1,163 @@
+//! Text with line feeds, blank lines, comments and UTF-8 signatures, through the whole binary.
+
+use serde_json::Value;
+
+use crate::tremor::Scene;
+
+/// A flow from the file `in` to the file `out`. Whatever fails goes to `dead`.
+fn copy(input: &str, output: &str) -> String {
+    format!(
+        "connectors:
+  input: {{ type: file, {input}, config: {{ path: in, mode: read }} }}
+  output: {{ type: file, {output}, config: {{ path: out, mode: write }} }}
+  dead: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: dead, mode: write }} }}
+links: [input -> output, input/err -> dead, output/err -> dead]"
+    )
+}
+
+fn errors(scene: &Scene) -> Vec<String> {
+    let error = |line: &str| {
+        let letter: Value = serde_json::from_str(line).unwrap();
+        letter["error"]["message"].as_str().unwrap().to_owned()
+    };
+    scene.read("dead").lines().map(error).collect()
+}
+
+#[test]
+fn line_feed_in_a_message_cannot_forge_another() {
+    let logs = |metric: &str| {
+        format!(r#"{{"resourceLogs":[{{"resource":{{"attributes":[{{"key":"{metric}"}}]}}}}]}}"#)
+    };
+    for (codec, forged, good) in [
+        (
+            "syslog",
+            r#"{"msg":"text\n<0>1 - bank auth - - - forged"}"#.to_owned(),
+            r#"{"msg":"a"}"#.to_owned(),
+        ),
+        (
+            "syslog",
+            r#"{"structured_data":{"x":{"k":"v\n<0>1 - bank auth - - - forged"}}}"#.to_owned(),
+            r#"{"msg":"a"}"#.to_owned(),
+        ),
+        ("string", "\"text\\nforged\"".to_owned(), "\"a\"".to_owned()),
+        ("binary", "\"text\\nforged\"".to_owned(), "\"a\"".to_owned()),
+        ("csv", "[\"text\\nforged\",\"x\"]".to_owned(), "[\"a\",\"b\"]".to_owned()),
+        (
+            "influx",
+            r#"{"measurement":"m","fields":{"f":"text\nforged f=1"}}"#.to_owned(),
+            r#"{"measurement":"m","fields":{"f":"a"}}"#.to_owned(),
+        ),
+        // The codec of a plugin. A length of 10 is a line feed in protobuf.
+        ("{ otlp: { signal: logs, encoding: protobuf } }", logs("a"), "{}".to_owned()),
+    ] {
+        let scene = Scene::new(&copy(
+            "preprocessors: [lines], codec: json",
+            &format!("codec: {codec}, postprocessors: [lines]"),
+        ))
+        .write("in", format!("{forged}\n{good}\n").as_bytes());
+        scene.run().expect(0, &["2 events in", "1 dead-lettered"]);
+        let out = scene.read("out");
+        assert_eq!(out.lines().count(), 1, "{codec}: {out}");
+        assert!(!out.contains("forged"), "{codec}: {out}");
+        let errors = errors(&scene);
+        assert!(
+            errors[0].starts_with(
+                "cannot end the message with `lines`: it contains a line feed at byte "
+            ),
+            "{codec}: {errors:?}"
+        );
+    }
+    // JSON escapes it, and a length before the message needs no escape.
+    for output in
+        ["codec: json, postprocessors: [lines]", "codec: string, postprocessors: [length-prefixed]"]
+    {
+        let scene = Scene::new(&copy("preprocessors: [lines], codec: json", output))
+            .write("in", b"\"text\\nforged\"\n");
+        scene.run().expect(0, &["1 events in, 1 out, 0 dead-lettered"]);
+    }
+}
+
+#[test]
+fn lines_that_hold_no_event_are_discarded() {
+    for (codec, input, discarded) in [
+        ("json", "{\"n\":1}\n\n{\"n\":2}\n \r\n\n", 3),
+        ("csv", "a,b\n\n\r\nc,d\n", 2),
+        ("influx", "# by a script\ncpu v=1i 1\n\n   \n # end\ncpu v=2i 2\n", 4),
+        ("syslog", "<13>a\n\n<13>b\n\r\n", 2),
+        ("prometheus", "# HELP a b\n# TYPE a gauge\na 1\n\na 2\n# EOF\n", 4),
+        ("{ otlp: { signal: logs, encoding: json } }", "{}\n\n{}\n", 1),
+    ] {
+        // Without a link from `err`, a dead letter would end the flow.
+        let text = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: {codec}
+    config: {{ path: in, mode: read, checkpoint: at }}
+  output: {{ type: file, codec: json, postprocessors: [lines], config: {{ path: out, mode: append }} }}
+links: [input -> output]"
+        );
+        let scene = Scene::new(&text).write("in", input.as_bytes());
+        let count = format!("{} events in, 2 out", discarded + 2);
+        scene.run().expect(0, &[&count, &format!("{discarded} discarded")]);
+        assert_eq!(scene.read("out").lines().count(), 2, "{codec}");
+        // All of the file is acknowledged.
+        scene.run().expect(0, &["0 events in"]);
+    }
+}
+
+#[test]
+fn utf8_signature_of_a_file_is_no_part_of_the_first_event() {
+    for (input, text, expected) in [
+        ("preprocessors: [lines], codec: string", "a\r\n\u{feff}b\n", "\"a\"\n\"\u{feff}b\"\n"),
+        ("preprocessors: [lines], codec: csv", "a,b\n", "[\"a\",\"b\"]\n"),
+        ("preprocessors: [lines], codec: json", "[1]\n[2]\n", "[1]\n[2]\n"),
+        ("codec: json", "{\"a\": \"\\n\"}", "{\"a\":\"\\n\"}\n"),
+        ("preprocessors: [lines], codec: json", "", ""),
+        (
+            "preprocessors: [lines], codec: influx",
+            "m f=1i\n",
+            "{\"measurement\":\"m\",\"tags\":{},\"fields\":{\"f\":1}}\n",
+        ),
+        (
+            "codec: syslog",
+            "<13>a",
+            "{\"protocol\":\"RFC3164\",\"facility\":\"user\",\"severity\":\"notice\",\"msg\":\"a\"}\n",
+        ),
+        (
+            "preprocessors: [prometheus], codec: prometheus",
+            "a 1\n",
+            "{\"name\":\"a\",\"type\":\"untyped\",\"labels\":{},\"value\":1.0}\n",
+        ),
+    ] {
+        let scene = Scene::new(&copy(input, "codec: json, postprocessors: [lines]"))
+            .write("in", format!("\u{feff}{text}").as_bytes());
+        scene.run().expect(0, &["0 dead-lettered"]);
+        assert_eq!(scene.read("out"), expected, "{input}");
+    }
+}
+
+#[test]
+fn several_lines_without_a_preprocessor_name_the_missing_one() {
+    let scene = Scene::new(&copy("codec: json", "codec: json, postprocessors: [lines]"))
+        .write("in", b"{\"a\":1}\n{\"a\":2}\n");
+    scene.run().expect(0, &["1 dead-lettered"]);
+    let errors = errors(&scene);
+    assert!(errors[0].ends_with("add `lines` to `preprocessors`"), "{errors:?}");
+}
+
+#[test]
+fn time_without_a_unit_is_answered_with_the_unit() {
+    for time in ["5", "'5'", "true"] {
+        let flow = format!(
+            "connectors:
+  input: {{ type: file, codec: json, config: {{ path: in, mode: read, follow: true, poll_interval: {time} }} }}
+  output: {{ type: 'null', codec: json }}
+links: [input -> output]"
+        );
+        let advice = "write a whole number and `ms`, `s`, `m` or `h`, such as `250ms` or `5s`";
+        let expected = "`poll_interval` of connector type `file`: expected a time with its unit";
+        Scene::new(&flow).tremor(&["check", "flow.yaml"]).expect(2, &[expected, advice]);
+    }
+}
