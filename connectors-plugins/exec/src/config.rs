@@ -24,6 +24,7 @@ pub struct Config {
     pub args: Vec<String>,
     /// Variables of its environment, beside those of this process.
     #[serde(default)]
+    #[schemars(extend("x-secret" = "variables"))]
     pub env: BTreeMap<String, String>,
     /// The folder that it runs in. Unless set, that of this process.
     pub working_directory: Option<PathBuf>,

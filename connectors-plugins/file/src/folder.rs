@@ -13,9 +13,14 @@ pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
+/// Returns the device and the inode of a file, which tell it from all others while it is open.
+pub(crate) fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
 /// Whether `file` still lies at `path`.
 pub(crate) fn has(path: &Path, file: &File) -> bool {
-    let place = |metadata: Metadata| (metadata.dev(), metadata.ino());
-    let (ours, named) = (file.metadata().map(place).ok(), fs::metadata(path).map(place).ok());
+    let identity = |metadata: Metadata| identity(&metadata);
+    let (ours, named) = (file.metadata().map(identity).ok(), fs::metadata(path).map(identity).ok());
     ours.is_some() && ours == named
 }

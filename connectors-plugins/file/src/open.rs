@@ -17,9 +17,9 @@ pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     let mut options = OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
-        // Another process may be writing to one that is to be truncated: that waits for the lock.
-        Mode::Write | Mode::Truncate => options.write(true).create(true).truncate(false),
-        Mode::Append => options.append(true).create(true),
+        // Another process may be writing to one that is to be truncated: that waits for the lock. With
+        // `append` each write begins at the file's end, also after others have truncated the file.
+        Mode::Write | Mode::Append | Mode::Truncate => options.append(true).create(true),
     };
     let opened = if is_pipe(path) { open_pipe(&mut options, path) } else { options.open(path) };
     let file = opened.map_err(|error| cannot_open(path, mode, &error))?;
@@ -55,7 +55,7 @@ fn open_pipe(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
+pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
     let doing = if mode == Mode::Read { "read" } else { "write" };
     let remedy = match error.kind() {
         io::ErrorKind::NotFound if mode == Mode::Read => "there is no such file: correct `path`",

@@ -1,6 +1,7 @@
 //! The sink: one message after the other, each acknowledged once it is as safe as was asked for.
 
 mod begin;
+mod name;
 mod output;
 mod quick;
 mod rotation;

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How much of a response an error shows, in bytes.
-const SHOWN: usize = 200;
+pub(crate) const SHOWN: usize = 200;
 
 /// The longest that a peer may put us off.
 const LONGEST: Duration = Duration::from_hours(24);

@@ -35,6 +35,7 @@ pub struct Config {
     pub method: Option<String>,
     /// Headers of each request: `{ x-tenant: seven }`.
     #[serde(default)]
+    #[schemars(extend("x-secret" = "variables"))]
     pub headers: BTreeMap<String, String>,
     /// What requests come with.
     pub auth: Option<Auth>,
@@ -113,7 +114,7 @@ pub enum Auth {
     /// A name and a password.
     Basic(Basic),
     /// A token.
-    Bearer(String),
+    Bearer(#[schemars(extend("writeOnly" = true))] String),
     /// A header of another name, with a secret for its value.
     Header(Secret),
 }
@@ -125,6 +126,7 @@ pub struct Basic {
     /// The name, without a colon.
     pub user: String,
     /// The password.
+    #[schemars(extend("writeOnly" = true))]
     pub password: String,
 }
 
@@ -135,6 +137,7 @@ pub struct Secret {
     /// The name of the header: `x-api-key`.
     pub name: String,
     /// Its value.
+    #[schemars(extend("writeOnly" = true))]
     pub value: String,
 }
 

@@ -23,6 +23,7 @@ mod body;
 mod config;
 mod io;
 mod line;
+mod no_proxy;
 mod otlp;
 #[path = "../../http_server/src/payload.rs"]
 mod payload;
@@ -71,7 +72,15 @@ impl Connector for HttpClient {
 
     /// Connects to nobody yet: each request finds a connection, or makes one.
     async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        let proxy = Proxy::of(&self.settings.url, |name| std::env::var(name).ok())?;
+        let invalid = |variable: &str, entry: &str| {
+            tremor_pdk::warn!(
+                self.context,
+                "invalid entry `{entry}` of `{variable}`: expected a host name, an IP address, a network \
+                 such as `10.0.0.0/8`, each with or without a port, or `*`; the entry has no effect"
+            );
+        };
+        let variable = |name: &str| std::env::var(name).ok();
+        let proxy = Proxy::of(&self.settings.url, variable, invalid)?;
         if let Some(proxy) = &proxy {
             tremor_pdk::info!(self.context, "sends through {proxy}");
         }

@@ -22,11 +22,13 @@ use tremor_pdk::{
 };
 
 use crate::{
+    answer::{SHOWN, printable},
     config::Settings,
     io::Stream,
     line::{Answer, Line},
     payload::Payload,
     proxy::Proxy,
+    secrets::Secrets,
     url::Url,
 };
 
@@ -39,6 +41,8 @@ pub(crate) struct Pool {
     pub(crate) settings: Arc<Settings>,
     descriptors: Descriptors,
     proxy: Option<Proxy>,
+    /// Values that no error may show, those for the proxy included.
+    pub(crate) secrets: Secrets,
     idle: Mutex<Vec<Idle>>,
     /// Until when the peer wants nothing, in ns since the epoch.
     resumes_ns: AtomicU64,
@@ -56,8 +60,10 @@ impl Pool {
         descriptors: Descriptors,
         proxy: Option<Proxy>,
     ) -> Self {
+        let authorization = proxy.as_ref().and_then(|proxy| proxy.authorization.as_ref());
+        let secrets = settings.secrets.and(authorization);
         let (idle, resumes_ns) = (Mutex::default(), AtomicU64::new(0));
-        Self { host: host.clone(), settings, descriptors, proxy, idle, resumes_ns }
+        Self { host: host.clone(), settings, descriptors, proxy, secrets, idle, resumes_ns }
     }
 
     /// The peer wants nothing for so long, from any delivery.
@@ -183,7 +189,7 @@ impl Pool {
         };
         let mut stream = net::connect(&self.host, &self.descriptors, &address).await?;
         if let Some(proxy) = self.proxy.as_ref().filter(|_| url.is_tls) {
-            tunnel(&mut stream, proxy, &url.authority()).await?;
+            tunnel(&mut stream, proxy, &url.authority(), &self.secrets).await?;
         }
         let stream: Box<dyn Stream> = match &self.settings.tls {
             Some(tls) => Box::new(tls.connect(stream).await?),
@@ -194,7 +200,12 @@ impl Pool {
 }
 
 /// Has a proxy connect to a peer.
-async fn tunnel(stream: &mut TcpStream, proxy: &Proxy, peer: &str) -> Result<()> {
+async fn tunnel(
+    stream: &mut TcpStream,
+    proxy: &Proxy,
+    peer: &str,
+    secrets: &Secrets,
+) -> Result<()> {
     let mut request = format!("CONNECT {peer} HTTP/1.1\r\nHost: {peer}\r\n").into_bytes();
     if let Some(value) = &proxy.authorization {
         request.extend_from_slice(b"Proxy-Authorization: ");
@@ -222,6 +233,6 @@ async fn tunnel(stream: &mut TcpStream, proxy: &Proxy, peer: &str) -> Result<()>
     if line.starts_with(b"HTTP/1.") && status.len() == 3 && status[0] == b'2' {
         return Ok(());
     }
-    let line = crate::answer::printable(line);
+    let line = printable(&secrets.redacted(line, SHOWN));
     Err(Error::connection_refused(format_args!("the proxy answers with `{line}`")))
 }

@@ -7,6 +7,7 @@ use tremor_pdk::{Error, Result, net::Address};
 
 use crate::{
     config,
+    no_proxy::Entry,
     url::{Url, decoded},
 };
 
@@ -22,9 +23,15 @@ impl Proxy {
     /// The one for this URL, by these variables: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, or
     /// the same in small letters, which come first. This machine is reached without one.
     ///
+    /// Reports each entry of `NO_PROXY` that cannot be understood to `invalid`, with the name of the variable.
+    ///
     /// # Errors
     /// Kind configuration: a variable is no proxy. Its value, which may have a password, is not shown.
-    pub(crate) fn of(url: &Url, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
+    pub(crate) fn of(
+        url: &Url,
+        variable: impl Fn(&str) -> Option<String>,
+        mut invalid: impl FnMut(&str, &str),
+    ) -> Result<Option<Self>> {
         let set = |name: &str| {
             // In a script of a web server, a header of the request sets the variable of that name.
             let is_header = name == "HTTP_PROXY" && variable("REQUEST_METHOD").is_some();
@@ -39,14 +46,21 @@ impl Proxy {
         if is_here || url.host.eq_ignore_ascii_case("localhost") {
             return Ok(None);
         }
-        if set("NO_PROXY").is_some_and(|(_, hosts)| is_excepted(url, &hosts)) {
-            return Ok(None);
-        }
         let name = if url.is_tls { "HTTPS_PROXY" } else { "HTTP_PROXY" };
-        set(name)
-            .or_else(|| set("ALL_PROXY"))
-            .map(|(name, text)| Self::parse(&name, &text))
-            .transpose()
+        let Some((name, text)) = set(name).or_else(|| set("ALL_PROXY")) else { return Ok(None) };
+        if let Some((variable, hosts)) = set("NO_PROXY") {
+            let mut is_excepted = false;
+            for entry in Entry::list(&hosts) {
+                match entry {
+                    Ok(entry) => is_excepted |= entry.covers(url),
+                    Err(entry) => invalid(&variable, entry),
+                }
+            }
+            if is_excepted {
+                return Ok(None);
+            }
+        }
+        Self::parse(&name, &text).map(Some)
     }
 
     fn parse(variable: &str, text: &str) -> Result<Self> {
@@ -84,30 +98,6 @@ impl Proxy {
     }
 }
 
-/// Whether `NO_PROXY` names the host of a URL: itself, a domain that it is in, or `*`.
-fn is_excepted(url: &Url, hosts: &str) -> bool {
-    let host = url.host.to_ascii_lowercase();
-    hosts.split(',').map(str::trim).filter(|it| !it.is_empty()).any(|entry| {
-        let entry = entry.to_ascii_lowercase();
-        let (entry, port) = match entry.rsplit_once(':') {
-            Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
-                (name.to_owned(), Some(port.to_owned()))
-            }
-            _ => (entry, None),
-        };
-        if port.is_some_and(|port| port != url.port.to_string()) {
-            return false;
-        }
-        let entry = entry.trim_start_matches('[').trim_end_matches(']').trim_start_matches("*.");
-        let domain = entry.trim_start_matches('.');
-        entry == "*"
-            || host == domain
-            || host
-                .strip_suffix(domain)
-                .is_some_and(|rest| rest.ends_with('.') && !domain.is_empty())
-    })
-}
-
 impl fmt::Display for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the proxy `{}`", self.address)
@@ -123,7 +113,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(it, _)| *it == name).map(|(_, value)| (*value).to_owned())
         };
-        let proxy = Proxy::of(&url.parse::<Url>().unwrap(), variable).unwrap()?;
+        let proxy = Proxy::of(&url.parse::<Url>().unwrap(), variable, |_, _| {}).unwrap()?;
         let secret = proxy.authorization.as_ref().map_or("", |it| it.to_str().unwrap());
         Some(format!("{}{secret}", proxy.address))
     }
@@ -142,29 +132,41 @@ mod tests {
     }
 
     #[test]
-    fn hosts_of_no_proxy_are_asked_themselves() {
+    fn hosts_of_no_proxy_and_this_machine_need_no_proxy() {
         let direct = |url: &str, hosts: &str| {
             proxy(url, &[("http_proxy", "one:1"), ("no_proxy", hosts)]).is_none()
         };
         for (url, hosts) in [
             ("http://a.example.com", "example.com"),
-            ("http://a.example.com", "x, .example.com"),
-            ("http://A.example.com", "*.EXAMPLE.com"),
-            ("http://a", "*"),
-            ("http://a:81", "a:81"),
-            ("http://[2001:db8::1]:81", "[2001:db8::1]"),
-            ("http://10.0.0.1", "10.0.0.1"),
+            ("http://10.7.8.9", "example.com,10.0.0.0/8"),
+            ("http://10.7.8.9", "10.0.0.0/99,10.7.8.9"),
             ("http://[::1]:81", ""),
             ("http://127.1.2.3", ""),
             ("http://LocalHost:80", ""),
         ] {
             assert!(direct(url, hosts), "{url} {hosts}");
         }
-        for (url, hosts) in
-            [("http://notexample.com", "example.com"), ("http://a:81", "a:80"), ("http://a", " ,")]
-        {
+        for (url, hosts) in [("http://notexample.com", "example.com"), ("http://a", " ,")] {
             assert!(!direct(url, hosts), "{url} {hosts}");
         }
+    }
+
+    #[test]
+    fn invalid_entries_of_no_proxy_are_reported() {
+        let url = "http://a".parse::<Url>().unwrap();
+        let variables = |proxy: Option<&'static str>| {
+            move |name: &str| match name {
+                "NO_PROXY" => Some("10.0.0.0/33, b, c:99999".to_owned()),
+                "http_proxy" => proxy.map(str::to_owned),
+                _ => None,
+            }
+        };
+        let mut invalid = Vec::new();
+        let mut report = |name: &str, entry: &str| invalid.push(format!("{name} {entry}"));
+        Proxy::of(&url, variables(None), &mut report).unwrap();
+        let proxy = Proxy::of(&url, variables(Some("one:1")), &mut report).unwrap();
+        assert!(proxy.is_some());
+        assert_eq!(invalid, ["NO_PROXY 10.0.0.0/33", "NO_PROXY c:99999"]);
     }
 
     #[test]
@@ -179,7 +181,7 @@ mod tests {
             "http://u:secret@a:port",
         ] {
             let variable = |name: &str| (name == "HTTP_PROXY").then(|| text.to_owned());
-            let error = Proxy::of(&url, variable).err().unwrap().to_string();
+            let error = Proxy::of(&url, variable, |_, _| {}).err().unwrap().to_string();
             assert!(error.contains("`HTTP_PROXY`") && !error.contains("secr"), "{error}");
         }
     }

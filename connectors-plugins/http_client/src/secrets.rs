@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use hyper::header::HeaderValue;
 use memchr::memmem;
 
@@ -27,12 +28,16 @@ impl Secrets {
                 secrets.extend(decoded(value).map(String::into_bytes));
             }
         }
-        for value in headers.map(HeaderValue::as_bytes) {
-            secrets.push(value.to_vec());
-            // The token without its scheme: `Bearer TOKEN`.
-            let space = value.iter().position(|byte| *byte == b' ');
-            secrets.extend(space.map(|space| value[space + 1..].to_vec()));
-        }
+        secrets.extend(headers.flat_map(of_header));
+        Self::of(secrets)
+    }
+
+    /// Returns these secrets and those of another header, such as the credentials for a proxy.
+    pub(crate) fn and(&self, header: Option<&HeaderValue>) -> Self {
+        Self::of(self.0.iter().cloned().chain(header.into_iter().flat_map(of_header)).collect())
+    }
+
+    fn of(mut secrets: Vec<Vec<u8>>) -> Self {
         secrets.retain(|secret| secret.len() >= MIN);
         // A query contains its values, and is replaced as a whole.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -58,6 +63,24 @@ impl Secrets {
     }
 }
 
+/// Returns the forms in which a peer may quote the value of a header.
+fn of_header(value: &HeaderValue) -> Vec<Vec<u8>> {
+    let value = value.as_bytes();
+    let mut forms = vec![value.to_vec()];
+    // The token without its scheme: `Bearer TOKEN`.
+    if let Some(space) = value.iter().position(|byte| *byte == b' ') {
+        let (scheme, token) = (&value[..space], &value[space + 1..]);
+        forms.push(token.to_vec());
+        if scheme.eq_ignore_ascii_case(b"basic")
+            && let Ok(both) = STANDARD.decode(token)
+        {
+            let password = both.split(|byte| *byte == b':').next().map_or(0, |user| user.len() + 1);
+            forms.extend(both.get(password..).map(<[u8]>::to_vec));
+        }
+    }
+    forms
+}
+
 impl fmt::Debug for Secrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets").finish_non_exhaustive()
@@ -75,10 +98,13 @@ mod tests {
         let url = "http://a/in?key=s%2Fcret&n=1".parse().unwrap();
         let token = HeaderValue::from_static("Bearer abcdef");
         let secrets = Secrets::new(&url, [&token].into_iter());
+        let proxy = HeaderValue::from_static("Basic dXNlcjpwQHNz");
+        let secrets = secrets.and(Some(&proxy));
         for (echo, shown) in [
             ("no /in?key=s%2Fcret&n=1!", "no /in?[redacted]!"),
             ("key s/cret, token abcdef", "key [redacted], token [redacted]"),
             ("authorization: Bearer abcdef", "authorization: [redacted]"),
+            ("407: user p@ss, dXNlcjpwQHNz", "407: user [redacted], [redacted]"),
             ("n is 1", "n is 1"),
         ] {
             assert_eq!(String::from_utf8_lossy(&secrets.redacted(echo.as_bytes(), 200)), shown);

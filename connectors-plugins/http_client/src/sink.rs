@@ -42,7 +42,7 @@ impl Posts {
         let answer = self.pool.send(url, head, &body, RESPONSE).await?;
         let check =
             if settings.config.preset.is_some() { answer::check_otlp } else { answer::check };
-        let checked = check(&self.host, url, &settings.secrets, &answer);
+        let checked = check(&self.host, url, &self.pool.secrets, &answer);
         if let Err(error) = &checked {
             self.pool.hold(error.delay());
         }

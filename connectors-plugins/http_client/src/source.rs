@@ -57,7 +57,7 @@ impl Source for Polls {
         if answer.status == StatusCode::NOT_MODIFIED && self.etag.is_some() {
             return Ok(Pull::Idle(self.interval.get()));
         }
-        answer::check(&self.host, &settings.url, &settings.secrets, &answer)?;
+        answer::check(&self.host, &settings.url, &self.pool.secrets, &answer)?;
         if answer.is_cut {
             return Err(Error::bad_data(format_args!(
                 "the response of `{}` has more than {most} bytes (`max_response_bytes`)",

@@ -16,7 +16,7 @@ pub enum Auth {
     /// A name and a password.
     Basic(Basic),
     /// A token.
-    Bearer(String),
+    Bearer(#[schemars(extend("writeOnly" = true))] String),
 }
 
 /// A name and a password.
@@ -26,6 +26,7 @@ pub struct Basic {
     /// The name, without a colon.
     pub user: String,
     /// The password.
+    #[schemars(extend("writeOnly" = true))]
     pub password: String,
 }
 

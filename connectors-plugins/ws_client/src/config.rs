@@ -18,6 +18,7 @@ pub struct Config {
     pub url: String,
     /// Further headers of the handshake.
     #[serde(default)]
+    #[schemars(extend("x-secret" = "variables"))]
     pub headers: BTreeMap<String, String>,
     /// How to authenticate.
     pub auth: Option<Auth>,
@@ -43,7 +44,7 @@ pub enum Auth {
     /// With a name and a password.
     Basic(Basic),
     /// With a token.
-    Bearer(String),
+    Bearer(#[schemars(extend("writeOnly" = true))] String),
 }
 
 /// A name and a password.
@@ -53,6 +54,7 @@ pub struct Basic {
     /// The name.
     pub user: String,
     /// The password.
+    #[schemars(extend("writeOnly" = true))]
     pub password: String,
 }
 

@@ -288,6 +288,7 @@ links: [a -> a]";
             flow.spec.connectors[0].component.config.value()["list"][0]["key"],
             "debug-canary"
         );
+        crate::redact::keep("debug-canary");
         let error = flow.error(Span::START, "no debug-canary").help("debug-canary");
         let error = error.note(Span::START, "a debug-canary");
         assert!(!format!("{error:?} {error}").contains("debug-canary"));

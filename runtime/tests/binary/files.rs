@@ -1,12 +1,14 @@
 //! Files that are gone on with: the plugin `file` with a checkpoint, in runs of the program.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
     process::Command,
 };
 
-use crate::{running::Running, tremor::Scene};
+use crate::{peer::wait_until, running::Running, tremor::Scene};
 
 fn flow(source: &str) -> String {
     format!(
@@ -121,4 +123,47 @@ links: [input -> output]";
     running.until("delivers again");
     running.signal(&["TERM"]);
     running.end().expect(0, &[]);
+}
+
+/// Sends a line to the flow, and waits until the file has `lines` lines.
+fn send(address: &str, line: &str, path: &Path, lines: usize) {
+    writeln!(TcpStream::connect(address).unwrap(), "{line}").unwrap();
+    wait_until(|| fs::read_to_string(path).is_ok_and(|text| text.lines().count() >= lines));
+}
+
+/// Renamed, deleted and truncated files lose nothing that was acknowledged after the change.
+#[test]
+fn sink_follows_name_of_file_that_others_rotate() {
+    for mode in ["append", "truncate", "write"] {
+        let flow = format!(
+            "connectors:
+  input:
+    type: tcp_server
+    preprocessors: [lines]
+    codec: string
+    config: {{ listen: '127.0.0.1:0' }}
+  output:
+    type: file
+    codec: string
+    postprocessors: [lines]
+    config: {{ path: out, mode: {mode} }}
+links: [input -> output]"
+        );
+        let mut running = Running::of(Scene::new(&flow), &["flow.yaml"], |command| command);
+        let (address, _) = running.listens();
+        let (out, renamed) = (running.scene.path().join("out"), running.scene.path().join("out.1"));
+        send(&address, "one", &out, 1);
+        fs::rename(&out, &renamed).unwrap();
+        send(&address, "two", &renamed, 2);
+        send(&address, "three", &out, 1);
+        fs::remove_file(&out).unwrap();
+        send(&address, "four", &out, 1);
+        fs::write(&out, "").unwrap();
+        send(&address, "five", &out, 1);
+        running.signal(&["TERM"]);
+        let scene_files =
+            [fs::read_to_string(&renamed).unwrap(), fs::read_to_string(&out).unwrap()];
+        running.end().expect(0, &["5 events in, 5 out"]);
+        assert_eq!(scene_files, ["one\ntwo\n", "five\n"], "{mode}");
+    }
 }

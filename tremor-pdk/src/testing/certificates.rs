@@ -82,7 +82,7 @@ impl Authority {
 
     /// A certificate with something odd about it.
     pub fn issue_odd(&self, names: &[&str], oddity: Oddity) -> Identity {
-        Identity::of(|key| odd(names, oddity).signed_by(key, &self.issuer))
+        Identity::of(|key| odd(names, &[oddity]).signed_by(key, &self.issuer))
     }
 }
 
@@ -101,12 +101,12 @@ impl Identity {
         Self::of(|key| params(names, "a peer of tests").self_signed(key))
     }
 
-    /// As [`Self::self_signed`], with something odd about it.
+    /// Makes a certificate as [`Self::self_signed`] does, with these oddities.
     ///
     /// # Panics
     /// As [`Authority::new`].
-    pub fn self_signed_odd(names: &[&str], oddity: Oddity) -> Self {
-        Self::of(|key| odd(names, oddity).self_signed(key))
+    pub fn self_signed_odd(names: &[&str], oddities: &[Oddity]) -> Self {
+        Self::of(|key| odd(names, oddities).self_signed(key))
     }
 
     /// A new key, with the certificate that is made for it.
@@ -177,12 +177,14 @@ fn params(names: &[&str], common_name: &str) -> CertificateParams {
     params
 }
 
-fn odd(names: &[&str], oddity: Oddity) -> CertificateParams {
+fn odd(names: &[&str], oddities: &[Oddity]) -> CertificateParams {
     let mut params = params(names, "an odd peer of tests");
-    match oddity {
-        Oddity::Expired => params.not_after = date_time_ymd(2001, 1, 1),
-        Oddity::NotValidYet => params.not_before = date_time_ymd(2900, 1, 1),
-        Oddity::Authority => params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+    for oddity in oddities {
+        match oddity {
+            Oddity::Expired => params.not_after = date_time_ymd(2001, 1, 1),
+            Oddity::NotValidYet => params.not_before = date_time_ymd(2900, 1, 1),
+            Oddity::Authority => params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+        }
     }
     params
 }

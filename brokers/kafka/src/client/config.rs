@@ -30,6 +30,7 @@ pub struct Sasl {
     /// The name.
     pub user: Option<String>,
     /// The password.
+    #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
     /// Of `OAUTHBEARER`: the file with the token, which another program renews.
     pub token_file: Option<PathBuf>,

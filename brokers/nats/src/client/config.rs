@@ -28,10 +28,13 @@ pub struct Auth {
     /// The name.
     pub user: Option<String>,
     /// The password of `user`.
+    #[schemars(extend("writeOnly" = true))]
     pub password: Option<String>,
     /// A token that the servers know.
+    #[schemars(extend("writeOnly" = true))]
     pub token: Option<String>,
     /// The seed of a user's nkey, `SU…`: the servers know its public half.
+    #[schemars(extend("writeOnly" = true))]
     pub nkey: Option<String>,
     /// A file with a JWT and the seed of its nkey, as `nsc` makes it. A relative path starts at the folder of the
     /// flow file.

@@ -52,7 +52,7 @@ impl Output {
     }
 
     /// Has the file itself on the disk, and no other process of ours write to it.
-    fn secure(&self, file: &File) -> Result<()> {
+    pub(super) fn secure(&self, file: &File) -> Result<()> {
         match file.try_lock() {
             Ok(()) => {}
             // An instance that has just ended may still hold it.
@@ -137,8 +137,8 @@ impl Output {
         }
         let file = open::open(&self.path, self.mode)?;
         self.take(&file)?;
-        current.file = file.into();
-        (current.length, current.since_ns) = (0, now_ns);
+        let metadata = file.metadata().map_err(|error| self.error(&error))?;
+        current.replace(file, &metadata, now_ns);
         match rotation.prune() {
             Ok(failed) => failed.iter().for_each(|(path, error)| {
                 warn!(self.host, "cannot delete `{}`: {error}", path.display());

@@ -20,7 +20,10 @@ use super::{
     syncing::{Due, Syncing, sync_data},
     torn,
 };
-use crate::{Config, Mode, compression::Format, open};
+use crate::{Config, Mode, compression::Format, folder, open};
+
+/// Maximum number of files that one delivery is written to because each of them was deleted.
+pub(super) const MAX_FILES: usize = 3;
 
 /// A file that batches are written to, one at a time. All methods but those that say otherwise may
 /// block.
@@ -36,7 +39,7 @@ pub(crate) struct Output {
     /// It is a pipe that nobody reads any more.
     has_lost_reader: AtomicBool,
     /// Whether it is on a disk, and no pipe and no device, which may take their time.
-    is_regular: bool,
+    pub(super) is_regular: bool,
     /// The file, if it is a pipe.
     pipe: Option<Arc<File>>,
     disk: Disk,
@@ -47,6 +50,10 @@ pub(crate) struct Output {
 #[derive(Debug)]
 pub(super) struct Current {
     pub(super) file: Arc<File>,
+    /// Device and inode of `file`.
+    pub(super) identity: (u64, u64),
+    /// `true` if the configured path no longer named `file` after the last write.
+    pub(super) is_moved: bool,
     /// How long it is, in bytes, and since when it is not empty, by the host's monotonic clock, modulo 2^64,
     /// because the file may be older than that clock: for rotation.
     pub(super) length: u64,
@@ -61,10 +68,20 @@ impl Output {
     /// Opens the file, and changes nothing in it but what `mode` says.
     pub(crate) fn open(config: &Config, host: Host) -> Result<Self> {
         let file = open::open(&config.path, config.mode)?;
-        let kind = file.metadata().ok().map(|metadata| metadata.file_type());
+        let metadata = file
+            .metadata()
+            .map_err(|error| open::cannot_open(&config.path, config.mode, &error))?;
         let file = Arc::new(file);
-        let pipe = kind.filter(FileTypeExt::is_fifo).map(|_| file.clone());
-        let current = Current { file, length: 0, since_ns: 0, may_be_torn: false, deliveries: 0 };
+        let pipe = metadata.file_type().is_fifo().then(|| file.clone());
+        let current = Current {
+            file,
+            identity: folder::identity(&metadata),
+            is_moved: false,
+            length: 0,
+            since_ns: 0,
+            may_be_torn: false,
+            deliveries: 0,
+        };
         let output = Self {
             path: config.path.clone(),
             format: config.compression.of(&config.path),
@@ -74,7 +91,7 @@ impl Output {
             rotation: config.rotate.as_ref().map(|rotate| Rotation::new(&config.path, rotate)),
             host,
             has_lost_reader: AtomicBool::new(false),
-            is_regular: kind.is_some_and(|kind| kind.is_file()),
+            is_regular: metadata.is_file(),
             pipe,
             disk: Disk::default(),
             current: Mutex::new(current),
@@ -117,23 +134,43 @@ impl Output {
         };
         let length = length_of(runs);
         let mut current = self.current();
-        if length > 0 && current.may_be_torn {
-            self.cut_torn(&mut current)?;
+        for _ in 0..MAX_FILES {
+            if current.is_moved {
+                self.reopen(&mut current)?;
+            }
+            if length > 0 && current.may_be_torn {
+                self.cut_torn(&mut current)?;
+            }
+            self.rotate(&mut current, length)?;
+            if let Some(delivery) = self.write_to(&mut current, bytes, runs)? {
+                return Ok(delivery);
+            }
         }
-        self.rotate(&mut current, length)?;
-        self.write_to(&mut current, bytes, runs)
+        Err(self.deleted_again())
     }
 
-    fn write_to(&self, current: &mut Current, bytes: &[u8], runs: &[Range<usize>]) -> Result<u64> {
-        write_runs(&*current.file, bytes, runs)
-            .map_err(|stopped| self.take_off(&current.file, &stopped))?;
-        current.length += length_of(runs);
+    /// Writes a batch to the current file. Returns `None` if that file was deleted, so that the batch has to
+    /// be written again.
+    fn write_to(
+        &self,
+        current: &mut Current,
+        bytes: &[u8],
+        runs: &[Range<usize>],
+    ) -> Result<Option<u64>> {
+        let written = write_runs(&*current.file, bytes, runs)
+            .map_err(|stopped| self.take_off(&current.file, &stopped));
+        if written.is_ok() {
+            current.length += length_of(runs);
+        }
+        // Also after an error: a deleted file that stays open keeps its space on a full disk.
+        let is_deleted = self.check_name(current);
+        written?;
         current.deliveries += 1;
-        Ok(current.deliveries)
+        Ok((!is_deleted).then_some(current.deliveries))
     }
 
     /// [Writes](Self::write) a batch where that is not expected to block: little, with nothing else to do.
-    /// Gives nothing where it is.
+    /// Gives nothing where it is, and where the file was deleted.
     pub(super) fn write_quickly(&self, bytes: &[u8], runs: &[Range<usize>]) -> Option<Result<u64>> {
         let (length, from_ns) = (length_of(runs), self.host.monotonic_ns());
         if !self.is_regular || self.format.is_some() || !self.disk.is_quick(length, from_ns) {
@@ -144,12 +181,13 @@ impl Output {
         let may_rotate = |rotation: &Rotation| {
             current.length == 0 || rotation.is_due(current.length, length, age_ns)
         };
-        if current.may_be_torn || self.rotation.as_ref().is_some_and(may_rotate) {
+        if current.is_moved || current.may_be_torn || self.rotation.as_ref().is_some_and(may_rotate)
+        {
             return None;
         }
         let written = self.write_to(&mut current, bytes, runs);
         self.disk.took(from_ns, self.host.monotonic_ns());
-        Some(written)
+        written.transpose()
     }
 
     /// Returns the file, if it is a pipe.

@@ -86,6 +86,11 @@ fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
     }
     sink.deliver(&batch_of(&["twelve byte\n"])).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), fits + "twelve byte\n");
+    // As somebody does who needs the space: a deleted file that stays open would keep it.
+    fs::remove_file(&path).unwrap();
+    sink.deliver(&batch_of(&["seven.\n"])).unwrap_err();
+    sink.deliver(&batch_of(&["seven.\n"])).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "seven.\n");
 }
 
 #[test]

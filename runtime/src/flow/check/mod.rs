@@ -1,6 +1,7 @@
 //! What can be checked once artefacts are known: types, configurations, ports of operators.
 
 mod schema;
+mod secrets;
 mod words;
 
 use std::{
@@ -187,6 +188,14 @@ fn found<'f>(
     for (kind, component) in components {
         let name = component.name.value.as_str();
         lookups.entry((*kind, name)).or_insert_with(|| resolver.find(*kind, name));
+    }
+    // Before anything is said about a configuration.
+    for (kind, component) in components {
+        let schema = match lookups.get(&(*kind, component.name.value.as_str())) {
+            Some(Lookup::Known { schema }) => schema.as_ref(),
+            _ => None,
+        };
+        secrets::keep(&component.config, schema);
     }
     let configurations: Vec<_> = components
         .iter()

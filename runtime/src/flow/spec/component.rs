@@ -124,6 +124,11 @@ impl Config {
         !self.pointers(&|node| node.references.is_some()).is_empty()
     }
 
+    /// The tree of the configuration; `None` if the file gives it nothing.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
     fn pointers(&self, is_meant: &dyn Fn(&Node) -> bool) -> Vec<String> {
         let mut all = Vec::new();
         if let Some(node) = &self.node {

@@ -16,6 +16,8 @@ pub(crate) struct Node {
     pub(crate) inline: Option<usize>,
     /// The references in a text, as they are written: the value must not be shown.
     pub(crate) references: Option<Arc<str>>,
+    /// The values of variables in it, but for defaults of the file. They are secret if the node is.
+    pub(crate) variables: Option<Arc<[String]>>,
 }
 
 /// With references in place of their values.
@@ -115,6 +117,15 @@ impl Node {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Calls `take` for each scalar: this one, or all below.
+    pub(crate) fn scalars(&self, take: &mut impl FnMut(&Self)) {
+        match &self.data {
+            Data::List(items) => items.iter().for_each(|item| item.scalars(take)),
+            Data::Map(entries) => entries.iter().for_each(|entry| entry.value.scalars(take)),
+            _ => take(self),
         }
     }
 

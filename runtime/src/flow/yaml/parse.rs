@@ -149,7 +149,7 @@ impl Builder<'_> {
             scalar::resolve(&text).map_err(|unusable| self.unusable(unusable, &text, range))?
         };
         let inline = as_written.then_some(marks);
-        let node = Node { at, data, inline, references: None };
+        let node = Node { at, data, inline, references: None, variables: None };
         self.finish(node, anchor, size, range)
     }
 
@@ -195,7 +195,12 @@ impl Builder<'_> {
             return Err(self.error(range, "this closes a list or map that was never opened"));
         };
         let at = self.span(Range::new(start.start, range.end));
-        self.finish(Node { at, data, inline: None, references: None }, anchor, size, start)
+        self.finish(
+            Node { at, data, inline: None, references: None, variables: None },
+            anchor,
+            size,
+            start,
+        )
     }
 
     fn alias(&mut self, anchor: usize, range: Range) -> Result<(), Diagnostic> {

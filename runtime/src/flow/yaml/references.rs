@@ -6,7 +6,7 @@ use super::{
     super::{
         diagnostic::Diagnostic,
         limits::Limits,
-        reference::{Environment, Missing, Part, Reference, To, split},
+        reference::{Environment, Missing, Part, To, split},
         source::{Source, Span},
         suggest::quote,
     },
@@ -58,9 +58,10 @@ impl<'s> References<'s> {
     /// # Errors
     /// The values exceed a limit.
     pub(super) fn resolve(&mut self, scalar: &Scalar<'_>) -> Result<Node, Diagnostic> {
-        let node = |data, references: &[&str]| {
+        let node = |data, references: &[&str], variables: Vec<String>| {
             let references = (!references.is_empty()).then(|| quoted(references).into());
-            Node { at: scalar.at, data, inline: None, references }
+            let variables = (!variables.is_empty()).then(|| variables.into());
+            Node { at: scalar.at, data, inline: None, references, variables }
         };
         let parts = match split(scalar.text) {
             Ok(parts) => parts,
@@ -68,12 +69,12 @@ impl<'s> References<'s> {
                 let at = self.place(scalar, malformed.at, malformed.width);
                 let error = Diagnostic::error(Arc::clone(self.source), at, malformed.message);
                 self.problem(scalar, error.help(malformed.help));
-                return Ok(node(Data::Unknown, &[scalar.text]));
+                return Ok(node(Data::Unknown, &[scalar.text], Vec::new()));
             }
         };
         let folder = self.source.path().parent().unwrap_or(Path::new(""));
         let (mut text, mut written, mut is_known) = (String::new(), Vec::new(), true);
-        let mut secrets = Vec::new();
+        let (mut variables, mut files) = (Vec::new(), Vec::new());
         for part in &parts {
             let reference = match part {
                 Part::Text(part) => {
@@ -86,8 +87,13 @@ impl<'s> References<'s> {
             match self.environment.value(reference.to, folder) {
                 Ok(value) => {
                     text.push_str(&value);
-                    if !is_default(reference, &value) {
-                        secrets.push(value);
+                    match reference.to {
+                        To::File(_) => files.push(value),
+                        To::Variable { default, .. } if default != Some(&*value) => {
+                            variables.push(value);
+                        }
+                        // The flow file itself has the value.
+                        To::Variable { .. } => {}
                     }
                 }
                 Err(Missing { severity, message, help }) => {
@@ -115,12 +121,12 @@ impl<'s> References<'s> {
         };
         // `true` is no secret, and is in too many messages.
         if !matches!(data, Data::Bool(_) | Data::Null) {
-            secrets.iter().for_each(|secret| redact::keep(secret));
-            if let (Data::Number(number), false) = (&data, secrets.is_empty()) {
+            files.iter().for_each(|secret| redact::keep(secret));
+            if let (Data::Number(number), false) = (&data, files.is_empty()) {
                 redact::keep(&number.to_string());
             }
         }
-        Ok(node(data, &written))
+        Ok(node(data, &written, variables))
     }
 
     /// Where a part of a scalar stands: the whole, where its characters do not stand in one line one by one.
@@ -141,11 +147,6 @@ impl<'s> References<'s> {
     fn problem(&mut self, scalar: &Scalar<'_>, diagnostic: Diagnostic) {
         self.problems.push(Problem { scalar: scalar.at, diagnostic });
     }
-}
-
-/// Whether the file itself has the value.
-fn is_default(reference: &Reference<'_>, value: &str) -> bool {
-    matches!(reference.to, To::Variable { default: Some(default), .. } if default == value)
 }
 
 /// `` `${env:A}` and `${file:b}` ``, each once.

@@ -116,14 +116,14 @@ impl Load for Settings {
         let builder = match &self.authority {
             None => builder.with_no_client_auth(),
             Some((path, auth)) => {
-                let roots = Arc::new(authorities(path)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider);
+                let (listed, roots) = authorities(path)?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
                 let verifier = match auth {
                     ClientAuth::Required => verifier,
                     ClientAuth::Optional => verifier.allow_unauthenticated(),
                 };
-                let verifier = verifier.build().map_err(|error| unusable(path, &error))?;
-                builder.with_client_cert_verifier(Arc::new(Trust(verifier)))
+                let chains = verifier.build().map_err(|error| unusable(path, &error))?;
+                builder.with_client_cert_verifier(Arc::new(Trust { chains, listed }))
             }
         };
         let mut config = builder

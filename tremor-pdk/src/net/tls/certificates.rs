@@ -36,13 +36,14 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>> {
     })
 }
 
-/// The certificates of a file, as those of CAs.
-pub(super) fn authorities(path: &Path) -> Result<RootCertStore> {
+/// Returns the certificates of a file, and the same as those of CAs.
+pub(super) fn authorities(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore)> {
     let mut roots = RootCertStore::empty();
-    for certificate in chain(path)? {
-        roots.add(certificate).map_err(|error| unusable(path, &error))?;
+    let listed = chain(path)?;
+    for certificate in &listed {
+        roots.add(certificate.clone()).map_err(|error| unusable(path, &error))?;
     }
-    Ok(roots)
+    Ok((listed, roots))
 }
 
 /// The CAs that the system trusts.

@@ -13,8 +13,8 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The certificates of whoever signs those of the peers. Of a client, in place of the roots of the
-    /// system; of a server, together with `client_auth`.
+    /// The certificates of whoever signs those of the peers, or those of the peers themselves. Of a client, in
+    /// place of the roots of the system; of a server, together with `client_auth`.
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's. A server has to have one.
     pub cert_file: Option<PathBuf>,

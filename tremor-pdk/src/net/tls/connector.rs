@@ -114,15 +114,18 @@ impl Load for Settings {
 
     fn load(&self) -> Result<ClientConfig> {
         let provider = Arc::new(ring::default_provider());
-        let roots = self.authority.as_deref().map_or_else(system_authorities, authorities)?;
+        let (listed, roots) = match &self.authority {
+            Some(path) => authorities(path)?,
+            None => (Vec::new(), system_authorities()?),
+        };
         let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone());
-        let verifier = verifier.build().map_err(Error::configuration)?;
+        let chains = verifier.build().map_err(Error::configuration)?;
         let builder = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(self.min_version.versions())
             .map_err(Error::internal)?
-            // It decides as rustls' own, which it asks.
+            // `Trust` asks the verifier of rustls, and accepts besides only what `ca_file` lists.
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Trust(verifier)));
+            .with_custom_certificate_verifier(Arc::new(Trust { chains, listed }));
         let mut config = match &self.certificate {
             None => builder.with_no_client_auth(),
             Some((certificate, private)) => builder

@@ -2,7 +2,7 @@
 
 use rustls::{
     AlertDescription as Alert, CertificateError, Error, InvalidMessage, PeerIncompatible,
-    pki_types::UnixTime,
+    pki_types::{ServerName, UnixTime},
 };
 
 use super::trust::SelfSigned;
@@ -94,18 +94,21 @@ fn certificate(error: &CertificateError, role: Role) -> String {
             between(*time, *not_before)
         ),
         E::NotValidYet => "is not valid yet: see whether the clocks are right".to_owned(),
-        E::NotValidForNameContext { expected, presented } => {
-            let names = if presented.is_empty() {
-                "for no name".to_owned()
-            } else {
-                format!("for {}", presented.join(", "))
+        E::NotValidForNameContext { expected, presented } if presented.is_empty() => {
+            let (name, kind) = match expected {
+                ServerName::IpAddress(_) => (expected.to_str(), "IP"),
+                _ => (expected.to_str(), "DNS"),
             };
             format!(
-                "is not for `{}`, but {names}: name one of those as `server_name` if this is the right \
-                 peer",
-                expected.to_str()
+                "is not for `{name}`, because it has no name in `subjectAltName`, and its common name is not \
+                 read: make one that has (`-addext subjectAltName={kind}:{name}` of `openssl req -x509`)"
             )
         }
+        E::NotValidForNameContext { expected, presented } => format!(
+            "is not for `{}`, but for {}: name one of those as `server_name` if this is the right peer",
+            expected.to_str(),
+            presented.join(", ")
+        ),
         E::NotValidForName => "is not for the name of the peer (`server_name`)".to_owned(),
         E::UnknownIssuer => format!(
             "is signed by a CA that is not trusted: {}",
@@ -121,8 +124,8 @@ fn certificate(error: &CertificateError, role: Role) -> String {
         }
         // The verifier has no other name for it.
         E::Other(other) if other.0.to_string().contains("CaUsedAsEndEntity") => {
-            "is that of a CA, and is used as a peer's: make one that is no CA's \
-             (`-addext basicConstraints=critical,CA:FALSE` of `openssl req -x509`)"
+            "is that of a CA, and is used as a peer's: if it is the right one, name it as `ca_file`; \
+             otherwise have the peer show one that is not a CA's"
                 .to_owned()
         }
         E::InvalidPurpose | E::InvalidPurposeContext { .. } => format!(

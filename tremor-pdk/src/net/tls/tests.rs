@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
+mod listed;
+
 use std::{
     future::{Future, poll_fn},
     io::{self, Read, Write},
@@ -217,8 +219,9 @@ fn a_server_that_cannot_be_trusted_is_refused_with_what_is_wrong() {
     let elsewhere = scene.authority.issue(&["a.example", "b.example"]);
     refuses(&scene, &elsewhere, Some(ca), "is not for `localhost`");
     refuses(&scene, &elsewhere, Some(ca), "\"a.example\"");
-    let of_ca = Identity::self_signed_odd(names, Oddity::Authority);
-    refuses(&scene, &of_ca, Some(&of_ca.certificate), "CA:FALSE");
+    refuses(&scene, &Identity::self_signed(&[]), Some(ca), "is self-signed");
+    let of_ca = scene.authority.issue_odd(names, Oddity::Authority);
+    refuses(&scene, &of_ca, Some(ca), "name it as `ca_file`");
 }
 
 #[test]

@@ -1,14 +1,21 @@
-//! Whom to trust: as rustls decides, with one more reason for a refusal.
+//! Verification of peers: as rustls decides, but a certificate that is itself in `ca_file` needs no issuer,
+//! and a refusal tells self-signed certificates from those of an unknown CA.
 
 use std::{error::Error, fmt, sync::Arc};
 
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::{
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
+    },
     pki_types::{CertificateDer, ServerName, UnixTime},
-    server::danger::{ClientCertVerified, ClientCertVerifier},
+    server::{
+        ParsedCertificate,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
 };
-use webpki::EndEntityCert;
+use webpki::{EndEntityCert, KeyUsage};
 
 /// A certificate that nobody but its owner has signed.
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +29,30 @@ impl fmt::Display for SelfSigned {
 
 impl Error for SelfSigned {}
 
-/// Verifies the certificates of peers, and tells self-signed ones from those of an unknown CA.
+/// Verifies the certificates of peers.
 #[derive(Debug)]
-pub(super) struct Trust<V: ?Sized>(pub(super) Arc<V>);
+pub(super) struct Trust<V: ?Sized> {
+    /// The verifier that asks for a chain up to a trusted CA.
+    pub(super) chains: Arc<V>,
+    /// The certificates of `ca_file`. A peer that shows one of them, byte for byte, is trusted without a
+    /// chain: the configuration names it.
+    pub(super) listed: Vec<CertificateDer<'static>>,
+}
+
+impl<V: ?Sized> Trust<V> {
+    /// Returns whether a certificate is listed and has nothing wrong with it but its issuer, or that it is a
+    /// CA's. The name of the peer is not checked.
+    fn is_listed(&self, certificate: &CertificateDer<'_>, now: UnixTime, usage: KeyUsage) -> bool {
+        if !self.listed.contains(certificate) {
+            return false;
+        }
+        let Ok(parsed) = EndEntityCert::try_from(certificate) else { return false };
+        // Without a CA no chain is found. The dates are checked before the flag of a CA, and that before
+        // chains are searched.
+        let error = parsed.verify_for_usage(&[], &[], &[], now, usage, None, None).err();
+        matches!(error, Some(webpki::Error::CaUsedAsEndEntity | webpki::Error::UnknownIssuer))
+    }
+}
 
 /// The same error, unless the certificate is self-signed.
 fn told_apart(error: rustls::Error, certificate: &CertificateDer<'_>) -> rustls::Error {
@@ -50,7 +78,7 @@ macro_rules! signatures {
             certificate: &CertificateDer<'_>,
             signature: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.0.verify_tls12_signature(message, certificate, signature)
+            self.chains.verify_tls12_signature(message, certificate, signature)
         }
 
         fn verify_tls13_signature(
@@ -59,11 +87,11 @@ macro_rules! signatures {
             certificate: &CertificateDer<'_>,
             signature: &DigitallySignedStruct,
         ) -> Result<HandshakeSignatureValid, rustls::Error> {
-            self.0.verify_tls13_signature(message, certificate, signature)
+            self.chains.verify_tls13_signature(message, certificate, signature)
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            self.0.supported_verify_schemes()
+            self.chains.supported_verify_schemes()
         }
     };
 }
@@ -77,9 +105,18 @@ impl<V: ServerCertVerifier + ?Sized> ServerCertVerifier for Trust<V> {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.0
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-            .map_err(|error| told_apart(error, end_entity))
+        let verified = self.chains.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        if verified.is_err() && self.is_listed(end_entity, now, KeyUsage::server_auth()) {
+            verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+            return Ok(ServerCertVerified::assertion());
+        }
+        verified.map_err(|error| told_apart(error, end_entity))
     }
 
     signatures!();
@@ -87,15 +124,15 @@ impl<V: ServerCertVerifier + ?Sized> ServerCertVerifier for Trust<V> {
 
 impl<V: ClientCertVerifier + ?Sized> ClientCertVerifier for Trust<V> {
     fn offer_client_auth(&self) -> bool {
-        self.0.offer_client_auth()
+        self.chains.offer_client_auth()
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.0.client_auth_mandatory()
+        self.chains.client_auth_mandatory()
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.0.root_hint_subjects()
+        self.chains.root_hint_subjects()
     }
 
     fn verify_client_cert(
@@ -104,9 +141,11 @@ impl<V: ClientCertVerifier + ?Sized> ClientCertVerifier for Trust<V> {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.0
-            .verify_client_cert(end_entity, intermediates, now)
-            .map_err(|error| told_apart(error, end_entity))
+        let verified = self.chains.verify_client_cert(end_entity, intermediates, now);
+        if verified.is_err() && self.is_listed(end_entity, now, KeyUsage::client_auth()) {
+            return Ok(ClientCertVerified::assertion());
+        }
+        verified.map_err(|error| told_apart(error, end_entity))
     }
 
     signatures!();

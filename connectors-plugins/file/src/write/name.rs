@@ -1,0 +1,88 @@
+//! Deliveries to a file whose name others change: tools that rotate logs rename, truncate and delete it.
+
+use std::{
+    fs::{self, File, Metadata},
+    io,
+    os::unix::fs::MetadataExt,
+};
+
+use tremor_pdk::{Error, ErrorPolicy, Result, info};
+
+use super::{
+    output::{Current, MAX_FILES, Output},
+    syncing::sync_data,
+};
+use crate::{Mode, folder, open};
+
+impl Output {
+    /// Compares the file at the configured path with the file that was written to. If they differ, the next
+    /// write opens the path anew. Returns `true` if the written file has no name left, so that nobody can read
+    /// what was written. Call this after a write and before its acknowledgement.
+    pub(super) fn check_name(&self, current: &mut Current) -> bool {
+        if !self.is_regular {
+            return false;
+        }
+        let named = fs::metadata(&self.path);
+        if let Ok(named) = &named
+            && folder::identity(named) == current.identity
+        {
+            // Others may have truncated it, or written to it.
+            current.length = named.len();
+            return false;
+        }
+        if current.file.metadata().is_ok_and(|file| file.nlink() == 0) {
+            current.is_moved = true;
+            return true;
+        }
+        // Any other error, such as a folder that may not be searched, does not tell where the file is.
+        let is_told = |error: &io::Error| {
+            matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        };
+        current.is_moved = named.as_ref().err().is_none_or(is_told);
+        false
+    }
+
+    /// Opens the configured path again after [`Output::check_name`] found another file there, or none. A file
+    /// that is there keeps its contents in every mode, because they were written during the run.
+    pub(super) fn reopen(&self, current: &mut Current) -> Result<()> {
+        let old = current.file.metadata().map_err(|error| self.error(&error))?;
+        if old.nlink() > 0 {
+            sync_data(&current.file).map_err(|error| {
+                self.syncing.fail();
+                self.not_on_disk(&error)
+            })?;
+        }
+        let file = open::open(&self.path, Mode::Append)?;
+        if self.syncing.is_asked_for() {
+            self.secure(&file)?;
+        }
+        let metadata = file.metadata().map_err(|error| self.error(&error))?;
+        current.replace(file, &metadata, self.host.monotonic_ns());
+        let fate = if old.nlink() > 0 { "renamed or replaced" } else { "deleted" };
+        info!(self.host, "`{}` was {fate}, and is opened anew", self.display());
+        Ok(())
+    }
+
+    /// Returns the error of a delivery whose file was deleted each time it was written.
+    pub(super) fn deleted_again(&self) -> Error {
+        let error = Error::connection_lost(format_args!(
+            "cannot write `{}`: the file was deleted {MAX_FILES} times while one delivery was written; \
+             stop the process that deletes it",
+            self.display()
+        ));
+        error.with_policy(ErrorPolicy::RETRY)
+    }
+}
+
+impl Current {
+    /// Continues with another file.
+    pub(super) fn replace(&mut self, file: File, metadata: &Metadata, now_ns: u64) {
+        self.identity = folder::identity(metadata);
+        self.file = file.into();
+        (self.length, self.since_ns) = (metadata.len(), now_ns);
+        (self.may_be_torn, self.is_moved) = (false, false);
+    }
+}
+
+#[cfg(test)]
+mod tests;

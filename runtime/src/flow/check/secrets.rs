@@ -1,0 +1,236 @@
+//! Values of a configuration that no message may have, as its schema marks them.
+
+use std::{borrow::Cow, collections::HashSet, ptr};
+
+use serde_json::Value;
+
+use super::super::{
+    spec::Config,
+    yaml::{Data, Node},
+};
+use crate::redact;
+
+/// Secrecy of a value and of all values below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Secrecy {
+    /// Messages may have the value.
+    #[default]
+    Open,
+    /// Messages may have what the flow file itself says, and not the values of variables.
+    Variables,
+    /// No message may have the value.
+    Secret,
+}
+
+impl Secrecy {
+    /// Returns the secrecy that a single schema states, without those that it refers to.
+    fn of(schema: &Value) -> Self {
+        if schema.get("writeOnly") == Some(&Value::Bool(true)) {
+            Self::Secret
+        } else if schema.get("x-secret").and_then(Value::as_str) == Some("variables") {
+            Self::Variables
+        } else {
+            Self::Open
+        }
+    }
+}
+
+/// Keeps the secret values of a configuration out of all messages. Without a schema every value of a
+/// variable is taken for secret. Call this before a message about the configuration is made.
+pub(super) fn keep(config: &Config, schema: Option<&Value>) {
+    let Some(node) = config.node() else { return };
+    collect(node, schema, &mut |secret| redact::keep(secret));
+}
+
+fn collect(node: &Node, schema: Option<&Value>, take: &mut impl FnMut(&str)) {
+    match schema {
+        Some(root) => walk(node, root, &[root], take),
+        None => take_all(node, Secrecy::Variables, take),
+    }
+}
+
+/// Takes the secrets of a node that has to fit these schemas.
+fn walk(node: &Node, root: &Value, schemas: &[&Value], take: &mut impl FnMut(&str)) {
+    let schemas = applied(root, schemas);
+    let secrecy = schemas.iter().map(|schema| Secrecy::of(schema)).max().unwrap_or_default();
+    if secrecy != Secrecy::Open {
+        take_all(node, secrecy, take);
+    }
+    if secrecy == Secrecy::Secret {
+        return;
+    }
+    match &node.data {
+        Data::Map(entries) => {
+            for entry in entries {
+                let below = schemas.iter().flat_map(|schema| of_key(schema, &entry.key));
+                let below: Vec<_> = below.collect();
+                walk(&entry.value, root, &below, take);
+            }
+        }
+        Data::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let below = schemas.iter().filter_map(|schema| of_item(schema, index));
+                let below: Vec<_> = below.collect();
+                walk(item, root, &below, take);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn take_all(node: &Node, secrecy: Secrecy, take: &mut impl FnMut(&str)) {
+    node.scalars(&mut |scalar| {
+        let (text, is_number) = match &scalar.data {
+            Data::Number(number) => (Cow::Owned(number.to_string()), true),
+            Data::Text(text) => (Cow::Borrowed(&**text), false),
+            // `true` is in too many messages.
+            _ => return,
+        };
+        scalar.variables.iter().flat_map(|values| values.iter()).for_each(|value| take(value));
+        // Messages may write the number of a variable in another way than the variable.
+        if secrecy == Secrecy::Secret || is_number && scalar.variables.is_some() {
+            take(&text);
+        }
+    });
+}
+
+/// Returns these schemas and all that they refer to or combine, each once: whichever of several alternatives
+/// is meant, a value that is secret in one of them is secret.
+fn applied<'s>(root: &'s Value, schemas: &[&'s Value]) -> Vec<&'s Value> {
+    let mut seen = HashSet::new();
+    let mut all = Vec::new();
+    let mut next = schemas.to_vec();
+    while let Some(schema) = next.pop() {
+        if !seen.insert(ptr::from_ref(schema)) {
+            continue;
+        }
+        all.push(schema);
+        let reference = schema.get("$ref").and_then(Value::as_str);
+        let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
+        next.extend(pointer.and_then(|pointer| root.pointer(pointer)));
+        for keyword in ["allOf", "anyOf", "oneOf"] {
+            next.extend(schema.get(keyword).and_then(Value::as_array).into_iter().flatten());
+        }
+        next.extend(["if", "then", "else"].iter().filter_map(|keyword| schema.get(keyword)));
+    }
+    all
+}
+
+/// Returns the schemas of the value of a key.
+fn of_key<'s>(schema: &'s Value, key: &str) -> Vec<&'s Value> {
+    if let Some(property) = schema.get("properties").and_then(|properties| properties.get(key)) {
+        return vec![property];
+    }
+    // Whether a pattern matches the key is not looked at: more may be taken for secret than is.
+    let patterns = schema.get("patternProperties").and_then(Value::as_object);
+    let patterns = patterns.into_iter().flat_map(|patterns| patterns.values());
+    patterns.chain(schema.get("additionalProperties")).collect()
+}
+
+fn of_item(schema: &Value, index: usize) -> Option<&Value> {
+    let prefix = schema.get("prefixItems").and_then(|items| items.get(index));
+    prefix.or_else(|| schema.get("items"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use serde_json::{Value, json};
+
+    use super::collect;
+    use crate::flow::{self, Environment, Limits};
+
+    /// Returns the secrets of a configuration that is written in YAML, each once. The variable `A` is `value-of-A`
+    /// and so on, but `N` is a number.
+    fn secrets(config: &str, schema: Option<&Value>) -> Vec<String> {
+        secrets_of(
+            &format!("connectors: {{ a: {{ type: x, config: {config} }} }}\nlinks: [a -> a]"),
+            schema,
+        )
+    }
+
+    fn secrets_of(text: &str, schema: Option<&Value>) -> Vec<String> {
+        let variable = |name: &str| {
+            let number = name == "N";
+            Some(OsString::from(if number {
+                "4.20".to_owned()
+            } else {
+                format!("value-of-{name}")
+            }))
+        };
+        let environment = Environment::default().variables(&variable);
+        let draft = flow::parse("f", text, &Limits::default(), &environment).expect("YAML");
+        let flow = draft.finish().expect("a sound flow");
+        let mut found = Vec::new();
+        let node = flow.spec.connectors[0].component.config.node().expect("a configuration");
+        collect(node, schema, &mut |secret| found.push(secret.to_owned()));
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    #[test]
+    fn values_of_marked_keys_are_secret() {
+        let schema = json!({
+            "properties": {
+                "host": { "type": "string" },
+                "password": { "type": "string", "writeOnly": true },
+                "pin": { "writeOnly": true },
+                "auth": { "anyOf": [{ "$ref": "#/$defs/Auth" }, { "type": "null" }] },
+                "list": { "items": { "properties": { "key": { "writeOnly": true } } } },
+            },
+            "$defs": { "Auth": { "oneOf": [
+                { "properties": { "bearer": { "writeOnly": true } } },
+                { "properties": { "basic": { "properties": { "user": {}, "password": { "writeOnly": true } } } } },
+            ] } },
+        });
+        let found = |config: &str| secrets(config, Some(&schema));
+        assert_eq!(found("{ host: '${env:HOST}', other: '${env:B}' }"), [""; 0]);
+        assert_eq!(found("{ password: literal, host: shown }"), ["literal"]);
+        assert_eq!(found("{ password: 'Bearer ${env:A}' }"), ["Bearer value-of-A", "value-of-A"]);
+        assert_eq!(found("{ auth: { bearer: '${env:A}' } }"), ["value-of-A"]);
+        assert_eq!(found("{ auth: { basic: { user: '${env:U}', password: p } } }"), ["p"]);
+        assert_eq!(found("{ list: [{ key: one }, { key: two, name: three }] }"), ["one", "two"]);
+        assert_eq!(found("{ pin: 1234, password: true }"), ["1234"]);
+        assert_eq!(found("{ password: '${env:NAME:-default}' }"), ["value-of-NAME"]);
+    }
+
+    #[test]
+    fn variables_in_marked_maps_are_secret() {
+        let schema = json!({ "properties": { "headers": {
+            "x-secret": "variables", "additionalProperties": { "type": "string" },
+        } } });
+        let config =
+            "{ headers: { accept: text/plain, token: 'Bearer ${env:A}' }, host: '${env:B}' }";
+        assert_eq!(secrets(config, Some(&schema)), ["value-of-A"]);
+    }
+
+    #[test]
+    fn variables_are_secret_without_a_schema() {
+        assert_eq!(secrets("{ a: 'x ${env:A}', b: literal }", None), ["value-of-A"]);
+    }
+
+    #[test]
+    fn number_of_variable_is_secret_as_written_and_as_read() {
+        let schema = json!({ "properties": { "pin": { "writeOnly": true } } });
+        // In braces a reference needs quotes, and would be a text.
+        let config = "\n      pin: ${env:N}\n";
+        let text = format!("connectors:\n  a:\n    type: x\n    config:{config}links: [a -> a]");
+        assert_eq!(secrets_of(&text, Some(&schema)), ["4.2", "4.20"]);
+    }
+
+    #[test]
+    fn schema_that_refers_to_itself_is_walked_once() {
+        let level = |next: usize| {
+            let next = json!({ "$ref": format!("#/$defs/{next}") });
+            json!({ "allOf": [next.clone(), next] })
+        };
+        let mut levels: Vec<Value> = (1..40).map(level).collect();
+        levels.push(json!({ "$ref": "#", "properties": { "a": { "writeOnly": true } } }));
+        let levels = levels.into_iter().enumerate().map(|(at, level)| (at.to_string(), level));
+        let levels: serde_json::Map<_, _> = levels.collect();
+        let schema = json!({ "$ref": "#/$defs/0", "$defs": levels });
+        assert_eq!(secrets("{ a: one }", Some(&schema)), ["one"]);
+    }
+}
