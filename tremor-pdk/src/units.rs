@@ -14,7 +14,11 @@ use crate::Error;
 )]
 #[serde(try_from = "String", into = "String")]
 // No description: the key that is of this type has one.
-#[schemars(inline, description = "", extend("pattern" = "^[0-9]+ *(ms|s|m|h)$"))]
+#[schemars(
+    inline,
+    description = "",
+    extend("pattern" = "^[0-9]+ *(ms|s|m|h)$", "examples" = ["10s"])
+)]
 pub struct Interval {
     ns: u64,
 }
@@ -79,7 +83,8 @@ impl fmt::Display for Interval {
     extend(
         "type" = ["integer", "string"],
         "minimum" = 1,
-        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
+        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$",
+        "examples" = ["64KiB"]
     )
 )]
 pub struct Size(u64);

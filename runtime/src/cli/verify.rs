@@ -58,13 +58,19 @@ fn configurations(given: &[String], library: &Path) -> Result<Configurations, Fa
     if let Ok(library) = Library::inspect(library)
         && let Some(name) = configurations.unknown(&library.metadata().artefacts)
     {
+        let components = library.metadata().artefacts.iter();
+        let components: Vec<_> = components.map(|it| format!("`{}`", it.name)).collect();
         failure.usage(&format_args!(
-            "error: `--config {name}=…`: the library has no component `{name}`\n  help: `tremor \
-             plugin inspect` lists its components"
+            "error: `--config {name}=…`: the library has no component `{name}`\n  help: it has {}; `tremor \
+             plugin inspect` describes them",
+            components.join(", ")
         ));
     }
     failure.or(configurations)
 }
+
+/// Exit status if no check failed, and a connector did not connect.
+const NOT_CONNECTED: u8 = 3;
 
 /// How many checks came to what.
 struct Counts {
@@ -73,6 +79,8 @@ struct Counts {
     skipped: usize,
     /// Components of which no instance could be made.
     unchecked: usize,
+    /// Connectors that did not connect, each with the reason.
+    unconnected: Vec<String>,
 }
 
 impl Counts {
@@ -84,7 +92,12 @@ impl Counts {
         let passed = verification.checks().count() - failed - skipped;
         let unchecked =
             reports().filter(|report| report.skipped().any(|(check, _)| check == "makes")).count();
-        Self { passed, failed, skipped, unchecked }
+        let unconnected = verification.components.iter().filter_map(|component| {
+            let makes = component.report.skipped().any(|(check, _)| check == "makes");
+            let (_, reason) = component.report.skipped().find(|(check, _)| *check == "connects")?;
+            (!makes).then(|| format!("{} `{}`: {reason}", component.kind, component.name))
+        });
+        Self { passed, failed, skipped, unchecked, unconnected: unconnected.collect() }
     }
 
     fn text(&self, verification: &Verification) -> String {
@@ -113,6 +126,8 @@ impl Counts {
         format!("{all:#}\n")
     }
 
+    /// Returns the failure that decides on the exit status: a fault comes before a missing configuration, and that
+    /// before a connector that did not connect.
     fn result(&self) -> Result<(), Failure> {
         let mut failure = Failure::default();
         if self.unchecked > 0 {
@@ -122,10 +137,21 @@ impl Counts {
                 self.unchecked
             ));
         }
-        // The exit status of a fault comes before that of a missing configuration.
         if self.failed > 0 {
             return Err(Failure::of_flow(format_args!("error: {} checks failed", self.failed)));
         }
-        failure.or(())
+        failure.or(())?;
+        if self.unconnected.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::of_status(
+            NOT_CONNECTED,
+            format_args!(
+                "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
+                 peer that answers, with `--config NAME=FILE`",
+                self.unconnected.len(),
+                self.unconnected.join("\n  ")
+            ),
+        ))
     }
 }

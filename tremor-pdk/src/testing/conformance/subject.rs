@@ -66,6 +66,7 @@ impl Subject {
     pub(super) fn host(&self) -> TestHost {
         let host = TestHost::new();
         host.set_folder(&self.folder);
+        host.set_patience(self.patience.of_timers());
         host
     }
 

@@ -1,5 +1,7 @@
 //! The suite as authors use it: without the boundary.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Outcome, Report, checks, connector, cut_short, source};
@@ -12,6 +14,84 @@ struct Config {
     count: u64,
     #[serde(default)]
     panics: bool,
+}
+
+/// The kind of a source without an end.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// Waits in each pull, and reads an event in every third one.
+    LongPoll,
+    /// Returns from each pull at once and without an event.
+    Busy,
+    /// Takes an event out of `self` before it waits, and loses the event if the pull is dropped.
+    Loses,
+}
+
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EndlessConfig {
+    kind: Kind,
+}
+
+/// A source without an end.
+struct Endless {
+    kind: Kind,
+    context: Context,
+    next: u64,
+}
+
+impl Component for Endless {
+    const NAME: &str = "endless";
+    type Config = EndlessConfig;
+
+    fn new(config: EndlessConfig, context: Context) -> Result<Self> {
+        Ok(Self { kind: config.kind, context, next: 0 })
+    }
+}
+
+impl Source for Endless {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        let taken = self.next;
+        match self.kind {
+            Kind::Busy => return Ok(Pull::Events),
+            Kind::Loses => {
+                self.next += 1;
+                self.context.sleep(Duration::from_millis(10)).await;
+            }
+            Kind::LongPoll => {
+                self.context.sleep(Duration::from_millis(10)).await;
+                self.next += 1;
+            }
+        }
+        if self.kind != Kind::LongPoll || taken % 3 == 0 {
+            batch.push(&taken)?;
+        }
+        Ok(Pull::Events)
+    }
+}
+
+#[test]
+fn endless_long_poll_passes_the_checks_of_pulls() {
+    let report = source::<Endless>(r#"{ "kind": "long_poll" }"#);
+    report.expect_no_faults();
+    for check in ["pulls", "survives_dropped_pulls", "sources_share_nothing"] {
+        assert_eq!(*outcome(&report, check), Outcome::Passed, "{report}");
+    }
+}
+
+#[test]
+fn pull_that_returns_nothing_at_once_is_a_busy_loop() {
+    let report = source::<Endless>(r#"{ "kind": "busy" }"#);
+    let Outcome::Failed(fault) = outcome(&report, "pulls") else { panic!("{report}") };
+    assert!(fault.seen.contains("brought nothing and asked for the next at once"), "{fault:?}");
+}
+
+#[test]
+fn endless_source_that_loses_events_of_dropped_pulls_fails() {
+    let report = source::<Endless>(r#"{ "kind": "loses" }"#);
+    let faults: Vec<&str> = report.faults().map(|(check, _)| check).collect();
+    assert_eq!(faults, ["survives_dropped_pulls"], "{report}");
 }
 
 /// A source that may panic in its third pull.
