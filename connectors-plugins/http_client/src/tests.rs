@@ -478,17 +478,6 @@ fn real_server_lets_the_client_pass_all_checks() {
         "stays_finished",
         "hears_acknowledgements",
     ]);
-    // Most answers to a long poll have nothing.
-    let address = server("HTTP/1.1 204 No Content\r\n\r\n");
-    let config = format!(r#"{{ "url": "http://{address}", "interval": "1ms" }}"#);
-    let report = conformance::connector::<HttpClient>(&config);
-    report.expect_all_but(&[
-        "stays_inside",
-        "leaves_nothing",
-        "stays_finished",
-        "hears_acknowledgements",
-        "survives_dropped_pulls",
-    ]);
 }
 
 #[test]

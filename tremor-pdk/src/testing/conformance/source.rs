@@ -16,7 +16,7 @@ const MOST: (usize, usize) = (300, 4 << 20);
 
 /// Real time for which one source is pulled at most in a check: a peer that answers slowly could keep a check busy
 /// for longer than it may take.
-const PULLED_FOR: Duration = Duration::from_secs(3);
+const PULLED_FOR: Duration = Duration::from_secs(2);
 
 /// How often in a row a pull may bring nothing and ask for the next one at once.
 const EMPTY_PULLS: usize = 50;
