@@ -212,3 +212,51 @@ fn a_report_is_a_line_for_each_check_and_the_same_as_json() {
     let read: Report = serde_json::from_value(json!(report)).unwrap();
     assert_eq!(read, report);
 }
+
+/// A codec of a format with one type of record, which no value of the suite is.
+struct Records;
+
+impl Component for Records {
+    const NAME: &str = "records";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Codec for Records {
+    fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
+        let text = std::str::from_utf8(message).map_err(Error::bad_data)?;
+        let id = text.strip_prefix("id ").and_then(|id| id.parse().ok());
+        value.begin_object();
+        value.key("record id");
+        value.u64(id.ok_or_else(|| Error::bad_data("expected `id NUMBER`"))?);
+        value.end_object();
+        Ok(())
+    }
+
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+        let id = value.get("record id").and_then(ValueRef::as_u64);
+        let id = id.ok_or_else(|| Error::bad_data("this is not a record"))?;
+        message.extend_from_slice(format!("id {id}").as_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn codec_of_its_own_records_is_checked_with_samples() {
+    let report = super::codec::<Records>("{}");
+    let Outcome::Skipped { reason } = outcome(&report, "round_trips") else { panic!("{report}") };
+    assert!(reason.contains("give messages of the format as samples"), "{reason}");
+    let report = super::codec_with::<Records>("{}", &[b"id 7", b"id 8"]);
+    report.expect_all_but(&["stays_inside"]);
+    let report = super::codec_with::<Records>("{}", &[b"no record"]);
+    assert!(report.faults().any(|(check, _)| check == "round_trips"), "{report}");
+}
+
+#[test]
+#[should_panic(expected = "checks were skipped that are not named: [\"stays_inside\"")]
+fn skipped_check_that_is_not_named_fails_the_test() {
+    super::codec::<Records>("{}").expect_all_but(&["round_trips"]);
+}
