@@ -78,14 +78,32 @@ fn a_source_and_a_sink_have_at_most_25_lines_of_code() {
 }
 
 #[test]
-fn the_manifest_has_a_workspace_of_its_own_and_the_kit_of_this_version() {
+fn manifest_has_a_workspace_and_the_kit_of_the_clone() {
     let scene = scene();
-    made(&scene, &["numbers", "--kind", "source"]);
+    let instructions = made(&scene, &["numbers", "--kind", "source"]);
+    assert!(!instructions.contains("not published"), "{instructions}");
     let manifest = fs::read_to_string(scene.path().join("numbers/Cargo.toml")).unwrap();
-    let kit = format!("tremor-pdk = {{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"));
+    // The program of this test was built in a clone, in its folder `target`.
+    let kit = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("tremor-pdk");
+    let kit = format!("tremor-pdk = {{ path = {:?} }}", kit.to_str().unwrap());
     for part in ["name = \"numbers\"", "\n[workspace]\n", "crate-type = [\"cdylib\"]", &kit] {
         assert!(manifest.contains(part), "`{part}` is not in:\n{manifest}");
     }
+}
+
+#[test]
+fn program_outside_of_a_clone_takes_the_kit_of_its_version() {
+    let scene = scene();
+    let program = scene.path().join("tremor");
+    fs::copy(env!("CARGO_BIN_EXE_tremor"), &program).unwrap();
+    let mut command = Command::new(program);
+    command.args(["plugin", "new", "numbers", "--kind", "source"]).current_dir(scene.path());
+    let output = command.env_remove("TREMOR_PLUGIN_PATH").output().unwrap();
+    let instructions = String::from_utf8(output.stdout).unwrap();
+    assert!(instructions.contains("not published"), "{instructions}");
+    let manifest = fs::read_to_string(scene.path().join("numbers/Cargo.toml")).unwrap();
+    let kit = format!("tremor-pdk = {{ version = \"{}\" }}", env!("CARGO_PKG_VERSION"));
+    assert!(manifest.contains(&kit), "{manifest}");
 }
 
 #[test]

@@ -32,7 +32,11 @@ use crate::{Error, EventRef, Path, Result, ValueRef};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 // No description: the key that is of this type has one.
-#[schemars(with = "String", description = "", extend("pattern" = "^%"))]
+#[schemars(
+    with = "String",
+    description = "",
+    extend("pattern" = "^%", "examples" = ["%name"])
+)]
 pub struct Place {
     path: Path,
     text: String,
@@ -41,7 +45,7 @@ pub struct Place {
 /// A text; or, with `%` before it, the path of a place in the metadata of the event: `orders`, `%topic`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
-#[schemars(with = "String", description = "")]
+#[schemars(with = "String", description = "", extend("examples" = ["text"]))]
 pub enum Text {
     /// The same for all events.
     Fixed(String),

@@ -14,7 +14,8 @@ pub type Delivery = Result<(), Undelivered>;
 pub enum Undelivered {
     /// The whole batch, for one reason.
     All(Error),
-    /// Some of its events: the peer has all others.
+    /// Some of its events: the peer has all others. At least one event must be named, or the answer is an error of the
+    /// kind internal. `exceptions.into()` makes a [`Delivery`] that is `Ok(())` if no event is named.
     Some(Exceptions),
 }
 
@@ -102,6 +103,11 @@ impl Exceptions {
         Ok(self)
     }
 
+    /// Returns whether an event is named. Ranges may be empty.
+    pub(crate) fn name_events(&self) -> bool {
+        self.exceptions.iter().any(|exception| !exception.events.is_empty())
+    }
+
     /// What was not delivered, to be dealt with.
     pub fn into_exceptions(self) -> Vec<Exception> {
         self.exceptions
@@ -134,7 +140,7 @@ impl FromIterator<(usize, Error)> for Exceptions {
 
 impl From<Exceptions> for Delivery {
     fn from(exceptions: Exceptions) -> Self {
-        if exceptions.exceptions.is_empty() { Ok(()) } else { Err(Undelivered::Some(exceptions)) }
+        if exceptions.name_events() { Err(Undelivered::Some(exceptions)) } else { Ok(()) }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The runtime of tokio, for clients that cannot do without it. Behind the feature `tokio`.
 //!
-//! A plugin cannot find a runtime of the host: a library has its own copy of what tokio looks for it in. So it
-//! brings one with it: one current-thread runtime a library, on one thread. The first [`Tokio`] starts it, and
-//! the last one that is dropped ends it. The host's threads never wait for it.
+//! A plugin cannot find a runtime of the host: a library has its own copy of what tokio looks for it in. So each
+//! connector that needs tokio brings a runtime with it: a current-thread runtime on a thread of its own.
+//! [`Tokio::start`] starts it. When the last clone of that handle is dropped, the runtime ends with everything that
+//! was started on it, tasks of tasks included. The host's threads never wait for it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,7 +46,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, Weak},
+    sync::Arc,
     task::{Context, Poll, ready},
     thread,
     time::Duration,
@@ -53,59 +54,29 @@ use std::{
 
 use ::tokio::{
     runtime::{Builder, Handle},
-    task::{AbortHandle, JoinHandle},
+    task::JoinHandle,
 };
 
-use crate::{Error, Host, Result, ffi::Guarded, lock::lock, oneshot};
+use crate::{Error, Host, Result, ffi::Guarded, oneshot};
 
-/// What the thread of a runtime is called.
+/// Name of the thread of a runtime.
 const THREAD: &str = "tokio-plugin";
 
-/// How long the runtime waits at its end for calls that block threads of its own.
+/// Maximum time for which an ending runtime waits for calls that block threads of its own.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
 
-/// The runtime of this library, as long as somebody has it.
-static RUNTIME: Mutex<Weak<Runtime>> = Mutex::new(Weak::new());
-
-/// The runtime of tokio, as one connector has it. Clones are handles to the same.
-///
-/// With the last clone, everything ends that was started through it, and with the last connector that has
-/// one, the runtime.
+/// The runtime of tokio of one connector. Clones are handles to the same runtime, which ends with the last of them.
 #[derive(Clone)]
-pub struct Tokio(Arc<Owner>);
+pub struct Tokio(Arc<Runtime>);
 
-/// What one connector has started.
-struct Owner {
-    tasks: Mutex<Tasks>,
-    // Dropped after the tasks were told to end.
-    runtime: Arc<Runtime>,
-}
-
-#[derive(Default)]
-struct Tasks {
-    running: Vec<AbortHandle>,
-    /// At this number those that have ended are looked for.
-    sweep_at: usize,
-}
-
-/// A thread that runs a runtime, until this is dropped.
+/// A thread that runs a runtime, until this is dropped. A runtime is not shared by connectors, because tokio can end
+/// the tasks that a task has spawned only together with their runtime.
 struct Runtime {
     handle: Handle,
     _runs: oneshot::Sender<()>,
 }
 
 impl Runtime {
-    /// The one that there is, or a new one.
-    fn of_library() -> Result<Arc<Self>> {
-        let mut last = lock(&RUNTIME);
-        if let Some(runtime) = last.upgrade() {
-            return Ok(runtime);
-        }
-        let runtime = Arc::new(Self::start()?);
-        *last = Arc::downgrade(&runtime);
-        Ok(runtime)
-    }
-
     fn start() -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
@@ -121,14 +92,13 @@ impl Runtime {
 }
 
 impl Tokio {
-    /// The runtime of this library, which is started if nobody has it yet: not in a constructor, where nothing
-    /// may start.
+    /// Starts a runtime on a new thread. Call this in `connect`, and not in a constructor, where nothing may start.
     ///
     /// # Errors
     /// The system has no thread or no descriptor left.
     pub async fn start(host: &Host) -> Result<Self> {
-        let runtime = host.blocking(Runtime::of_library).await??;
-        Ok(Self(Arc::new(Owner { tasks: Mutex::default(), runtime })))
+        let runtime = host.blocking(Runtime::start).await??;
+        Ok(Self(Arc::new(runtime)))
     }
 
     /// Runs a future on the thread of the runtime, and gives its result to any thread. Write it as a block, so
@@ -143,15 +113,13 @@ impl Tokio {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Running<T> {
         let guarded = Guarded::new("a future of tokio", async move { Ok(future.await) });
-        let handle = self.0.runtime.handle.spawn(guarded);
-        lock(&self.0.tasks).add(handle.abort_handle());
-        Running { handle, is_kept: false }
+        Running { handle: self.0.handle.spawn(guarded), is_kept: false }
     }
 
     /// Does something that needs the runtime and does not wait, on this thread: makes a client, say. What it
     /// makes can be used in [`Tokio::run`].
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _entered = self.0.runtime.handle.enter();
+        let _entered = self.0.handle.enter();
         work()
     }
 
@@ -160,22 +128,6 @@ impl Tokio {
     /// thread, and those that answer soon.
     pub fn within<F: Future>(&self, future: F) -> Within<F> {
         Within { tokio: self.clone(), future: Box::pin(future) }
-    }
-}
-
-impl Tasks {
-    fn add(&mut self, task: AbortHandle) {
-        if self.running.len() >= self.sweep_at {
-            self.running.retain(|task| !task.is_finished());
-            self.sweep_at = (2 * self.running.len()).max(16);
-        }
-        self.running.push(task);
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        lock(&self.tasks).running.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -225,7 +177,7 @@ impl<F: Future> Future for Within<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let Self { tokio, future } = &mut *self;
-        let _entered = tokio.0.runtime.handle.enter();
+        let _entered = tokio.0.handle.enter();
         future.as_mut().poll(context)
     }
 }

@@ -18,7 +18,7 @@ use crate::Error;
     inline,
     description = "",
     with = "String",
-    extend("pattern" = "^[0-9]+ *(ms|s|m|h)$")
+    extend("pattern" = "^[0-9]+ *(ms|s|m|h)$", "examples" = ["10s"])
 )]
 pub struct Interval {
     ns: u64,
@@ -97,7 +97,8 @@ impl fmt::Display for Interval {
     extend(
         "type" = ["integer", "string"],
         "minimum" = 1,
-        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$"
+        "pattern" = "^[0-9]+ *(B|KiB|MiB|GiB|kB|MB|GB)$",
+        "examples" = ["64KiB"]
     )
 )]
 pub struct Size(u64);

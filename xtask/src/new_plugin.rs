@@ -105,7 +105,8 @@ fn settings(kit: &[(&str, PathBuf)]) -> String {
 fn try_out(scene: &Path, (kind, expected): &Expected) -> Result<()> {
     let name = format!("ci-{kind}");
     let mut command = Command::new(built::folder(false).join("tremor"));
-    command.args(["plugin", "new", &name, "--kind", kind]);
+    // The published kit, and not the one of the clone that the program lies in.
+    command.args(["plugin", "new", &name, "--kind", kind, "--pdk", env!("CARGO_PKG_VERSION")]);
     let instructions = output(command, scene)?;
     let folder = scene.join(&name);
     // The versions that are at hand; and the folder that the flow names, though it is shared.

@@ -116,6 +116,16 @@ mod tests {
 
     use super::TcpClient;
 
+    /// Checks that other tests of this process prevent, that need a source with an end or with acknowledgements, or a
+    /// sink that takes several deliveries at a time.
+    const SKIPPED: [&str; 5] = [
+        "stays_inside",
+        "leaves_nothing",
+        "stays_finished",
+        "hears_acknowledgements",
+        "takes_several",
+    ];
+
     #[test]
     fn it_writes_to_the_peer_and_reads_from_it() -> Result<()> {
         let host = TestHost::new();
@@ -164,6 +174,23 @@ mod tests {
         let error = TestHost::new().component::<TcpClient>(config).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
         assert!(error.to_string().contains("`a b`"), "{error}");
+    }
+
+    #[test]
+    fn real_peer_that_sends_lets_the_client_pass_all_checks() -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let config = format!(r#"{{ "address": "{}" }}"#, listener.local_addr()?);
+        thread::spawn(move || {
+            for mut peer in listener.incoming().flatten() {
+                let mut reads = peer.try_clone().unwrap();
+                thread::spawn(move || std::io::copy(&mut reads, &mut std::io::sink()));
+                let lines = (0..1_000).map(|line| format!("line {line}\n")).collect::<String>();
+                // A client that is dropped reads no further.
+                thread::spawn(move || peer.write_all(lines.as_bytes()));
+            }
+        });
+        conformance::connector::<TcpClient>(&config).expect_all_but(&SKIPPED);
+        Ok(())
     }
 
     #[test]

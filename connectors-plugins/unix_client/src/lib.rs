@@ -114,6 +114,16 @@ mod tests {
 
     use super::UnixClient;
 
+    /// Checks that other tests of this process prevent, that need a source with an end or with acknowledgements, or a
+    /// sink that takes several deliveries at a time.
+    const SKIPPED: [&str; 5] = [
+        "stays_inside",
+        "leaves_nothing",
+        "stays_finished",
+        "hears_acknowledgements",
+        "takes_several",
+    ];
+
     #[test]
     fn it_writes_to_the_peer_and_reads_from_it() -> Result<()> {
         let folder = tempfile::tempdir()?;
@@ -153,6 +163,25 @@ mod tests {
         let error = TestHost::new().component::<UnixClient>(&config).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::CONFIGURATION);
         assert!(error.to_string().contains("107 bytes at most"), "{error}");
+    }
+
+    #[test]
+    fn real_peer_that_sends_lets_the_client_pass_all_checks() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path)?;
+        thread::spawn(move || {
+            for mut peer in listener.incoming().flatten() {
+                let mut reads = peer.try_clone().unwrap();
+                thread::spawn(move || std::io::copy(&mut reads, &mut std::io::sink()));
+                let lines = (0..1_000).map(|line| format!("line {line}\n")).collect::<String>();
+                // A client that is dropped reads no further.
+                thread::spawn(move || peer.write_all(lines.as_bytes()));
+            }
+        });
+        let config = format!(r#"{{ "path": "{}" }}"#, path.display());
+        conformance::connector::<UnixClient>(&config).expect_all_but(&SKIPPED);
+        Ok(())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tremor_pdk::{Error, schemars::JsonSchema, serde::Deserialize};
     crate = "tremor_pdk::schemars",
     inline,
     description = "",
-    extend("pattern" = "^0?[0-7]{3}$")
+    extend("pattern" = "^0?[0-7]{3}$", "examples" = ["0660"])
 )]
 pub struct Mode(u32);
 

@@ -1,6 +1,6 @@
 mod autobahn;
 
-use std::{future::Future, pin::pin};
+use std::{future::Future, pin::pin, thread};
 
 use tremor_pdk::{
     Descriptors, ErrorKind, ErrorPolicy, EventRef, Host, Result, Task,
@@ -307,4 +307,32 @@ fn what_cannot_be_sent_is_refused_before_anything_is_connected() {
 #[test]
 fn it_keeps_the_contract_of_plugins() {
     conformance::connector::<WsClient>(r#"{ "url": "ws://127.0.0.1:9/" }"#).expect_no_faults();
+}
+
+#[test]
+fn real_peer_that_sends_lets_the_client_pass_all_checks() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = format!(r#"{{ "url": "ws://{}/" }}"#, listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for peer in listener.incoming().flatten() {
+            thread::spawn(move || {
+                // A client may be dropped in its handshake.
+                let Ok(mut peer) = tungstenite::accept(peer) else { return };
+                for number in 0..100 {
+                    let message = format!("message {number}").into();
+                    if peer.send(tungstenite::Message::Text(message)).is_err() {
+                        return;
+                    }
+                }
+                while peer.read().is_ok() {}
+            });
+        }
+    });
+    conformance::connector::<WsClient>(&config).expect_all_but(&[
+        "stays_inside",
+        "leaves_nothing",
+        "stays_finished",
+        "hears_acknowledgements",
+        "takes_several",
+    ]);
 }

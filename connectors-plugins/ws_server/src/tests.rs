@@ -34,6 +34,7 @@ struct Scene {
 impl Scene {
     fn new(keys: &str) -> Self {
         let host = TestHost::new();
+        host.set_patience(Duration::ZERO);
         let config = format!(r#"{{ "listen": "127.0.0.1:0", "ping_interval": null {keys} }}"#);
         let server = host.connect::<WsServer>(&config).unwrap();
         let (_, line) = host.log().last().cloned().unwrap();

@@ -30,6 +30,13 @@ impl Failure {
         failure
     }
 
+    /// Makes a failure with an exit status that only one command has.
+    pub(crate) fn of_status(status: u8, error: impl fmt::Display) -> Self {
+        let mut failure = Self::default();
+        failure.add(&error, Map::new(), status);
+        failure
+    }
+
     /// Adds an error in the usage or the configuration.
     pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
         self.add(error, Map::new(), 2);

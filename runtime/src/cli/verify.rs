@@ -19,6 +19,9 @@ pub(crate) struct Arguments {
     /// component. Without it, one is made of the schema.
     #[arg(long, value_name = "NAME=FILE")]
     config: Vec<String>,
+    /// A message of the format of a codec, or a byte stream of a processor, from a file; may be repeated.
+    #[arg(long, value_name = "NAME=FILE")]
+    sample: Vec<String>,
     /// How long a check may take, in seconds.
     #[arg(long, value_name = "S", default_value = "20")]
     limit: u64,
@@ -32,7 +35,7 @@ pub(crate) fn execute(
     arguments: &Arguments,
     plugins: &PluginArguments,
 ) -> Result<(String, Result<(), Failure>), Failure> {
-    let configurations = configurations(&arguments.config, &arguments.path)?;
+    let configurations = configurations(arguments)?;
     let limit = Duration::from_secs(arguments.limit);
     let verification = verify(&arguments.path, plugins.policy(), &configurations, limit);
     let counts = Counts::of(&verification);
@@ -40,31 +43,45 @@ pub(crate) fn execute(
     Ok((json.unwrap_or_else(|| counts.text(&verification)), counts.result()))
 }
 
-fn configurations(given: &[String], library: &Path) -> Result<Configurations, Failure> {
+fn configurations(arguments: &Arguments) -> Result<Configurations, Failure> {
     let mut configurations = Configurations::default();
     let mut failure = Failure::default();
-    for given in given {
+    let configs = arguments.config.iter().map(|given| ("config", given));
+    let samples = arguments.sample.iter().map(|given| ("sample", given));
+    for (option, given) in configs.chain(samples) {
         let Some((name, file)) = given.split_once('=') else {
             failure.usage(&format_args!(
-                "error: `--config {given}`: expected NAME=FILE, the name of a component and a file"
+                "error: `--{option} {given}`: expected NAME=FILE, the name of a component and a file"
             ));
             continue;
         };
-        if let Err(error) = configurations.add(name, Path::new(file)) {
-            failure.usage(&format_args!("error: {error}"));
+        let file = Path::new(file);
+        if option == "config" {
+            if let Err(error) = configurations.add(name, file) {
+                failure.usage(&format_args!("error: {error}"));
+            }
+        } else if let Err(error) = configurations.add_sample(name, file) {
+            failure
+                .usage(&format_args!("error: cannot read the sample {}: {error}", file.display()));
         }
     }
     // What else is wrong with the library is the first stage.
-    if let Ok(library) = Library::inspect(library)
+    if let Ok(library) = Library::inspect(&arguments.path)
         && let Some(name) = configurations.unknown(&library.metadata().artefacts)
     {
+        let components = library.metadata().artefacts.iter();
+        let components: Vec<_> = components.map(|it| format!("`{}`", it.name)).collect();
         failure.usage(&format_args!(
-            "error: `--config {name}=…`: the library has no component `{name}`\n  help: `tremor \
-             plugin inspect` lists its components"
+            "error: `{name}=…`: the library has no component `{name}`\n  help: it has {}; `tremor \
+             plugin inspect` describes them",
+            components.join(", ")
         ));
     }
     failure.or(configurations)
 }
+
+/// Exit status if no check failed, and a connector did not connect.
+const NOT_CONNECTED: u8 = 3;
 
 /// How many checks came to what.
 struct Counts {
@@ -73,6 +90,8 @@ struct Counts {
     skipped: usize,
     /// Components of which no instance could be made.
     unchecked: usize,
+    /// Connectors that did not connect, each with the reason.
+    unconnected: Vec<String>,
 }
 
 impl Counts {
@@ -84,7 +103,12 @@ impl Counts {
         let passed = verification.checks().count() - failed - skipped;
         let unchecked =
             reports().filter(|report| report.skipped().any(|(check, _)| check == "makes")).count();
-        Self { passed, failed, skipped, unchecked }
+        let unconnected = verification.components.iter().filter_map(|component| {
+            let makes = component.report.skipped().any(|(check, _)| check == "makes");
+            let (_, reason) = component.report.skipped().find(|(check, _)| *check == "connects")?;
+            (!makes).then(|| format!("{} `{}`: {reason}", component.kind, component.name))
+        });
+        Self { passed, failed, skipped, unchecked, unconnected: unconnected.collect() }
     }
 
     fn text(&self, verification: &Verification) -> String {
@@ -113,6 +137,8 @@ impl Counts {
         format!("{all:#}\n")
     }
 
+    /// Returns the failure that decides on the exit status: a fault comes before a missing configuration, and that
+    /// before a connector that did not connect.
     fn result(&self) -> Result<(), Failure> {
         let mut failure = Failure::default();
         if self.unchecked > 0 {
@@ -122,10 +148,21 @@ impl Counts {
                 self.unchecked
             ));
         }
-        // The exit status of a fault comes before that of a missing configuration.
         if self.failed > 0 {
             return Err(Failure::of_flow(format_args!("error: {} checks failed", self.failed)));
         }
-        failure.or(())
+        failure.or(())?;
+        if self.unconnected.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::of_status(
+            NOT_CONNECTED,
+            format_args!(
+                "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
+                 peer that answers, with `--config NAME=FILE`",
+                self.unconnected.len(),
+                self.unconnected.join("\n  ")
+            ),
+        ))
     }
 }

@@ -20,10 +20,16 @@ pub(crate) fn quote(text: &str) -> String {
     format!("`{shown}`")
 }
 
-/// The names that `wanted` is probably a misspelling of, best first, three at most.
+/// The names that `wanted` is probably a misspelling of, best first, three at most. A name that differs from `wanted`
+/// only in `-` and `_` or in capitals is the only one.
 pub(crate) fn near<'n>(wanted: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
     if wanted.chars().nth(LONGEST).is_some() {
         return Vec::new();
+    }
+    let names: Vec<_> = names.into_iter().collect();
+    let plain = |name: &str| name.to_lowercase().replace('-', "_");
+    if let Some(name) = names.iter().find(|name| plain(name) == plain(wanted)) {
+        return vec![name];
     }
     let lower = wanted.to_lowercase();
     // One edit in three characters, as rustc does it.
@@ -73,6 +79,13 @@ mod tests {
         assert_eq!(near("metronom", names), ["metronome"]);
         assert!(near("kafka", names).is_empty());
         assert_eq!(did_you_mean("exot", names).as_deref(), Some("did you mean `exit`?"));
+    }
+
+    #[test]
+    fn hyphen_for_underscore_has_one_suggestion() {
+        let names = ["http_server", "tcp_server", "udp_server"];
+        assert_eq!(near("tcp-server", names), ["tcp_server"]);
+        assert_eq!(near("LENGTH_PREFIXED", ["length-prefixed"]), ["length-prefixed"]);
     }
 
     #[test]

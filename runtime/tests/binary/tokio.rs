@@ -1,4 +1,4 @@
-//! Plugins on tokio: two libraries at once, each with its own runtime.
+//! Plugins on tokio: two libraries at once, and connectors with a runtime each.
 
 use std::{
     fs,
@@ -16,7 +16,7 @@ fn threads(pid: u32) -> usize {
 }
 
 #[test]
-fn two_libraries_have_a_runtime_each_and_the_process_ends_well_under_load() {
+fn connectors_have_a_runtime_each_and_the_process_ends_under_load() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let scene = Scene::new(&format!(
@@ -36,7 +36,7 @@ links: [one -> peer, two -> peer]"
     let (peer, _) = listener.accept().unwrap();
     let mut lines = BufReader::new(peer).lines();
     assert!(lines.next().unwrap().is_ok());
-    assert_eq!(threads(running.pid()), 2, "four connectors, two libraries");
+    assert_eq!(threads(running.pid()), 3, "three connectors of two libraries");
     running.signal(&["TERM"]);
     // What is still on its way is read.
     while lines.next().is_some_and(|line| line.is_ok()) {}

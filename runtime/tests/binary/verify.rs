@@ -1,6 +1,14 @@
 //! `tremor plugin verify`: it finds what breaks the contract of plugins, and nothing else.
 
-use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead, BufReader, Read as _, Write},
+    net::TcpListener,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    thread,
+};
 
 use serde_json::Value as Json;
 
@@ -43,6 +51,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("pull_loses", "survives_dropped_pulls", "before the next `await`"),
     ("pull_doubles", "survives_dropped_pulls", "before the next `await`"),
     ("pull_loses_work", "survives_dropped_pulls", "keep the future of `Host::blocking`"),
+    ("endless_pull_loses", "survives_dropped_pulls", "before the next `await`"),
     ("shared_source", "sources_share_nothing", "not in a static"),
     ("ack_panics", "hears_acknowledgements", "return an error"),
     ("ack_fails", "hears_acknowledgements", "answer `Ok` to the acknowledgement"),
@@ -50,6 +59,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("empty_batch_panics", "delivers", "return an error"),
     ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
     ("delivery_out_of_range", "delivers", "by their positions in the batch"),
+    ("delivery_names_none", "delivers", "by their positions in the batch"),
     ("binary_fails_for_good", "delivers", "answer with kind bad data"),
     ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
     ("tick_panics", "answers_signals", "return an error"),
@@ -282,6 +292,91 @@ fn a_component_that_needs_a_configuration_is_not_passed_in_silence() {
     let skipped = &json(&run)["components"][0]["checks"][0];
     assert_eq!((&skipped["check"], &skipped["result"]), (&"makes".into(), &"skipped".into()));
     assert!(text(&skipped["reason"]).starts_with("needs a configuration"), "{skipped}");
+}
+
+#[test]
+fn connector_that_does_not_connect_has_a_status_of_its_own() {
+    // Nobody listens there.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = format!(r#"{{ "address": "{free}" }}"#);
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    let library = library("connector-tcp-client");
+    let arguments = [library.to_str().unwrap(), "--config", "tcp_client=config.json"];
+    let run = verify(&scene, &arguments);
+    run.expect(3, &["connector `tcp_client`: it does not connect", "give each one a peer"]);
+    let checks = json(&run)["components"][0]["checks"].clone();
+    let skipped = |check: &&Json| check["result"] == "skipped";
+    let skipped: Vec<_> = checks.as_array().unwrap().iter().filter(skipped).collect();
+    assert!(skipped.iter().any(|check| check["check"] == "pulls"), "{checks:#}");
+    assert!(skipped.iter().all(|check| !text(&check["reason"]).is_empty()), "{checks:#}");
+}
+
+/// Reads a request with its body. Returns `None` if the connection has ended.
+fn read_request(stream: &mut impl BufRead) -> Option<()> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end().to_lowercase().split_once("content-length: ") {
+            Some((_, value)) => length = value.parse().ok()?,
+            None if line.trim_end().is_empty() => break,
+            None => {}
+        }
+    }
+    stream.read_exact(&mut vec![0; length]).ok()
+}
+
+/// An HTTP server that answers each request with an event, on as many connections as there are. Returns its address.
+fn http_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut reader = BufReader::new(&stream);
+                while read_request(&mut reader).is_some() {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nevent";
+                    if (&stream).write_all(answer).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn real_http_server_lets_all_checks_of_the_client_be_made() {
+    let config = format!(r#"{{ "url": "http://{}/", "interval": "10s" }}"#, http_server());
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    let library = library("connector-http-client");
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "http_client=config.json"]);
+    run.expect(0, &[]);
+    let json = json(&run);
+    let checks = json["components"][0]["checks"].as_array().unwrap().iter();
+    let skipped: Vec<_> = checks.filter(|check| check["result"] == "skipped").collect();
+    let names: Vec<_> = skipped.iter().map(|check| text(&check["check"])).collect();
+    // The source has no end, and no acknowledgements.
+    assert_eq!(names, ["stays_finished", "hears_acknowledgements"], "{skipped:#?}");
+}
+
+#[test]
+fn sample_that_a_codec_cannot_decode_is_a_fault() {
+    let scene = Scene::new("").write("good", b"a=1 b=2").write("bad", b"\xff=\xff");
+    let library = library("plugin-logfmt");
+    let arguments = |file| [library.to_str().unwrap().to_owned(), "--sample".to_owned(), file];
+    let run = |file: &str| {
+        let arguments = arguments(format!("logfmt={file}"));
+        verify(&scene, &arguments.each_ref().map(String::as_str))
+    };
+    run("good").expect(0, &[]);
+    let bad = run("bad");
+    bad.expect(1, &["checks failed"]);
+    assert!(bad.stdout.contains("cannot be decoded"), "{}", bad.stdout);
+    run("missing").expect(2, &["cannot read the sample missing"]);
 }
 
 #[test]

@@ -133,6 +133,11 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Exceptions> {
     match delivery {
         Ok(()) => Ok(Exceptions::none()),
         Err(Undelivered::All(error)) => Err(error),
+        // An error that names no event is a fault of the sink: whether the peer has the events is unknown.
+        Err(Undelivered::Some(exceptions)) if !exceptions.name_events() => Err(Error::internal(
+            "the sink answered a delivery with `Undelivered::Some` and named no event; if all are delivered, \
+                 answer `Ok(())` or `exceptions.into()`",
+        )),
         Err(Undelivered::Some(exceptions)) => exceptions.about(batch.len()),
     }
 }
@@ -158,7 +163,7 @@ mod tests {
     use tremor_abi::batch::HostBatch;
 
     use super::DynSink;
-    use crate::{Batch, Delivery, Error, ParallelSink, Sink};
+    use crate::{Batch, Delivery, Error, ErrorKind, Exceptions, ParallelSink, Sink, Undelivered};
 
     /// Answers a message once it was told to, and counts the deliveries that it has under way.
     #[derive(Clone, Default)]
@@ -197,6 +202,18 @@ mod tests {
         let mut batch = Batch::new();
         batch.push_message(message);
         batch
+    }
+
+    #[test]
+    fn answer_that_names_no_event_is_an_error_and_no_success() {
+        let mut exceptions = Exceptions::none();
+        assert_eq!(Delivery::from(exceptions.clone()), Ok(()));
+        let none = super::answer(Err(Undelivered::Some(exceptions.clone())), &batch(b"a"));
+        assert_eq!(none.unwrap_err().kind(), ErrorKind::INTERNAL);
+        exceptions.push(0..0, Error::full("no"));
+        assert_eq!(Delivery::from(exceptions.clone()), Ok(()));
+        let empty = super::answer(Err(Undelivered::Some(exceptions)), &batch(b"a"));
+        assert_eq!(empty.unwrap_err().kind(), ErrorKind::INTERNAL);
     }
 
     #[test]

@@ -28,6 +28,12 @@ thread_local! {
 const NOT_SHOWN: &str = "the message is not shown here, since it may quote a secret; an error that comes of \
                          this has it";
 
+/// Part of the message with which tokio panics where it finds no runtime.
+const NO_TOKIO: &str = "must be called from the context of a Tokio";
+
+const NO_TOKIO_REMEDY: &str = "; a plugin does not find the runtime of tokio by itself: run this with \
+                               `Tokio::run` or `Tokio::within` of `tremor_pdk::tokio`";
+
 /// Keeps the place of a panic for the error that it becomes, and reports every panic, whether or not it
 /// becomes an error: so there is a backtrace where one is asked for, and no call has to say first that it
 /// is guarded. A plugin has a panic hook of its own, because it has a standard library of its own.
@@ -77,7 +83,9 @@ pub(crate) fn guard<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
 #[cold]
 #[inline(never)]
 fn panicked(what: &str, payload: Box<dyn Any + Send>) -> Error {
-    let message = format!("panicked in {what}{}: {}", place(), text(&*payload));
+    let text = text(&*payload);
+    let remedy = if text.contains(NO_TOKIO) { NO_TOKIO_REMEDY } else { "" };
+    let message = format!("panicked in {what}{}: {text}{remedy}", place());
     discard(payload);
     Error::panicked(message)
 }
@@ -189,6 +197,14 @@ mod tests {
         assert!(message.starts_with("panicked in pull at "), "{message}");
         assert!(message.contains("guard.rs:") && message.ends_with(": no luck"), "{message}");
         assert!(guarded_drop(Bomb).is_err());
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn panic_for_want_of_a_tokio_runtime_names_the_remedy() {
+        install_hook();
+        let error = guard("pull", ::tokio::runtime::Handle::current).unwrap_err();
+        assert!(error.to_string().ends_with("`Tokio::within` of `tremor_pdk::tokio`"), "{error}");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A host for the tests of plugins: no runtime, no threads, no waiting. Behind the feature
-//! `testing`.
+//! A host for the tests of plugins: no runtime and no threads. Behind the feature `testing`.
 //!
 //! Everything happens on the test's own thread, in one order: blocking work runs when a future
-//! waits for it, and time passes only when there is nothing else to do. So a test of a timer takes
-//! no time, and a test of a cancelled call cancels it at the same point every time.
+//! waits for it, and the clock jumps to the next timer when there is nothing else to do. So a test of a timer takes
+//! no time, and a test of a cancelled call cancels it at the same point every time. While something waits for a file
+//! descriptor, real time passes: see [`TestHost::set_patience`].
 //!
 //! ```
 //! # use tremor_pdk::prelude::*;
@@ -167,11 +167,20 @@ impl TestHost {
         self.0.advance_to(now.saturating_add(world::nanoseconds(time)));
     }
 
-    /// From now on time passes only by [`TestHost::advance`], as long as something waits for a file
-    /// descriptor: a peer that is a thread of the test has all the time that it needs to answer, whatever
-    /// timer is set beside that.
+    /// Sets how long real peers may stay silent, in real time, before a timer ends early. One second unless set.
+    ///
+    /// While something waits for a file descriptor, the host's clock follows real time, so that a peer has time to
+    /// answer: a timeout of five seconds does not end before a server has answered within two milliseconds. If no
+    /// awaited descriptor became ready for `patience`, the clock jumps to the next timer. With
+    /// [`Duration::ZERO`], timers end as soon as no descriptor is ready.
+    pub fn set_patience(&self, patience: Duration) {
+        self.0.lock().patience = patience;
+    }
+
+    /// Lets no timer end early while something waits for a file descriptor: the clock follows real time then, and
+    /// only [`TestHost::advance`] makes it jump.
     pub fn hold_time(&self) {
-        self.0.lock().holds_time = true;
+        self.set_patience(Duration::MAX);
     }
 
     /// Sets the clock, as a correction of the system's does: no timer is due by that.
@@ -220,9 +229,19 @@ impl TestHost {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use std::{
+        future::{Future, poll_fn},
+        io::{Read, Write},
+        os::unix::net::UnixStream,
+        task::Poll,
+        thread,
+    };
     use std::{pin::pin, time::Duration};
 
     use super::TestHost;
+    #[cfg(unix)]
+    use crate::Host;
     use crate::{ErrorKind, LogLevel};
 
     const HOUR: Duration = Duration::from_hours(1);
@@ -307,8 +326,6 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn where_time_is_held_no_timer_ends_before_a_peer_answers() {
-        use std::{future::poll_fn, io::Write, os::unix::net::UnixStream};
-
         let test = TestHost::new();
         test.hold_time();
         let host = test.host();
@@ -332,6 +349,65 @@ mod tests {
         test.advance(HOUR);
         test.block_on(host.readable(&one)).unwrap();
         assert_eq!(test.metric("late"), Some(1.0));
+    }
+
+    /// Waits for `readable` or for a timer, as a handshake with a timeout does. Returns `true` for the descriptor.
+    #[cfg(unix)]
+    async fn answers_within(host: &Host, socket: &UnixStream, timeout: Duration) -> bool {
+        let (mut readable, mut timer) = (pin!(host.readable(socket)), pin!(host.sleep(timeout)));
+        poll_fn(|context| {
+            if readable.as_mut().poll(context).is_ready() {
+                return Poll::Ready(true);
+            }
+            timer.as_mut().poll(context).map(|()| false)
+        })
+        .await
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn peer_on_another_thread_answers_before_a_timeout() {
+        let test = TestHost::new();
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let peer = thread::spawn(move || {
+            for _ in 0..20 {
+                theirs.read_exact(&mut [0]).unwrap();
+                theirs.write_all(b"y").unwrap();
+            }
+        });
+        for _ in 0..20 {
+            (&ours).write_all(b"x").unwrap();
+            assert!(test.block_on(answers_within(&test.host(), &ours, Duration::from_secs(5))));
+            (&ours).read_exact(&mut [0]).unwrap();
+        }
+        peer.join().unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn timer_beside_silent_peer_ends_early() {
+        let test = TestHost::new();
+        test.set_patience(Duration::from_millis(1));
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let start = test.monotonic_ns();
+        assert!(!test.block_on(answers_within(&test.host(), &ours, HOUR)));
+        assert!(u128::from(test.monotonic_ns() - start) >= HOUR.as_nanos());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn timer_beside_awaited_descriptor_ends_in_real_time() {
+        let test = TestHost::new();
+        test.hold_time();
+        let host = test.host();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let waits = host.clone();
+        let _task = host.spawn("waits for a peer", async move {
+            let _ = waits.readable(&ours).await;
+        });
+        let start = test.monotonic_ns();
+        test.block_on(host.sleep(Duration::from_millis(5)));
+        assert!(test.monotonic_ns() - start >= 5_000_000);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use async_ffi::FfiFuture;
@@ -19,8 +19,15 @@ use tremor_abi::host::{Interest, Job, LogLevel, MetricKind};
 use super::descriptors;
 use crate::lock::lock;
 
-/// How long to wait for a file descriptor before looking whether something else has happened.
+/// Longest wait for file descriptors before the world checks whether something else has happened.
 const READINESS_SLICE: Duration = Duration::from_millis(10);
+
+/// Real time without a sign of a peer after which a timer ends early, unless a test sets another.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Divides the patience for further timers while a peer stays silent, so that a silent peer costs the whole
+/// patience once.
+const SILENT_PEER: u32 = 50;
 
 pub(super) struct World(Mutex<State>);
 
@@ -29,6 +36,7 @@ impl Default for World {
         Self(Mutex::new(State {
             monotonic_ns: 500_000_000,
             wall_ahead_ns: 500_000_000,
+            patience: PATIENCE,
             ..State::default()
         }))
     }
@@ -40,8 +48,12 @@ pub(super) struct State {
     pub(super) monotonic_ns: u64,
     /// Difference between the clock that stamps events and `monotonic_ns`, modulo 2^64.
     wall_ahead_ns: u64,
-    /// Whether time passes only where the test says so, as long as a file descriptor is waited for.
-    pub(super) holds_time: bool,
+    /// Real time that peers get to make an awaited file descriptor ready, before a timer ends early.
+    pub(super) patience: Duration,
+    /// Real time of waits since an awaited descriptor was last ready; reduced when a timer ends early.
+    silence: Duration,
+    /// Number of steps that had to wait: for a descriptor that was not ready, for a timer, or for a thread.
+    pub(super) waited: u64,
     pub(super) folder: String,
     pub(super) log: Vec<(LogLevel, String)>,
     pub(super) metrics: Vec<Metric>,
@@ -104,6 +116,9 @@ impl World {
     /// blocking job; tasks; a file descriptor that is ready; the next timer. Returns when there
     /// may be something new for the future that `wakeup` belongs to, or after `patience` with nothing
     /// to do.
+    ///
+    /// While a file descriptor is awaited, real time passes, because a peer needs it to answer. If only timers are
+    /// awaited, the clock jumps to the next one.
     pub(super) fn step(&self, wakeup: &Arc<Wakeup>, patience: Option<Duration>) -> Step {
         if wakeup.take() {
             return Step::Woken;
@@ -122,29 +137,63 @@ impl World {
             return Step::Worked;
         }
         let descriptors = self.descriptors();
-        let is_held = !descriptors.is_empty() && self.lock().holds_time;
-        let next_timer = self.next_timer().filter(|_| !is_held);
         if !descriptors.is_empty() {
-            let patience = if next_timer.is_some() { Duration::ZERO } else { READINESS_SLICE };
-            let ready = descriptors::poll(&descriptors, patience);
-            if ready.iter().any(|&ready| ready) {
-                let ready = |descriptor| {
-                    descriptors.iter().zip(&ready).any(|(&(d, _), &ready)| d == descriptor && ready)
-                };
-                self.end_waits(
-                    |cause| matches!(cause, Cause::Descriptor(descriptor, _) if ready(descriptor)),
-                );
-                return Step::Worked;
-            }
+            return self.wait_for_peers(&descriptors);
         }
-        match next_timer {
+        self.lock().waited += 1;
+        match self.next_timer() {
             Some(deadline) => {
                 self.advance_to(deadline);
                 Step::Worked
             }
-            None if descriptors.is_empty() && wakeup.wait(patience) => Step::Woken,
+            None if wakeup.wait(patience) => Step::Woken,
             None => Step::Waited,
         }
+    }
+
+    /// Waits for descriptors, for at most [`READINESS_SLICE`]. The clock follows the real time of the wait, so that it
+    /// stands exactly at the deadline of a timer that ends. A timer ends early only if no descriptor became ready
+    /// within the patience.
+    fn wait_for_peers(&self, descriptors: &[(i32, Interest)]) -> Step {
+        let mut ready = descriptors::poll(descriptors, Duration::ZERO);
+        let mut is_timer_over = false;
+        if !ready.contains(&true) {
+            let timer = self.next_timer();
+            let (now_ns, slice) = {
+                let mut state = self.lock();
+                state.waited += 1;
+                let now_ns = state.monotonic_ns;
+                let until = |timer: u64| Duration::from_nanos(timer.saturating_sub(now_ns));
+                let early = state.patience.saturating_sub(state.silence);
+                let slice = timer.map_or(READINESS_SLICE, |timer| until(timer).min(early));
+                (now_ns, slice.min(READINESS_SLICE))
+            };
+            let started = Instant::now();
+            ready = descriptors::poll(descriptors, slice);
+            let waited = started.elapsed();
+            self.lock().silence += waited;
+            let time_ns = now_ns.saturating_add(nanoseconds(waited));
+            is_timer_over = self.advance_to(timer.map_or(time_ns, |timer| time_ns.min(timer)));
+        }
+        if ready.contains(&true) {
+            self.lock().silence = Duration::ZERO;
+            let ready = |descriptor| {
+                descriptors.iter().zip(&ready).any(|(&(d, _), &ready)| d == descriptor && ready)
+            };
+            self.end_waits(
+                |cause| matches!(cause, Cause::Descriptor(descriptor, _) if ready(descriptor)),
+            );
+            return Step::Worked;
+        }
+        if !is_timer_over && let Some(deadline) = self.next_timer() {
+            let mut state = self.lock();
+            if state.silence >= state.patience {
+                state.silence = state.patience - state.patience / SILENT_PEER;
+                drop(state);
+                is_timer_over = self.advance_to(deadline);
+            }
+        }
+        if is_timer_over { Step::TimePassed } else { Step::Waited }
     }
 
     /// What a component has left with the host: tasks and work that have not ended. Those that can end
@@ -190,16 +239,18 @@ impl World {
         wakeup.is_expected() || Arc::strong_count(&self.lock().wakes_tasks) > 1
     }
 
-    pub(super) fn advance_to(&self, time_ns: u64) {
+    /// Sets the clock to `time_ns`, unless the clock is ahead of that. Returns `true` if a timer ended.
+    pub(super) fn advance_to(&self, time_ns: u64) -> bool {
         let now_ns = {
             let mut state = self.lock();
             state.monotonic_ns = state.monotonic_ns.max(time_ns);
             state.monotonic_ns
         };
-        self.end_waits(|cause| matches!(cause, Cause::Time(deadline) if deadline <= now_ns));
+        self.end_waits(|cause| matches!(cause, Cause::Time(deadline) if deadline <= now_ns))
     }
 
-    fn next_timer(&self) -> Option<u64> {
+    /// Deadline of the timer that ends next, if there is one.
+    pub(super) fn next_timer(&self) -> Option<u64> {
         let state = self.lock();
         let deadline = |wait: &Wait| match wait.cause {
             Cause::Time(deadline) if !wait.over => Some(deadline),
@@ -217,15 +268,17 @@ impl World {
         state.waits.iter().filter_map(descriptor).collect()
     }
 
-    fn end_waits(&self, over: impl Fn(Cause) -> bool) {
-        let mut wakers = Vec::new();
+    /// Ends the waits whose cause is `over`. Returns `true` if there was one.
+    fn end_waits(&self, over: impl Fn(Cause) -> bool) -> bool {
+        let (mut wakers, mut has_ended) = (Vec::new(), false);
         for wait in &mut self.lock().waits {
-            if over(wait.cause) {
-                wait.over = true;
+            if !wait.over && over(wait.cause) {
+                (wait.over, has_ended) = (true, true);
                 wakers.extend(wait.waker.take());
             }
         }
         wakers.into_iter().for_each(Waker::wake);
+        has_ended
     }
 }
 
@@ -236,6 +289,8 @@ pub(super) enum Step {
     Woken,
     /// Something else was done.
     Worked,
+    /// A timer ended beside descriptors that are not ready.
+    TimePassed,
     /// There was nothing to do.
     Waited,
 }

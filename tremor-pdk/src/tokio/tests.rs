@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use super::{RUNTIME, THREAD, Tokio};
-use crate::{ErrorKind, testing::TestHost};
+use super::{THREAD, Tokio};
+use crate::{ErrorKind, lock::lock, testing::TestHost};
 
-/// Tests share the runtime of this library: those that look at its life run one after the other.
+/// Tests that count threads of runtimes run one after the other.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn started(test: &TestHost) -> Tokio {
@@ -49,7 +49,7 @@ thread_local! {
 
 #[test]
 fn a_future_is_made_and_polled_on_the_thread_of_the_runtime_and_awaited_anywhere() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
     let ran = tokio.run(async {
@@ -69,31 +69,50 @@ async fn tokio_pair() -> (Sender<ThreadId>, mpsc::Receiver<ThreadId>) {
 }
 
 #[test]
-fn connectors_share_one_thread_which_ends_with_the_last_of_them_and_its_thread_locals_with_it() {
-    let _alone = super::lock(&ALONE);
+fn each_start_has_a_thread_that_ends_with_its_last_handle() {
+    let _alone = lock(&ALONE);
     wait_until_ended();
     let test = TestHost::new();
     let (one, two) = (started(&test), started(&test));
     let id = |tokio: &Tokio| test.block_on(tokio.run(async { thread::current().id() })).unwrap();
-    let thread = id(&one);
-    assert_eq!(id(&two), thread);
-    assert_eq!(threads(), 1);
+    let thread = id(&two);
+    assert_ne!(id(&one), thread);
+    assert_eq!(threads(), 2);
     let (sender, dropped) = mpsc::channel();
     let keeps = two.run(async move { LAST.with_borrow_mut(|last| *last = Some(Last(sender))) });
     test.block_on(keeps).unwrap();
     drop(one);
-    assert_eq!(id(&two), thread, "the other one still has it");
+    let clone = two.clone();
     drop(two);
+    assert_eq!(id(&clone), thread, "a clone still has it");
+    drop(clone);
+    // Thread locals of clients are dropped with their thread.
     assert_eq!(dropped.recv(), Ok(thread));
     wait_until_ended();
-    assert!(super::lock(&RUNTIME).upgrade().is_none());
-    // It is started again when it is used again.
-    assert_ne!(id(&started(&test)), thread);
+}
+
+#[test]
+fn spawned_task_of_a_task_ends_with_the_handle() {
+    let _alone = lock(&ALONE);
+    let test = TestHost::new();
+    let (one, other) = (started(&test), started(&test));
+    let (sender, dropped) = mpsc::channel();
+    let last = Last(sender);
+    let spawns = one.run(async move {
+        ::tokio::spawn(async move {
+            let _last = last;
+            pending::<()>().await;
+        });
+    });
+    test.block_on(spawns).unwrap();
+    drop(one);
+    dropped.recv_timeout(Duration::from_secs(60)).expect("the spawned task ends");
+    assert_eq!(test.block_on(other.run(async { 7 })), Ok(7), "another connector's runtime runs");
 }
 
 #[test]
 fn what_a_connector_has_started_ends_with_its_handle_and_what_others_have_does_not() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     let test = TestHost::new();
     let (one, two) = (started(&test), started(&test));
     let (sender, dropped) = mpsc::channel();
@@ -112,7 +131,7 @@ fn what_a_connector_has_started_ends_with_its_handle_and_what_others_have_does_n
 
 #[test]
 fn an_answer_that_is_dropped_ends_what_runs_unless_it_is_detached() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
     let (sender, dropped) = mpsc::channel();
@@ -129,7 +148,7 @@ fn an_answer_that_is_dropped_ends_what_runs_unless_it_is_detached() {
 
 #[test]
 fn a_panic_is_an_error_of_its_own_future_and_the_others_go_on() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     crate::ffi::guard("test", || ()).unwrap();
     let test = TestHost::new();
     let tokio = started(&test);
@@ -141,7 +160,7 @@ fn a_panic_is_an_error_of_its_own_future_and_the_others_go_on() {
 
 #[test]
 fn a_future_may_be_polled_here_with_the_timers_and_sockets_of_the_runtime() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     let test = TestHost::new();
     let tokio = started(&test);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -157,19 +176,8 @@ fn a_future_may_be_polled_here_with_the_timers_and_sockets_of_the_runtime() {
 }
 
 #[test]
-fn many_short_futures_leave_nothing() {
-    let _alone = super::lock(&ALONE);
-    let test = TestHost::new();
-    let tokio = started(&test);
-    for number in 0..1_000 {
-        assert_eq!(test.block_on(tokio.run(async move { number })), Ok(number));
-    }
-    assert!(super::lock(&tokio.0.tasks).running.len() < 64);
-}
-
-#[test]
 fn it_can_be_started_and_dropped_again_and_again_under_load() {
-    let _alone = super::lock(&ALONE);
+    let _alone = lock(&ALONE);
     let test = TestHost::new();
     for _ in 0..50 {
         let tokio = started(&test);

@@ -26,9 +26,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
     /// The `tremor-pdk` to build with: a version, the folder of that crate, or the URL of a git
-    /// repository with it.
-    #[arg(long, value_name = "VERSION|DIR|URL", default_value = env!("CARGO_PKG_VERSION"))]
-    pdk: String,
+    /// repository with it. Unless set, the crate in the clone of tremor that this program was built in, and
+    /// otherwise the version of this program.
+    #[arg(long, value_name = "VERSION|DIR|URL")]
+    pdk: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,6 +58,8 @@ impl Kind {
 
 pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Result<(), Failure> {
     let Arguments { name, kind, path, pdk } = arguments;
+    let pdk = pdk.clone().or_else(kit_of_clone);
+    let pdk = pdk.as_deref().unwrap_or(env!("CARGO_PKG_VERSION"));
     let name = Name::parse(name, *kind, Example::of(*kind).code)?;
     let folder = path.clone().unwrap_or_else(|| name.as_str().into());
     let dependency = dependency(pdk)?;
@@ -75,6 +78,20 @@ pub(super) fn execute(arguments: &Arguments, plugins: &PluginArguments) -> Resul
     ))
 }
 
+/// Returns the folder of the kit in the clone that this program was built in, if the program lies in one: a version
+/// that nobody has published would make a plugin that cannot be built.
+fn kit_of_clone() -> Option<String> {
+    let program = env::current_exe().ok()?;
+    let mut folders = program.ancestors().skip(1).map(|folder| folder.join("tremor-pdk"));
+    folders.find(|folder| is_kit(folder))?.into_os_string().into_string().ok()
+}
+
+/// Returns whether the folder has the crate of the kit.
+fn is_kit(folder: &Path) -> bool {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"));
+    manifest.is_ok_and(|manifest| manifest.contains("name = \"tremor-pdk\""))
+}
+
 /// What the manifest says of `tremor-pdk`, as the inside of a TOML table.
 fn dependency(pdk: &str) -> Result<String, Failure> {
     // JSON writes text as TOML does.
@@ -85,8 +102,7 @@ fn dependency(pdk: &str) -> Result<String, Failure> {
     if pdk.contains("://") {
         return Ok(format!("git = {}", text(pdk)));
     }
-    let manifest = fs::read_to_string(Path::new(pdk).join("Cargo.toml"));
-    if !manifest.is_ok_and(|manifest| manifest.contains("name = \"tremor-pdk\"")) {
+    if !is_kit(Path::new(pdk)) {
         return Err(Failure::of_usage(format_args!(
             "error: {pdk}: there is no crate `tremor-pdk` in this folder\n  help: give `--pdk` the \
              folder `tremor-pdk` of a clone of tremor, a version or a URL"

@@ -18,6 +18,9 @@ const FREE: u64 = 16;
 const BACKOFF: Policy =
     Policy { attempts: None, first: Duration::from_millis(1), max: Duration::from_secs(1) };
 
+/// Duration from which a pull without an event is a long poll and no reason to slow the source down.
+const LONG_POLL: Duration = Duration::from_millis(5);
+
 /// Minimum time between two log lines about failed pulls.
 const APART: Duration = Duration::from_secs(1);
 
@@ -45,8 +48,17 @@ impl Futile {
         pulls > 0
     }
 
-    /// Adds a pull to the series. Returns the time until the next pull if the source has to be slowed down.
-    pub(super) fn add(&mut self, component: &str, answer: impl Display) -> Option<Duration> {
+    /// Adds a pull that took `took` to the series, unless it was a long poll. Returns the time until the next pull if
+    /// the source has to be slowed down.
+    pub(super) fn add(
+        &mut self,
+        component: &str,
+        answer: impl Display,
+        took: Duration,
+    ) -> Option<Duration> {
+        if took >= LONG_POLL {
+            return None;
+        }
         self.pulls.fail();
         let pulls = self.pulls.failed();
         if pulls == FREE + 1 {
@@ -69,7 +81,7 @@ impl Futile {
             tracing::warn!(component, %error, pulls, "pulls failed; the source is pulled again");
             (*told, *pulls) = (Some(Instant::now()), 0);
         }
-        self.add(component, error).map(|wait| wait.max(error.delay()))
+        self.add(component, error, Duration::ZERO).map(|wait| wait.max(error.delay()))
     }
 }
 
@@ -77,13 +89,22 @@ impl Futile {
 mod tests {
     use std::time::Duration;
 
-    use super::{FREE, Futile};
+    use super::{FREE, Futile, LONG_POLL};
+
+    #[test]
+    fn long_polls_without_an_event_are_not_slowed() {
+        let mut futile = Futile::default();
+        for _ in 0..10 * FREE {
+            assert_eq!(futile.add("input", "nothing", LONG_POLL), None);
+        }
+        assert!(!futile.end("input"), "no series");
+    }
 
     #[test]
     fn series_of_futile_pulls_is_slowed_until_an_event() {
         let mut futile = Futile::default();
         for _ in 0..2 {
-            let add = |futile: &mut Futile| futile.add("input", "nothing");
+            let add = |futile: &mut Futile| futile.add("input", "nothing", Duration::ZERO);
             assert!((0..FREE).all(|_| add(&mut futile).is_none()));
             let waits: Vec<_> = (0..1_000).map_while(|_| add(&mut futile)).collect();
             assert_eq!(waits.len(), 1_000);

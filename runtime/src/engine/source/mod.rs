@@ -116,6 +116,8 @@ struct Session<'s> {
     turn: Turn,
     /// When the source was last polled.
     pulled_at: Instant,
+    /// Time at which the last pull began. A pull that waits is polled again later.
+    began_at: Instant,
 }
 
 /// What it goes by.
@@ -190,6 +192,7 @@ impl SourceSide {
             brings: false,
             turn: Turn::default(),
             pulled_at: Instant::now(),
+            began_at: Instant::now(),
         };
         session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
@@ -234,8 +237,9 @@ impl Session<'_> {
                 }
                 Step::Pulled(Ok(Pull::Events)) => {
                     self.attempts.restart();
+                    let took = self.began_at.elapsed();
                     let wait =
-                        self.futile.add(&self.worker.router.name, "`Pull::Events`, no event");
+                        self.futile.add(&self.worker.router.name, "`Pull::Events`, no event", took);
                     if let Some(end) = self.slow_down(wait).await? {
                         return Ok(end);
                     }
@@ -245,8 +249,9 @@ impl Session<'_> {
                 Step::Pulled(Ok(Pull::Idle(mut wait))) => {
                     self.attempts.restart();
                     if wait.is_zero() && !self.brings {
+                        let took = self.began_at.elapsed();
                         let slowed =
-                            self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero");
+                            self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero", took);
                         wait = slowed.unwrap_or_default();
                     }
                     if let Some(end) = self.idle(wait).await? {
@@ -321,7 +326,7 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Next<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, turn, brings, .. } = self;
+        let Self { shared, is_steady, pulled_at, began_at, turn, brings, .. } = self;
         *brings = false;
         let Shared { intake, egress, others, .. } = shared;
         let due = egress.due();
@@ -346,6 +351,9 @@ impl Session<'_> {
                 let may_pull = held == Held::default() && intake.may_pull_now(context);
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
+                    if !waited {
+                        *began_at = *pulled_at;
+                    }
                     let pulls = intake.pulls();
                     if let Poll::Ready(result) = intake.poll_pull(context, &mut batch, waited) {
                         *brings = intake.pulls() > pulls;

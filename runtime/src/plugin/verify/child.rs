@@ -39,6 +39,7 @@ pub fn verify_main() -> ExitCode {
         kind: question.kind.clone(),
         schema: question.schema.clone(),
         config: question.config.clone(),
+        samples: question.samples.clone(),
         folder: question.folder.clone(),
         is_alone: true,
         patience: Patience::default(),

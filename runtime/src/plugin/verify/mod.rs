@@ -9,6 +9,7 @@ mod child;
 
 use std::{
     collections::BTreeMap,
+    fs, io,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -40,6 +41,7 @@ struct Question {
     name: String,
     schema: Option<Json>,
     config: Json,
+    samples: Vec<Vec<u8>>,
     folder: PathBuf,
     /// Whether the folder is there for the checks alone: each finds in it what the first found.
     is_scratch: bool,
@@ -57,9 +59,12 @@ enum Said {
     Refused(String),
 }
 
-/// Configurations that work, by the names of components.
+/// Configurations that work and samples of formats, by the names of components.
 #[derive(Debug, Default)]
-pub struct Configurations(BTreeMap<String, Vec<(Json, PathBuf)>>);
+pub struct Configurations {
+    configs: BTreeMap<String, Vec<(Json, PathBuf)>>,
+    samples: BTreeMap<String, Vec<Vec<u8>>>,
+}
 
 impl Configurations {
     /// Adds the configuration of a component, from a file of JSON or YAML. Relative paths in it start
@@ -70,14 +75,25 @@ impl Configurations {
     pub fn add(&mut self, component: &str, file: &Path) -> Result<(), flow::Error> {
         let config = flow::read_yaml(file)?;
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
-        self.0.entry(component.to_owned()).or_default().push((config, folder));
+        self.configs.entry(component.to_owned()).or_default().push((config, folder));
+        Ok(())
+    }
+
+    /// Adds a message of the format of a codec, or a byte stream of a processor: the contents of the file.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn add_sample(&mut self, component: &str, file: &Path) -> io::Result<()> {
+        let sample = fs::read(file)?;
+        self.samples.entry(component.to_owned()).or_default().push(sample);
         Ok(())
     }
 
     /// The first name that is none of these.
     pub fn unknown(&self, components: &[ArtefactMetadata]) -> Option<&str> {
         let is_known = |name: &String| components.iter().any(|component| component.name == *name);
-        self.0.keys().find(|name| !is_known(name)).map(String::as_str)
+        let mut names = self.configs.keys().chain(self.samples.keys());
+        names.find(|name| !is_known(name)).map(String::as_str)
     }
 }
 
@@ -140,10 +156,18 @@ pub fn verify(
         }
     };
     for (component, schema) in library.metadata().artefacts.iter().zip(schemas) {
-        let given = configurations.0.get(&component.name);
+        let given = configurations.configs.get(&component.name);
+        let samples = configurations.samples.get(&component.name).map_or(&[][..], Vec::as_slice);
         let mut check = |config: &Json, folder: Option<&Path>| {
-            let report =
-                check(&library, policy, component, schema.as_ref(), (config, folder), limit);
+            let report = check(
+                &library,
+                policy,
+                component,
+                schema.as_ref(),
+                (config, folder),
+                samples,
+                limit,
+            );
             let (kind, name) = (component.kind.clone(), component.name.clone());
             verification.components.push(Verified { kind, name, config: config.clone(), report });
         };
@@ -216,6 +240,7 @@ fn check(
     component: &ArtefactMetadata,
     schema: Option<&Json>,
     (config, folder): (&Json, Option<&Path>),
+    samples: &[Vec<u8>],
     limit: Duration,
 ) -> Report {
     let skipped = |reason: String| {
@@ -233,6 +258,7 @@ fn check(
         name: component.name.clone(),
         schema: schema.cloned(),
         config: config.clone(),
+        samples: samples.to_vec(),
         folder: folder.unwrap_or(scratch.path()).to_owned(),
         is_scratch: folder.is_none(),
         before: Report::default(),

@@ -21,29 +21,38 @@ use crate::{ErrorKind, Result};
 /// How long a call may hold its thread without working.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long something outside of the test host may take: a peer, a thread of the plugin's own.
+/// Time that something outside of the test host gets to answer: a peer, or a thread of the plugin.
 ///
-/// A source whose peer says nothing is pulled in most checks. So where nothing came once, further waits are
-/// a fiftieth of that.
+/// A source whose peer is silent is pulled in most checks. After the first wait in vain, further waits are shorter.
 #[derive(Clone, Debug)]
-pub struct Patience(Rc<Cell<Duration>>);
+pub struct Patience(Rc<Cell<bool>>);
 
 impl Default for Patience {
     fn default() -> Self {
-        Self(Rc::new(Cell::new(Duration::from_secs(1))))
+        Self(Rc::new(Cell::new(true)))
     }
 }
 
 impl Patience {
-    /// Whether this is too long. It is not asked again in that case.
+    /// Returns whether `time` is too long to wait for an answer. Further waits are shorter if so.
     fn ends_after(&self, time: Duration) -> bool {
-        let ends = time > self.0.get();
+        let ends = time > Duration::from_millis(if self.0.get() { 1_000 } else { 20 });
         if ends {
-            self.0.set(Duration::from_millis(20));
+            self.0.set(false);
         }
         ends
     }
+
+    /// Returns the time after which a timer ends early. After waits in vain it is still long enough for a peer that
+    /// answers.
+    pub(super) fn of_timers(&self) -> Duration {
+        Duration::from_millis(if self.0.get() { 1_000 } else { 200 })
+    }
 }
+
+/// Number of timers that may end beside a silent peer without waking the call, such as signs of life. A call that
+/// waits for one of them gets it.
+const TIMERS: usize = 3;
 
 /// How long a call may go on by itself, and how often it may be polled. What takes longer has no end.
 const LIMIT: (Duration, usize) = (Duration::from_secs(10), 100_000);
@@ -140,13 +149,17 @@ impl Calls {
                     futures of `Host` and do not poll them by hand";
                 return Err(fault(seen, help).of(OF_CALLS));
             }
-            let mut idle = Instant::now();
+            let (mut idle, mut timers) = (Instant::now(), 0);
             loop {
                 match self.host.0.step(&wakeup, Some(SLICE)) {
                     Step::Woken => break,
                     Step::Worked => idle = Instant::now(),
-                    Step::Waited if self.patience.ends_after(idle.elapsed()) => return Ok(None),
+                    Step::TimePassed => timers += 1,
                     Step::Waited => {}
+                }
+                let waits_for_time = timers < TIMERS && self.host.0.next_timer().is_some();
+                if !waits_for_time && self.patience.ends_after(idle.elapsed()) {
+                    return Ok(None);
                 }
                 if !self.host.0.is_expected(&wakeup) {
                     let seen = format!("`{what}` was not woken when what it waited for was there");

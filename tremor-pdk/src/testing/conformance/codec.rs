@@ -63,10 +63,33 @@ impl Messages {
         Self::one("encode", &encoded, &mut output, |batch| Some(batch.first()?.raw()?.to_vec()))
     }
 
-    /// The messages of all values that it can encode, with what it decodes of them.
-    fn known(&mut self) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
-        let mut known = Vec::new();
-        for value in corpus::values() {
+    /// Returns the values of the suite, and those of the subject's samples.
+    fn values(&mut self, subject: &Subject) -> Verdict<Vec<Value<'static>>> {
+        let mut values = corpus::values();
+        values.extend(self.samples(subject)?.into_iter().map(|(_, value)| value));
+        Ok(values)
+    }
+
+    /// Returns the samples with what the codec decodes of them.
+    fn samples(&mut self, subject: &Subject) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
+        let help = "give messages of the format as samples, or decode them";
+        let mut samples = Vec::new();
+        for message in &subject.samples {
+            let value = self.decode(message)?.map_err(|error| {
+                fault(
+                    format_args!("the sample {} cannot be decoded: {error}", short(message)),
+                    help,
+                )
+            })?;
+            samples.push((message.clone(), value));
+        }
+        Ok(samples)
+    }
+
+    /// Returns the samples, and the messages of all values that the codec can encode, with what it decodes of them.
+    fn known(&mut self, subject: &Subject) -> Verdict<Vec<(Vec<u8>, Value<'static>)>> {
+        let mut known = self.samples(subject)?;
+        for value in self.values(subject)? {
             let Ok(message) = self.encode(&value)? else { continue };
             if let Ok(decoded) = self.decode(&message)? {
                 known.push((message, decoded));
@@ -92,7 +115,7 @@ fn text(value: &Value<'_>) -> String {
 pub(super) fn round_trips(subject: &Subject) -> Verdict {
     let mut codec = Messages::new(subject)?;
     let mut encoded = 0;
-    for value in corpus::values() {
+    for value in codec.values(subject)? {
         let message = match codec.encode(&value)? {
             Ok(message) => message,
             Err(error) => {
@@ -124,13 +147,16 @@ pub(super) fn round_trips(subject: &Subject) -> Verdict {
     }
     let help = "encode a type of value at least, or answer with kind bad data";
     ensure(encoded > 0, || "no value at all can be encoded".to_owned(), help).map_err(|_| {
-        Finding::skip("none of the values of the suite can be encoded: it only decodes")
+        Finding::skip(
+            "none of the values of the suite and of the samples can be encoded: give messages of the format as samples, \
+             unless the codec only decodes",
+        )
     })
 }
 
 pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
     let mut codec = Messages::new(subject)?;
-    let known = codec.known()?;
+    let known = codec.known(subject)?;
     let cut = known
         .iter()
         .flat_map(|(message, _)| (0..message.len().min(64)).map(|end| message[..end].to_vec()));
@@ -151,18 +177,18 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
-    let expected = Messages::new(subject)?.known()?;
+    let expected = Messages::new(subject)?.known(subject)?;
     let mut all = (0..MANY).map(|_| Messages::new(subject)).collect::<Verdict<Vec<_>>>()?;
-    for value in 0..corpus::values().len() {
+    for value in corpus::values() {
         for codec in &mut all {
-            let _ = codec.encode(&corpus::values()[value])?;
+            let _ = codec.encode(&value)?;
         }
     }
     for (position, codec) in all.iter_mut().enumerate() {
         for (message, _) in &expected {
             let _ = codec.decode(message)?;
         }
-        let known = codec.known()?;
+        let known = codec.known(subject)?;
         let same = known.len() == expected.len()
             && known.iter().zip(&expected).all(|(found, expected)| found.0 == expected.0);
         let seen =

@@ -48,9 +48,23 @@ fn least(root: &Json, schema: &Json, key: &str, depth: usize) -> Json {
         Some("integer") => json!(schema["minimum"].as_i64().unwrap_or(1).max(1)),
         Some("number") => json!(schema["minimum"].as_f64().unwrap_or(1.0).max(1.0)),
         Some("boolean") => json!(false),
+        _ if schema["format"].is_string() => json!(formatted(&schema["format"])),
         _ if schema["maxLength"].as_u64() == Some(1) => json!("v"),
         _ if ["path", "file"].iter().any(|word| key.contains(word)) => json!(FILE),
         _ => json!("verify"),
+    }
+}
+
+/// A text of a format that types of the standard library and of common crates have.
+fn formatted(format: &Json) -> &'static str {
+    match format.as_str().unwrap_or_default() {
+        "ip" | "ipv4" => "127.0.0.1",
+        "ipv6" => "::1",
+        "uri" | "url" => "http://127.0.0.1:9/",
+        "uuid" => "00000000-0000-4000-8000-000000000000",
+        "date" => "2000-01-01",
+        "date-time" => "2000-01-01T00:00:00Z",
+        _ => "verify",
     }
 }
 
@@ -126,6 +140,11 @@ mod tests {
     use serde_json::{Value as Json, json};
 
     use super::{FILE, hostile, with_unknown_key, working};
+    use crate::{
+        ChunkBytes,
+        metadata::{Place, Text},
+        units::{Interval, Size},
+    };
 
     #[test]
     fn the_least_configuration_has_what_is_required_and_nothing_else() {
@@ -145,6 +164,26 @@ mod tests {
             "path": FILE, "many": 3, "mode": "read", "of": [false, false], "maybe": "verify",
         });
         assert_eq!(working(Some(&schema)), least);
+    }
+
+    /// A configuration with a required key of each type that the kit has for keys.
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[allow(dead_code)]
+    struct Kit {
+        interval: Interval,
+        size: Size,
+        place: Place,
+        text: Text,
+        chunk: ChunkBytes,
+        address: std::net::IpAddr,
+    }
+
+    #[test]
+    fn least_configuration_of_the_kits_key_types_is_accepted() {
+        let schema = serde_json::to_value(schemars::schema_for!(Kit)).unwrap();
+        let config = working(Some(&schema));
+        crate::config::read::<Kit>(config.clone())
+            .unwrap_or_else(|error| panic!("{config}: {error}"));
     }
 
     #[test]

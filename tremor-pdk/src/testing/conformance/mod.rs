@@ -152,6 +152,21 @@ pub fn cut_short(kind: &str, name: &str, seen: &str) -> Checked {
 
 /// Checks a component of any kind, made without the boundary.
 pub fn linked(component: LinkedComponent, config: &str) -> Report {
+    linked_with(component, config, &[])
+}
+
+/// Checks a codec as [`codec`] does, with messages of its format besides those that the suite makes: a format that has
+/// only values of its own, such as records of a schema, can encode none of the suite's values.
+pub fn codec_with<T: Codec + Component>(config: &str, samples: &[&[u8]]) -> Report {
+    linked_with(linked::codecs::<T>(), config, samples)
+}
+
+/// Checks a preprocessor as [`preprocessor`] does, with byte streams of its format besides those of the suite.
+pub fn preprocessor_with<T: Preprocessor + Component>(config: &str, samples: &[&[u8]]) -> Report {
+    linked_with(linked::preprocessors::<T>(), config, samples)
+}
+
+fn linked_with(component: LinkedComponent, config: &str, samples: &[&[u8]]) -> Report {
     let make = move |config: &Json, host: &TestHost| {
         let (id, handle) = ("verify", host.handle());
         match component.make {
@@ -167,6 +182,7 @@ pub fn linked(component: LinkedComponent, config: &str) -> Report {
         schema: (component.config_schema)(),
         // What is no JSON is no configuration either.
         config: serde_json::from_str(config).unwrap_or_else(|_| config.into()),
+        samples: samples.iter().map(|sample| sample.to_vec()).collect(),
         folder: PathBuf::new(),
         is_alone: false,
         patience: Patience::default(),

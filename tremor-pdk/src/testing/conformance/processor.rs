@@ -97,8 +97,15 @@ fn taken(
     }
 }
 
+/// Returns the byte streams of the suite and those of the subject's samples.
+fn streams(subject: &Subject) -> Vec<Vec<u8>> {
+    let mut streams = corpus::streams();
+    streams.extend(subject.samples.iter().cloned());
+    streams
+}
+
 pub(super) fn splits_do_not_matter(subject: &Subject) -> Verdict {
-    for bytes in corpus::streams() {
+    for bytes in streams(subject) {
         let whole = run(subject, &bytes, bytes.len())?;
         for length in [1, 2, 3, 7, 64] {
             let split = run(subject, &bytes, length)?;
@@ -120,7 +127,7 @@ fn run(subject: &Subject, bytes: &[u8], length: usize) -> Verdict<Pre> {
 }
 
 pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
-    let streams = corpus::streams();
+    let streams = streams(subject);
     let mut expected = Transcript::default();
     for (stream, bytes) in (1..).zip(&streams) {
         let mut alone = Pre::new(subject)?;
@@ -145,7 +152,7 @@ pub(super) fn keeps_streams_apart(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn ends_streams(subject: &Subject) -> Verdict {
-    for bytes in corpus::streams() {
+    for bytes in streams(subject) {
         let ended = run(subject, &bytes, 5)?;
         let left = ended.processor.streams();
         let help = "forget the state of a stream that ended or was aborted";
@@ -182,7 +189,7 @@ pub(super) fn ends_streams(subject: &Subject) -> Verdict {
 
 pub(super) fn aborts_streams(subject: &Subject) -> Verdict {
     let help = "forget all of a stream that is aborted; reject what is held of it";
-    for bytes in corpus::streams() {
+    for bytes in streams(subject) {
         let mut aborted = Pre::new(subject)?;
         aborted.feed(1, &bytes, 5)?;
         aborted.end(1, true)?;
@@ -216,7 +223,7 @@ pub(super) fn refuses_hostile_bytes(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
-    for bytes in corpus::streams() {
+    for bytes in streams(subject) {
         let expected = run(subject, &bytes, 5)?;
         let mut all = (0..MANY).map(|_| Pre::new(subject)).collect::<Verdict<Vec<_>>>()?;
         for part in bytes.chunks(5) {
@@ -264,7 +271,7 @@ impl Post {
 
 pub(super) fn frames(subject: &Subject) -> Verdict {
     let mut post = Post::new(subject)?;
-    let messages = corpus::streams();
+    let messages = streams(subject);
     post.process(&[])?;
     for message in &messages {
         let (left, gone) = post.process(std::slice::from_ref(message))?;
@@ -300,7 +307,7 @@ pub(super) fn takes_hostile_bytes(subject: &Subject) -> Verdict {
 }
 
 pub(super) fn post_shares_nothing(subject: &Subject) -> Verdict {
-    let messages = corpus::streams();
+    let messages = streams(subject);
     let mut first = Post::new(subject)?;
     first.process(&messages)?;
     let mut all = (0..MANY).map(|_| Post::new(subject)).collect::<Verdict<Vec<_>>>()?;

@@ -64,12 +64,40 @@ impl Report {
         })
     }
 
-    /// For a test.
+    /// For a test. Checks that were skipped, for want of a peer say, do not fail the test:
+    /// [`expect_all_but`](Self::expect_all_but) does that.
     ///
     /// # Panics
     /// Where a check failed, with the whole report.
     pub fn expect_no_faults(&self) {
         assert!(self.faults().next().is_none(), "the component breaks its contract:\n{self}");
+    }
+
+    /// For a test that every check is made and passes, except those that are named in `skipped`: they are skipped.
+    ///
+    /// ```should_panic
+    /// # use tremor_pdk::testing::conformance::Report;
+    /// # let report = Report::default();
+    /// // A source has no sink, and other tests run in this process.
+    /// report.expect_all_but(&[
+    ///     "stays_inside", "leaves_nothing", "delivers", "takes_several", "answers_signals", "drains",
+    ///     "sinks_share_nothing",
+    /// ]);
+    /// ```
+    ///
+    /// # Panics
+    /// If a check failed, if one was skipped that is not named, or if a named one was not skipped; with the whole
+    /// report.
+    pub fn expect_all_but(&self, skipped: &[&str]) {
+        self.expect_no_faults();
+        let found: Vec<&str> = self.skipped().map(|(check, _)| check).collect();
+        let unexpected: Vec<_> = found.iter().filter(|check| !skipped.contains(check)).collect();
+        let made: Vec<_> = skipped.iter().filter(|check| !found.contains(check)).collect();
+        assert!(
+            unexpected.is_empty() && made.is_empty(),
+            "checks were skipped that are not named: {unexpected:?}; checks are named that were not skipped: \
+             {made:?}\n{self}"
+        );
     }
 }
 

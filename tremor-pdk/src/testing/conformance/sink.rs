@@ -59,7 +59,7 @@ fn delivered(what: &str, batch: &Batch, answer: &Result<Exceptions>) -> Verdict 
             exceptions.clone().about(batch.len()).map(drop).map_err(|error| misnamed(&error))
         }
         // What the driver says of ranges that cannot be.
-        Err(error) if error.message().contains("answered a delivery of") => Err(misnamed(error)),
+        Err(error) if error.message().contains("answered a delivery") => Err(misnamed(error)),
         Err(error) if is_of_peer(error) => Ok(()),
         Err(error) if batch.is_empty() => {
             let help = "answer `Ok` where there is nothing to deliver";

@@ -44,6 +44,8 @@ pub struct Subject {
     pub schema: Option<Json>,
     /// A configuration that works.
     pub config: Json,
+    /// Messages of the format of a codec, or byte streams of a preprocessor. The suite adds them to its own input.
+    pub samples: Vec<Vec<u8>>,
     /// The folder that relative paths of it start from.
     pub folder: PathBuf,
     /// Whether nothing else runs in this process, so that its descriptors and threads are those of the
@@ -66,6 +68,7 @@ impl Subject {
     pub(super) fn host(&self) -> TestHost {
         let host = TestHost::new();
         host.set_folder(&self.folder);
+        host.set_patience(self.patience.of_timers());
         host
     }
 

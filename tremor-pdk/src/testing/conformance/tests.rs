@@ -1,5 +1,7 @@
 //! The suite as authors use it: without the boundary.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::{Outcome, Report, checks, connector, cut_short, source};
@@ -12,6 +14,84 @@ struct Config {
     count: u64,
     #[serde(default)]
     panics: bool,
+}
+
+/// The kind of a source without an end.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    /// Waits in each pull, and reads an event in every third one.
+    LongPoll,
+    /// Returns from each pull at once and without an event.
+    Busy,
+    /// Takes an event out of `self` before it waits, and loses the event if the pull is dropped.
+    Loses,
+}
+
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct EndlessConfig {
+    kind: Kind,
+}
+
+/// A source without an end.
+struct Endless {
+    kind: Kind,
+    context: Context,
+    next: u64,
+}
+
+impl Component for Endless {
+    const NAME: &str = "endless";
+    type Config = EndlessConfig;
+
+    fn new(config: EndlessConfig, context: Context) -> Result<Self> {
+        Ok(Self { kind: config.kind, context, next: 0 })
+    }
+}
+
+impl Source for Endless {
+    async fn pull(&mut self, batch: &mut Batch) -> Result<Pull> {
+        let taken = self.next;
+        match self.kind {
+            Kind::Busy => return Ok(Pull::Events),
+            Kind::Loses => {
+                self.next += 1;
+                self.context.sleep(Duration::from_millis(10)).await;
+            }
+            Kind::LongPoll => {
+                self.context.sleep(Duration::from_millis(10)).await;
+                self.next += 1;
+            }
+        }
+        if self.kind != Kind::LongPoll || taken % 3 == 0 {
+            batch.push(&taken)?;
+        }
+        Ok(Pull::Events)
+    }
+}
+
+#[test]
+fn endless_long_poll_passes_the_checks_of_pulls() {
+    let report = source::<Endless>(r#"{ "kind": "long_poll" }"#);
+    report.expect_no_faults();
+    for check in ["pulls", "survives_dropped_pulls", "sources_share_nothing"] {
+        assert_eq!(*outcome(&report, check), Outcome::Passed, "{report}");
+    }
+}
+
+#[test]
+fn pull_that_returns_nothing_at_once_is_a_busy_loop() {
+    let report = source::<Endless>(r#"{ "kind": "busy" }"#);
+    let Outcome::Failed(fault) = outcome(&report, "pulls") else { panic!("{report}") };
+    assert!(fault.seen.contains("brought nothing and asked for the next at once"), "{fault:?}");
+}
+
+#[test]
+fn endless_source_that_loses_events_of_dropped_pulls_fails() {
+    let report = source::<Endless>(r#"{ "kind": "loses" }"#);
+    let faults: Vec<&str> = report.faults().map(|(check, _)| check).collect();
+    assert_eq!(faults, ["survives_dropped_pulls"], "{report}");
 }
 
 /// A source that may panic in its third pull.
@@ -131,4 +211,52 @@ fn a_report_is_a_line_for_each_check_and_the_same_as_json() {
     assert_eq!(text.lines().count(), lines, "{text}");
     let read: Report = serde_json::from_value(json!(report)).unwrap();
     assert_eq!(read, report);
+}
+
+/// A codec of a format with one type of record, which no value of the suite is.
+struct Records;
+
+impl Component for Records {
+    const NAME: &str = "records";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        Ok(Self)
+    }
+}
+
+impl Codec for Records {
+    fn decode(&mut self, message: &[u8], value: &mut Writer<'_>) -> Result<()> {
+        let text = std::str::from_utf8(message).map_err(Error::bad_data)?;
+        let id = text.strip_prefix("id ").and_then(|id| id.parse().ok());
+        value.begin_object();
+        value.key("record id");
+        value.u64(id.ok_or_else(|| Error::bad_data("expected `id NUMBER`"))?);
+        value.end_object();
+        Ok(())
+    }
+
+    fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
+        let id = value.get("record id").and_then(ValueRef::as_u64);
+        let id = id.ok_or_else(|| Error::bad_data("this is not a record"))?;
+        message.extend_from_slice(format!("id {id}").as_bytes());
+        Ok(())
+    }
+}
+
+#[test]
+fn codec_of_its_own_records_is_checked_with_samples() {
+    let report = super::codec::<Records>("{}");
+    let Outcome::Skipped { reason } = outcome(&report, "round_trips") else { panic!("{report}") };
+    assert!(reason.contains("give messages of the format as samples"), "{reason}");
+    let report = super::codec_with::<Records>("{}", &[b"id 7", b"id 8"]);
+    report.expect_all_but(&["stays_inside"]);
+    let report = super::codec_with::<Records>("{}", &[b"no record"]);
+    assert!(report.faults().any(|(check, _)| check == "round_trips"), "{report}");
+}
+
+#[test]
+#[should_panic(expected = "checks were skipped that are not named: [\"stays_inside\"")]
+fn skipped_check_that_is_not_named_fails_the_test() {
+    super::codec::<Records>("{}").expect_all_but(&["round_trips"]);
 }

@@ -52,20 +52,41 @@ impl Transcript {
         }
     }
 
-    /// Another one is the same; what is seen is said of how it differs.
+    /// Returns `true` if nothing came out, and it has not finished either.
+    pub(super) fn has_nothing_yet(&self) -> bool {
+        self.streams.is_empty() && !self.finished
+    }
+
+    /// Checks that `other` is the same. `seen` makes the text of a fault from the first difference.
     pub(super) fn expect(
         &self,
         other: &Self,
         seen: impl FnOnce(&str) -> String,
         help: &'static str,
     ) -> Verdict {
-        self.differs(other).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
+        if self.finished && !other.finished {
+            return Err(fault(seen("it did not finish"), help));
+        }
+        self.differs(other, false).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
     }
 
-    fn differs(&self, other: &Self) -> Option<String> {
-        if self.finished && !other.finished {
-            return Some("it did not finish".to_owned());
+    /// Checks that in each stream, one of the two is the beginning of the other. For sources that have no end, or did
+    /// not come to it.
+    pub(super) fn expect_beginning(
+        &self,
+        other: &Self,
+        seen: impl FnOnce(&str) -> String,
+        help: &'static str,
+    ) -> Verdict {
+        if other.streams.is_empty() && !self.streams.is_empty() {
+            return Err(fault(seen("it brings nothing"), help));
         }
+        self.differs(other, true).map_or(Ok(()), |difference| Err(fault(seen(&difference), help)))
+    }
+
+    /// Returns the first difference, if there is one. With `is_begun`, items that only one of the two has at the end
+    /// of a stream are no difference.
+    fn differs(&self, other: &Self, is_begun: bool) -> Option<String> {
         let none = Vec::new();
         for stream in self.streams.keys().chain(other.streams.keys()) {
             let (expected, found) = (
@@ -76,6 +97,9 @@ impl Transcript {
                 continue;
             }
             let position = expected.iter().zip(found).take_while(|(a, b)| a == b).count();
+            if is_begun && begins_alike(&expected[position..], &found[position..]) {
+                continue;
+            }
             let show =
                 |items: &[Item]| items.get(position).map_or("nothing".to_owned(), Item::shown);
             let lengths = match (found.len(), expected.len()) {
@@ -90,6 +114,17 @@ impl Transcript {
             ));
         }
         None
+    }
+}
+
+/// Returns whether one of these is the beginning of the other: one of them is empty, or its last item is a part of
+/// a fragment.
+fn begins_alike(one: &[Item], other: &[Item]) -> bool {
+    match (one, other) {
+        ([], _) | (_, []) => true,
+        ([Item::Fragment(part)], [Item::Fragment(whole), ..])
+        | ([Item::Fragment(whole), ..], [Item::Fragment(part)]) => whole.starts_with(part),
+        _ => false,
     }
 }
 
