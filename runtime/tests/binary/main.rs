@@ -45,6 +45,7 @@ mod running;
 mod schema;
 mod servers;
 mod signals;
+mod states;
 mod supervision;
 mod syslog_peers;
 mod syslog_tls;

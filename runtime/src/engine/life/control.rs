@@ -52,6 +52,8 @@ struct State {
     ends_run: bool,
     connectors: Vec<Arc<Standing>>,
     held_up: Vec<HeldUp>,
+    /// `true` if a sink ended that still buffers events which it has acknowledged.
+    is_undrained: bool,
 }
 
 impl State {
@@ -277,6 +279,16 @@ impl Control {
     /// The components that held up the flow when it was cut off.
     pub(crate) fn held_up(&self) -> Vec<HeldUp> {
         self.state.read(|state| state.held_up.clone())
+    }
+
+    /// Notes that a sink ended that still buffers events which it has acknowledged.
+    pub(crate) fn leave_undrained(&self) {
+        self.state.update(|state| state.is_undrained = true);
+    }
+
+    /// Returns whether a sink ended that still buffers events which it has acknowledged.
+    pub(crate) fn is_undrained(&self) -> bool {
+        self.state.read(|state| state.is_undrained)
     }
 
     fn find_held_up(&self) -> Vec<HeldUp> {

@@ -20,9 +20,10 @@ use crate::engine::{
         backoff::{Attempts, Policy, Restarts},
         breaker::{Breaker, Outage},
         control::Control,
+        gauge::Gauge,
         notices::{FlowNotices, Notices},
         overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
-        standing::{Gauge, Standing},
+        standing::Standing,
     },
     parts::{ConnectorType, Parts},
     pipeline::PipelineTask,
@@ -108,6 +109,7 @@ pub(crate) fn tasks(
         let standing = standing(spec, &name, gauge, control);
         let source = match source {
             Some((id, router)) => Some(SourceSide {
+                notices: notices.clone(),
                 breaker: breakers.entry(id).or_default().clone(),
                 standing: standing.clone(),
                 inlet: Inlet {

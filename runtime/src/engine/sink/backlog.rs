@@ -6,6 +6,7 @@ use tremor_pdk::abi::batch::Pool;
 
 use crate::engine::{
     account::token::InFlight,
+    queue::Left,
     sink::{
         lane::{Batching, Lane, Leaving, Store},
         pending::{Part, Pending},
@@ -224,6 +225,11 @@ impl Backlog {
     /// How many events there are.
     pub(crate) fn events(&self) -> usize {
         self.lanes.iter().map(Lane::events).sum()
+    }
+
+    /// Returns the numbers of events that are left at the end.
+    pub(crate) fn left(&self) -> Left {
+        Left { events: self.events(), lost: self.lanes.iter().map(Lane::lost).sum() }
     }
 
     fn next_place(&mut self) -> u64 {

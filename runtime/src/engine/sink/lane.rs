@@ -52,6 +52,11 @@ impl Lane {
         self.0.iter().map(Pending::events).sum()
     }
 
+    /// Returns the number of events that their source does not read again if they fail.
+    pub(super) fn lost(&self) -> usize {
+        self.0.iter().map(Pending::lost).sum()
+    }
+
     /// How much memory they take, in bytes.
     pub(super) fn weight(&self) -> usize {
         self.0.iter().map(|pending| pending.weight).sum()

@@ -4,6 +4,7 @@ mod futile;
 pub(crate) mod intake;
 pub(crate) mod pace;
 mod remainder;
+mod retry;
 pub(crate) mod settling;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
@@ -26,6 +27,8 @@ use crate::engine::{
         connection::{Connection, End},
         control::{Control, Phase},
         gate::{self, Gate, Side},
+        notices::Notices,
+        series::Retried,
         standing::Standing,
         wait::{Alarm, Cause, Interrupt},
     },
@@ -55,6 +58,7 @@ pub(crate) struct SourceSide {
     /// Of tasks that may take batches through besides the source's own.
     pub(crate) helpers: Vec<Worker>,
     pub(crate) control: Arc<Control>,
+    pub(crate) notices: Arc<Notices>,
     /// Open while a sink that it feeds is down.
     pub(crate) breaker: Arc<Breaker>,
     pub(crate) standing: Arc<Standing>,
@@ -108,6 +112,8 @@ struct Session<'s> {
     is_steady: bool,
     /// Pulls that are to be tried again, in a row.
     attempts: Attempts,
+    /// Start of the running series of such pulls.
+    failing_since: Option<Instant>,
     /// Pulls without an event, in a row.
     futile: Futile,
     /// `true` if the last pull read something.
@@ -124,6 +130,7 @@ struct Shared<'s> {
     egress: Arc<Egress>,
     control: &'s Control,
     standing: &'s Standing,
+    notices: &'s Notices,
     others: Others<'s>,
 }
 
@@ -170,6 +177,7 @@ impl SourceSide {
             egress,
             control: &self.control,
             standing: &self.standing,
+            notices: &self.notices,
             others: Others {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
@@ -186,6 +194,7 @@ impl SourceSide {
             shared,
             is_steady: false,
             attempts: Attempts::new(RETRY),
+            failing_since: None,
             futile: Futile::default(),
             brings: false,
             yielded_at: Instant::now(),
@@ -224,15 +233,15 @@ impl Session<'_> {
                 executor::yield_now().await;
             }
             if self.brings && self.futile.end(&self.worker.router.name) {
-                self.shared.standing.mend();
+                self.shared.standing.recover(Retried::Pull);
             }
             match step {
                 Step::Pulled(Ok(Pull::Events)) if self.brings => {
-                    self.attempts.restart();
+                    self.recover();
                     self.let_others_work().await;
                 }
                 Step::Pulled(Ok(Pull::Events)) => {
-                    self.attempts.restart();
+                    self.recover();
                     let wait =
                         self.futile.add(&self.worker.router.name, "`Pull::Events`, no event");
                     if let Some(end) = self.slow_down(wait).await? {
@@ -242,7 +251,7 @@ impl Session<'_> {
                 // Each round is as much work as a poll may do.
                 Step::WentOn => executor::yield_now().await,
                 Step::Pulled(Ok(Pull::Idle(mut wait))) => {
-                    self.attempts.restart();
+                    self.recover();
                     if wait.is_zero() && !self.brings {
                         let slowed =
                             self.futile.add(&self.worker.router.name, "`Pull::Idle` of zero");
@@ -252,11 +261,18 @@ impl Session<'_> {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
+                Step::Pulled(Ok(Pull::Finished)) => {
+                    self.recover();
+                    return self.finish(StreamEnd::Complete).await;
+                }
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    self.shared.standing.note(&error);
                     let wait = self.futile.fail(&self.worker.router.name, &error);
+                    match wait {
+                        // A few bad messages in a row are skipped without a retry.
+                        None => self.shared.standing.note(&error),
+                        Some(wait) => self.shared.standing.retry(Retried::Pull, &error, wait),
+                    }
                     if let Some(end) = self.slow_down(wait).await? {
                         return Ok(end);
                     }
@@ -286,19 +302,6 @@ impl Session<'_> {
             return Ok(());
         }
         intake.on_circuit_breaker(held.by_breaker)
-    }
-
-    /// A pull failed, and time may mend that: waits, as long as the peer has said at least.
-    async fn retry(&mut self, error: &Error) -> Result<Option<End>, Error> {
-        self.attempts.fail();
-        let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
-        let component = &self.worker.router.name;
-        if attempt == 1 {
-            tracing::warn!(%component, %error, ?wait, "pulls again later");
-        } else {
-            tracing::debug!(%component, %error, attempt, ?wait, "pulls again later");
-        }
-        self.idle(wait).await
     }
 
     /// After a pull: another may follow at once.

@@ -154,6 +154,7 @@ impl Session<'_> {
             };
             self.shared.control.losses().add(&router.name, 1, error);
             router.stats.lost(1);
+            router.stats.unrecoverable(1);
         }
         Ok(())
     }
