@@ -21,7 +21,8 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    const fn status(self) -> u8 {
+    /// Returns the exit status.
+    pub(super) const fn status(self) -> u8 {
         match self {
             Self::Failed => 1,
             Self::Usage => 2,

@@ -2,6 +2,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod breaker;
+pub(crate) mod buffers;
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod gate;

@@ -114,18 +114,29 @@ pub struct Status {
     pub waits_for: Vec<Awaited>,
 }
 
-/// A sink that a source waits for, and the reason.
+/// A sink or pipeline that a source waits for, and the reason.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// Name of the sink's connector in the flow.
+    /// Name of the sink's connector or of the pipeline in the flow.
     pub sink: String,
     /// `queue full` if the sink runs and its queue has no capacity, `retrying` if the connection exists and
-    /// deliveries fail, otherwise the state of the sink's connector.
+    /// deliveries fail, `pull limit` if the source has as many pulls in flight as it may have and the sink or
+    /// pipeline has events of them, otherwise the state of the sink's connector.
     pub reason: &'static str,
     /// Start of the wait for capacity of the queue, of the failures or of the state.
     pub since: Instant,
     /// Last error of the sink if it has not recovered. May contain values of references.
     pub error: Option<String>,
+}
+
+/// Reason of a source that has as many pulls in flight as it may have.
+pub(crate) const PULL_LIMIT: &str = "pull limit";
+
+impl Awaited {
+    /// Returns the wait of a source at its limit of pulls in flight for what `name` has of them.
+    pub(crate) fn at_pull_limit(name: &str, since: Instant) -> Self {
+        Self { sink: name.to_owned(), reason: PULL_LIMIT, since, error: None }
+    }
 }
 
 /// A component that kept a flow from ending in time.
@@ -164,6 +175,8 @@ struct Now {
     drains: bool,
     trouble: Option<Trouble>,
     series: Series,
+    /// Start of the time in which the source is not pulled, because all pulls that may be in flight are.
+    bound: Option<Instant>,
     /// Whether an attempt to connect has succeeded or failed.
     is_tried: bool,
     restarts: u64,
@@ -187,6 +200,7 @@ impl Standing {
             drains: false,
             trouble: None,
             series: Series::default(),
+            bound: None,
             is_tried: false,
             restarts: 0,
             errors: BTreeMap::new(),
@@ -284,6 +298,21 @@ impl Standing {
         now.drains = true;
         let state = now.state;
         now.enter(state);
+    }
+
+    /// Notes whether the source is not pulled because all pulls that may be in flight are.
+    pub(crate) fn set_bound(&self, is_bound: bool) {
+        lock(&self.now).bound = is_bound.then(Instant::now);
+    }
+
+    /// Returns the start of the time in which the source is not pulled for that reason.
+    pub(crate) fn bound(&self) -> Option<Instant> {
+        lock(&self.now).bound
+    }
+
+    /// Returns the number of events that the sink has taken and not delivered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Notes that something has failed.

@@ -448,7 +448,8 @@ impl Letters<'_> {
         stats.created(copies);
         stats.delivered(copies);
         tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool);
+        let shown = ports.letter_bytes.unwrap_or(Rejected::SHOWN);
+        let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool, shown);
         // The work list is a stack: what comes first has to be on top.
         for batch in letters.into_iter().rev() {
             stats.tap.pass(ERR, &batch);

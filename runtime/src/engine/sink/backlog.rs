@@ -15,6 +15,10 @@ use crate::engine::{
     tuning::{POOLED, SINK_WAITING_BYTES},
 };
 
+/// Memory of a waiting delivery for each byte that the sink gets, in bytes: an estimate for decoded events that are
+/// kept beside what was encoded of them.
+const WEIGHT_TO_BYTES: usize = 4;
+
 /// The deliveries that a sink is to make.
 pub(crate) struct Backlog {
     batching: Option<Batching>,
@@ -194,11 +198,18 @@ impl Backlog {
                 let under_way: usize = under_way.map(|pending| pending.weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots);
-                self.events() < events
-                    && waiting < SINK_WAITING_BYTES
-                    && waiting + under_way < self.most_kept()
+                let is_within =
+                    waiting < SINK_WAITING_BYTES && waiting + under_way < self.most_kept();
+                self.events() < events && (is_within || self.fills_large_deliveries(batching))
             }
         }
+    }
+
+    /// Returns whether only deliveries wait that others can still be joined to, and that may be so large that they
+    /// would exceed the bound of all that waits before they are full. The flow's share of memory bounds these.
+    fn fills_large_deliveries(&self, batching: Batching) -> bool {
+        batching.max_bytes.get() > SINK_WAITING_BYTES / WEIGHT_TO_BYTES
+            && self.lanes.iter().all(Lane::is_filling)
     }
 
     /// Returns the memory of the deliveries that wait, in bytes.

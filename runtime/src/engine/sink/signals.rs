@@ -21,8 +21,12 @@ impl Session<'_> {
             Ok(Ok(())) => {
                 self.side.undrained = false;
                 // A sink that gave up its last delivery has nothing left to send, and that is not a delivery.
-                let has_taken = self.side.retries.has_waited_to_drain();
-                self.side.progress(has_taken);
+                if self.side.retries.has_waited_to_drain() {
+                    self.side.progress(true);
+                } else if self.side.retries.give_up() {
+                    self.side.standing.recover(Retried::Deliver);
+                }
+                self.side.outage.end();
                 Ok(true)
             }
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {

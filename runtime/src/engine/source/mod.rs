@@ -114,6 +114,8 @@ struct Session<'s> {
     attempts: Attempts,
     /// Start of the running series of such pulls.
     failing_since: Option<Instant>,
+    /// Whether the source is known to be not pulled because all pulls that may be in flight are.
+    is_bound: bool,
     /// Pulls without an event, in a row.
     futile: Futile,
     /// `true` if the last pull read something.
@@ -195,6 +197,7 @@ impl SourceSide {
             is_steady: false,
             attempts: Attempts::new(RETRY),
             failing_since: None,
+            is_bound: false,
             futile: Futile::default(),
             brings: false,
             yielded_at: Instant::now(),
@@ -202,6 +205,9 @@ impl SourceSide {
         };
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
+        if session.is_bound {
+            self.standing.set_bound(false);
+        }
         self.helpers = session.idle_helpers;
         let has_brought = {
             let mut intake = intake.lock().await;
@@ -324,9 +330,9 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Next<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, yielded_at, brings, .. } = self;
+        let Self { shared, is_steady, is_bound, pulled_at, yielded_at, brings, .. } = self;
         *brings = false;
-        let Shared { intake, egress, others, .. } = shared;
+        let Shared { intake, egress, others, standing, .. } = shared;
         let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
@@ -347,6 +353,11 @@ impl Session<'_> {
                     break Step::Held(held);
                 }
                 let may_pull = held == Held::default() && intake.may_pull_now(context);
+                let reaches_bound = !may_pull && !intake.may_pull();
+                if reaches_bound != *is_bound {
+                    *is_bound = reaches_bound;
+                    standing.set_bound(reaches_bound);
+                }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     let pulls = intake.pulls();
