@@ -296,3 +296,53 @@ links: [input -> output]"
         .expect(3, &["3 events in, 2 out", "1 failed", "error: 1 events of flow `flow` failed"]);
     flow("err: discard,").expect(0, &["1 discarded"]);
 }
+
+#[test]
+fn operator_that_buffers_after_drain_is_named_and_its_events_fail() {
+    let scene = Scene::new(
+        "connectors:
+  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
+  output: { type: 'null' }
+pipelines: { main: { operators: [mischief] } }
+links: [input -> main -> output]",
+    );
+    let run = scene.write("in", b"forget\nother\nforget\n").run();
+    let line = "operator 1 of the pipeline still buffers 2 events after its `on_drain`";
+    run.expect(3, &["3 events in, 1 out", "2 failed", "component=main", line]);
+}
+
+#[test]
+fn source_at_its_pull_limit_names_the_pipeline_that_buffers() {
+    let text = "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    config: { path: in, mode: read, checkpoint: position, chunk_bytes: 4096, read_ahead: 2 }
+  output: { type: 'null' }
+pipelines:
+  main: { operators: [{ window: { events: 50000, aggregates: { count: { function: count } } } }] }
+links: [input -> main -> output]";
+    let lines = "1234567\n".repeat(10_000);
+    let asked = start(Scene::new(text).write("in", lines.as_bytes()), &["flow.yaml"]);
+    let waits = |it: &Value| it["waits_for"][0]["reason"] == "pull limit";
+    let input = asked.until("/v1/flows/flow/connectors/input", waits);
+    assert_eq!(input["waits_for"][0]["sink"], "main", "{input}");
+    asked.stop("TERM").expect(0, &["flow `flow`: "]);
+}
+
+#[test]
+fn check_refuses_wrong_modes_and_warns_of_truncate() {
+    let flow = |input: &str, output: &str| {
+        let text = format!(
+            "connectors:
+  input: {{ type: file, codec: json, config: {{ path: in, mode: {input} }} }}
+  output: {{ type: file, codec: json, config: {{ path: out, mode: {output} }} }}
+links: [input -> output]"
+        );
+        Scene::new(&text).tremor(&["check", "flow.yaml"])
+    };
+    flow("append", "read").expect(2, &["source `input`: expected `mode: read`", "sink `output`"]);
+    flow("read", "truncate").expect(0, &["`mode: truncate` deletes events that it has delivered"]);
+    assert!(!flow("read", "append").stderr.contains("warning"));
+}
