@@ -29,7 +29,7 @@ pub mod engine {
     }
 
     pub mod life {
-        pub mod standing {
+        pub mod gauge {
             pub use crate::doubles::{Gauge, Queue};
         }
 

@@ -159,8 +159,8 @@ impl Stopper {
         lock(&self.0).flows.iter().find(|flow| flow.flow() == name).cloned()
     }
 
-    /// Why a run of so many flows is not ready for events: empty once all run, and all their connectors are
-    /// connected.
+    /// Returns the reasons why a run of `flows` flows is not ready for events. The list is empty once all flows run
+    /// and all their connectors are connected, with no pull or delivery that is being retried.
     pub fn awaited(&self, flows: usize) -> Vec<String> {
         let running = self.flows();
         let mut awaited = Vec::new();
@@ -176,14 +176,26 @@ impl Stopper {
                 awaited.push(format!("the flow `{}` is {}", flow.name, flow.state.as_str()));
                 continue;
             }
-            for engine::Status { connector, state, .. } in &flow.connectors {
+            for engine::Status { connector, state, since, .. } in &flow.connectors {
                 if !CONNECTED.contains(state) {
-                    awaited
-                        .push(format!("the connector `{connector}` of `{}` is {state}", flow.name));
+                    let (flow, seconds) = (&flow.name, since.elapsed().as_secs());
+                    awaited.push(format!(
+                        "the connector `{connector}` of `{flow}` is {state} for {seconds} s"
+                    ));
                 }
             }
         }
         awaited
+    }
+
+    /// Returns whether a run of `flows` flows has started: all flows have begun, at least one has not failed, and
+    /// each connector of those was connected, or its first attempt to connect has failed or lasts for ten seconds.
+    pub fn has_started(&self, flows: usize) -> bool {
+        let begun = self.flows();
+        let mut well = begun.iter().filter(|it| it.state != FlowState::Failed).peekable();
+        begun.len() >= flows
+            && (flows == 0 || well.peek().is_some())
+            && well.all(|flow| flow.connectors.iter().all(|it| it.is_tried))
     }
 
     /// Whether a flow of the run drains, or was stopped, because somebody asked for that.

@@ -60,6 +60,8 @@ pub(super) struct ConnectorJson {
     error: Option<String>,
     restarts: u64,
     errors: BTreeMap<&'static str, u64>,
+    /// Number of retries by operation: `connect`, `pull`, `deliver`.
+    retries: BTreeMap<&'static str, u64>,
     queued: usize,
     in_flight: usize,
     /// Sinks because of which the connector's source is not pulled.
@@ -124,6 +126,10 @@ impl From<&MemoryStatus> for MemoryJson {
 
 impl From<&Status> for ConnectorJson {
     fn from(connector: &Status) -> Self {
+        let mut retries = BTreeMap::new();
+        for ((operation, _), count) in &connector.retries {
+            *retries.entry(*operation).or_default() += count;
+        }
         Self {
             name: connector.connector.clone(),
             state: connector.state.as_str(),
@@ -131,6 +137,7 @@ impl From<&Status> for ConnectorJson {
             error: connector.error.clone().map(redact::owned),
             restarts: connector.restarts,
             errors: connector.errors.clone(),
+            retries,
             queued: connector.queued,
             in_flight: connector.in_flight,
             waits_for: connector.waits_for.iter().map(Into::into).collect(),

@@ -7,12 +7,37 @@ use tracing::Level;
 
 use super::logging;
 
-/// The texts to print, and the exit status: 1, a flow failed; 2, wrong usage or configuration.
+/// Reason for an exit status other than 0. If several apply, the greatest determines the status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// Events failed, and their source does not read them again.
+    EventsFailed,
+    /// A flow was stopped before it had drained, and something is lost by that.
+    Incomplete,
+    /// A flow failed while it ran, or a command could not do its work.
+    Failed,
+    /// The usage or the configuration is wrong, and no flow was started.
+    Usage,
+}
+
+impl Reason {
+    /// Returns the exit status.
+    pub(super) const fn status(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::EventsFailed => 3,
+            Self::Incomplete => 4,
+        }
+    }
+}
+
+/// The texts to print, and the reason for the exit status.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     /// Each with the fields that it has as JSON.
     errors: Vec<(String, Map<String, Value>)>,
-    status: u8,
+    reason: Option<Reason>,
 }
 
 impl Failure {
@@ -39,27 +64,27 @@ impl Failure {
 
     /// Adds an error in the usage or the configuration.
     pub(crate) fn usage(&mut self, error: &dyn fmt::Display) {
-        self.add(error, Map::new(), 2);
+        self.add(error, Map::new(), Reason::Usage);
     }
 
     /// Adds an error of a flow that ran.
     pub(crate) fn flow(&mut self, error: &dyn fmt::Display) {
-        self.add(error, Map::new(), 1);
+        self.add(error, Map::new(), Reason::Failed);
     }
 
     /// Adds an error of the flow `name`.
-    pub(crate) fn of(&mut self, name: &str, error: &dyn fmt::Display) {
-        self.add(error, logging::fields([("flow", name.into())]), 1);
+    pub(crate) fn of(&mut self, name: &str, reason: Reason, error: &dyn fmt::Display) {
+        self.add(error, logging::fields([("flow", name.into())]), reason);
     }
 
-    fn add(&mut self, error: &dyn fmt::Display, fields: Map<String, Value>, status: u8) {
+    fn add(&mut self, error: &dyn fmt::Display, fields: Map<String, Value>, reason: Reason) {
         self.errors.push((error.to_string().trim_end().to_owned(), fields));
-        self.status = self.status.max(status);
+        self.reason = self.reason.max(Some(reason));
     }
 
     /// The value, if nothing was added.
     pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.status == 0 { Ok(value) } else { Err(self) }
+        if self.reason.is_none() { Ok(value) } else { Err(self) }
     }
 
     /// Prints the errors for the user.
@@ -69,7 +94,7 @@ impl Failure {
     }
 
     pub(crate) fn status(&self) -> ExitCode {
-        ExitCode::from(self.status)
+        self.reason.map_or(ExitCode::SUCCESS, |reason| reason.status().into())
     }
 }
 

@@ -70,6 +70,9 @@ enum Command {
         /// group has unless set. At this limit sources wait.
         #[arg(long, value_name = "SIZE", value_parser = run::memory_limit)]
         memory_limit: Option<usize>,
+        /// When a service manager is notified that the run is ready.
+        #[arg(long, value_name = "WHEN", value_enum, default_value = "started")]
+        ready: service::Ready,
         #[command(flatten)]
         api: api::Arguments,
     },
@@ -130,11 +133,12 @@ enum Command {
 pub(crate) fn execute(arguments: Arguments) -> Result<ExitCode, Failure> {
     let plugins = arguments.plugins;
     match arguments.command {
-        Command::Run { flows, drain_timeout, memory_limit, api } => {
+        Command::Run { flows, drain_timeout, memory_limit, ready, api } => {
             logging::leave_to_thread();
             signals::survive();
             let flows = plugins.prepare(&flows, &Environment::default())?;
-            run::execute(&flows, Duration::from_secs(drain_timeout), memory_limit, &api)?;
+            let drain_timeout = Duration::from_secs(drain_timeout);
+            run::execute(&flows, drain_timeout, memory_limit, ready, &api)?;
         }
         Command::Check { flows, deny_warnings } => {
             let flows = plugins.prepare(&flows, &Environment::default().elsewhere())?;

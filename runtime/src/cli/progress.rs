@@ -158,6 +158,8 @@ mod tests {
             error: None,
             restarts: 0,
             errors: [].into(),
+            retries: [].into(),
+            is_tried: true,
             queued: 0,
             in_flight: 0,
             waits_for: Vec::new(),

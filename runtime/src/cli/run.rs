@@ -13,7 +13,8 @@ use tremor_runtime::{
 };
 
 use super::{
-    Expected, Failure, Prepared, api, beside::Beside, logging, progress, service, signals,
+    Expected, Failure, Prepared, api, beside::Beside, failure::Reason, logging, progress, service,
+    signals,
 };
 
 /// Least limit for memory, in bytes: with less, a few large batches would stop all sources.
@@ -24,13 +25,14 @@ pub(crate) fn execute(
     flows: &[Prepared],
     deadline: Duration,
     memory_limit: Option<usize>,
+    ready: service::Ready,
     api: &api::Arguments,
 ) -> Result<(), Failure> {
     descriptors::raise_limit();
     let stopper = Stopper::default();
     // They end after the flows.
     let _server = api.start(&stopper, flows.len())?;
-    let _service = service::start(&stopper, flows.len());
+    let _service = service::start(&stopper, flows.len(), ready);
     let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
     run(flows, deadline, &stopper, &memory, progress::start(&stopper)).map(drop)
 }
@@ -103,6 +105,7 @@ fn summarise(report: &Report, failure: &mut Failure) {
     if let Some(reason) = &report.failure {
         failure.of(
             flow,
+            Reason::Failed,
             &format_args!(
                 "error: flow `{flow}` failed: {} `{}`: {}",
                 what(report, &reason.component),
@@ -111,17 +114,36 @@ fn summarise(report: &Report, failure: &mut Failure) {
             ),
         );
     }
-    if report.cut_off {
-        let mut held_up = String::new();
-        for HeldUp { component, doing } in &report.held_up {
-            // Writing to a string cannot fail.
-            // It may have an error in it.
-            let doing = redact::text(doing);
-            let _ = write!(held_up, "\n  `{component}`: {doing}");
-        }
-        failure.of(flow, &format_args!(
-            "error: flow `{flow}` was stopped before everything had been delivered{held_up}\n  help: \
-             `--drain-timeout` says how long it may take"
-        ));
+    let mut held_up = String::new();
+    for HeldUp { component, doing } in &report.held_up {
+        // The text may contain an error, and writing to a string cannot fail.
+        let _ = write!(held_up, "\n  `{component}`: {}", redact::text(doing));
+    }
+    if report.is_incomplete {
+        failure.of(
+            flow,
+            Reason::Incomplete,
+            &format_args!(
+                "error: flow `{flow}` was stopped before everything had been delivered{held_up}\n  help: \
+                 `--drain-timeout` says how long it may take"
+            ),
+        );
+    } else if report.cut_off {
+        let text = format!(
+            "warning: flow `{flow}` was stopped before everything had been delivered{held_up}\n  note: \
+             the next run reads the events again"
+        );
+        logging::print(Level::WARN, &text, logging::fields([("flow", flow.as_str().into())]));
+    }
+    let lost = counts.unrecoverable + if report.is_incomplete { 0 } else { counts.undelivered };
+    if lost > 0 && report.failure.is_none() {
+        failure.of(
+            flow,
+            Reason::EventsFailed,
+            &format_args!(
+                "error: {lost} events of flow `{flow}` failed and are lost\n  help: link `err` of the \
+                 components that the log names, or set `err: discard`"
+            ),
+        );
     }
 }

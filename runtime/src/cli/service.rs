@@ -18,22 +18,41 @@ use super::beside::Beside;
 /// How often it looks whether flows run, until they do, and whether they end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Tells the service manager of a run of so many flows, where one wants to know.
-pub(super) fn start(stopper: &Stopper, flows: usize) -> Option<Beside> {
+/// Condition for the notification that the run is ready.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(crate) enum Ready {
+    /// All flows run, and each connector was connected or has tried to connect. A sink that is down counts as ready.
+    Started,
+    /// All flows run, all connectors are connected, and no pull or delivery is being retried.
+    Connected,
+}
+
+impl Ready {
+    fn is_met(self, stopper: &Stopper, flows: usize) -> bool {
+        match self {
+            Self::Started => stopper.has_started(flows),
+            Self::Connected => stopper.awaited(flows).is_empty(),
+        }
+    }
+}
+
+/// Notifies the service manager of a run of `flows` flows, if the process has one. `ready` is the condition for
+/// `READY=1`.
+pub(super) fn start(stopper: &Stopper, flows: usize, ready: Ready) -> Option<Beside> {
     std::env::var_os("NOTIFY_SOCKET")?;
     let (stopper, watchdog) = (stopper.clone(), sd_notify::watchdog_enabled());
     Beside::start("service", move |goes_on| {
         let mut telling = Telling::new(watchdog, Instant::now());
         let mut probe = Probe::default();
         while goes_on(LOOK) {
-            let (is_ready, ends) = (stopper.awaited(flows).is_empty(), stopper.ends());
+            let (is_ready, ends) = (ready.is_met(&stopper, flows), stopper.ends());
             let responds = || probe.responds();
             for state in telling.next(Instant::now(), is_ready, ends, responds) {
                 tell(&state);
             }
         }
-        // A run may be over before the first look. One that never was ready has failed.
-        if !telling.ready && stopper.awaited(flows).is_empty() {
+        // A run may be over before the first look. One that never was ready has failed or was stopped.
+        if !telling.ready && !stopper.ends() && ready.is_met(&stopper, flows) {
             tell(&NotifyState::Ready);
         }
         if !telling.stopping {
@@ -91,7 +110,8 @@ impl Telling {
         responds: impl FnOnce() -> bool,
     ) -> Vec<NotifyState<'static>> {
         let mut states = Vec::new();
-        if is_ready && !std::mem::replace(&mut self.ready, true) {
+        // When a run ends, its connectors stop, so that nothing is awaited any more. That does not make it ready.
+        if is_ready && !ends && !std::mem::replace(&mut self.ready, true) {
             states.push(NotifyState::Ready);
         }
         if ends && !std::mem::replace(&mut self.stopping, true) {
@@ -127,6 +147,14 @@ mod tests {
         assert_eq!(told(&mut telling, now, true, false, true), "READY=1");
         assert_eq!(told(&mut telling, now, false, false, true), "");
         assert_eq!(told(&mut telling, now, true, true, true), "STOPPING=1");
+        assert_eq!(told(&mut telling, now, true, true, true), "");
+    }
+
+    #[test]
+    fn run_that_ends_before_it_was_ready_is_never_ready() {
+        let now = Instant::now();
+        let mut telling = Telling::new(None, now);
+        assert_eq!(told(&mut telling, now, false, true, true), "STOPPING=1");
         assert_eq!(told(&mut telling, now, true, true, true), "");
     }
 

@@ -16,7 +16,7 @@ use signal_hook::{
 };
 use tremor_runtime::run::{Signalled, Stopper};
 
-use super::logging;
+use super::{failure::Reason, logging};
 
 /// The time for the summary of a run that ends at once: so many naps, and a last one to log that they were
 /// not enough. In a process that gets little processor time, naps are longer, and so is this time.
@@ -57,7 +57,7 @@ pub(super) fn listen(stopper: Stopper) -> io::Result<()> {
                     tracing::error!("the run does not end in time: the process ends without it");
                     logging::finish_within(NAP);
                     // Without what plugins do when a process exits: that may hang as well.
-                    low_level::exit(1);
+                    low_level::exit(Reason::Incomplete.status().into());
                 }
             }
         }

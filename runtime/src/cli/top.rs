@@ -66,6 +66,8 @@ struct Failed {
 struct Connector {
     name: String,
     state: String,
+    #[serde(default)]
+    state_seconds: f64,
     error: Option<String>,
     restarts: u64,
     /// Sinks because of which the source is not pulled.
@@ -322,7 +324,7 @@ fn lines(
             lines.push(line(Look::Failed, format!("{}/{component} failed: {error}", flow.name)));
         }
         for connector in &flow.connectors {
-            let Connector { name, state, error, restarts, waits_for } = connector;
+            let Connector { name, state, state_seconds, error, restarts, waits_for } = connector;
             for Awaited { sink, reason, seconds } in waits_for {
                 let text =
                     format!("{}/{name}: waits for {sink}, {reason} for {seconds:.0} s", flow.name);
@@ -331,7 +333,11 @@ fn lines(
             if let Some(error) = error.as_ref().filter(|_| state != "failed") {
                 let again =
                     if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
-                let text = format!("{}/{name}: last error{again}: {error}", flow.name);
+                let since = match state.as_str() {
+                    "retrying" | "connecting" => format!("{state} for {state_seconds:.0} s, "),
+                    _ => String::new(),
+                };
+                let text = format!("{}/{name}: {since}last error{again}: {error}", flow.name);
                 lines.push(line(look(state), text));
             }
         }
@@ -465,6 +471,19 @@ mod tests {
             "orders/from_customers: waits for out, connecting for 12 s",
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn retrying_source_shows_its_state_duration_and_error() {
+        let mut flows = waiting("in", "out");
+        let connector = json!({
+            "name": "in", "state": "retrying", "state_seconds": 12.3, "restarts": 0, "error": "no answer",
+        });
+        flows.flows[0].connectors[0] = serde_json::from_value(connector).unwrap();
+        let shown = screen(&flows, 80);
+        assert!(shown[2].starts_with("orders/in       source   retrying "), "{shown:?}");
+        let line = "orders/in: retrying for 12 s, last error: no answer";
+        assert!(shown.iter().any(|it| it == line), "{shown:?}");
     }
 
     #[test]

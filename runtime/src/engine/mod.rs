@@ -70,7 +70,9 @@ pub use self::{
     },
     life::{
         control::Failure,
-        standing::{Awaited, HeldUp, Queue, State, Status},
+        gauge::Queue,
+        series::RetryCounts,
+        standing::{Awaited, HeldUp, State, Status},
     },
     status::{FlowState, FlowStatus},
 };
@@ -120,6 +122,9 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// Whether it was still at work when its time to drain was over, or when it was told to stop.
     pub cut_off: bool,
+    /// Whether it was cut off and something is lost by that: events that their source does not read again, events
+    /// that a sink has acknowledged and still buffers, or the orderly end of a component.
+    pub is_incomplete: bool,
     /// The components that were, where the time to drain was over.
     pub held_up: Vec<HeldUp>,
 }
@@ -217,13 +222,19 @@ impl Flow {
         for HeldUp { component, doing } in &held_up {
             tracing::warn!(%component, doing, "held up the end of its flow");
         }
+        let cut_off = control.has_reached(Phase::Stopped);
+        let loses = is_left_behind
+            || counts.undelivered > 0
+            || control.is_undrained()
+            || control.has_reached(Phase::Halted);
         let report = Report {
             flow: self.name,
             counts: if is_left_behind { counts.with_the_rest_failed(&components) } else { counts },
             components,
             elapsed: self.started.elapsed(),
             failure: control.failure(),
-            cut_off: control.has_reached(Phase::Stopped),
+            cut_off,
+            is_incomplete: cut_off && loses,
             held_up,
         };
         report.log();

@@ -49,7 +49,9 @@ impl PipelineTask {
             }
         }
         // Nothing, unless the flow was stopped.
-        self.router.stats.lost(self.queue.close());
+        let left = self.queue.close();
+        self.router.stats.lost(left.events);
+        self.router.stats.undelivered(left.lost);
     }
 
     async fn next(

@@ -93,7 +93,7 @@ impl Plan<'_> {
 
     fn ports(&mut self, node: &Node) -> Ports {
         let (out, err) = (self.port(node, OUT), self.port(node, ERR));
-        Ports { out, err, discards_failed: false }
+        Ports { out, err, ..Ports::default() }
     }
 }
 

@@ -16,4 +16,6 @@ pub(crate) struct Ports {
     pub(crate) err: Vec<Target>,
     /// Whether events that cannot be handled are dropped where `err` leads nowhere.
     pub(crate) discards_failed: bool,
+    /// Maximum bytes of the original event in a dead letter, if the flow sets it.
+    pub(crate) letter_bytes: Option<usize>,
 }

@@ -2,13 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Handle, life::backoff::Budget, life::standing::Awaited};
+use super::{
+    Handle,
+    life::{
+        backoff::Budget,
+        standing::{Awaited, PULL_LIMIT},
+    },
+};
 use crate::{executor, log};
 
 /// Time between two checks of all flows of a run.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Duration of a wait that is logged.
 const LONG: Duration = Duration::from_secs(5);
+/// Duration of a wait that is logged if the source has as many pulls in flight as it may have. An operator such as a
+/// window may release them by itself.
+const STALLED: Duration = Duration::from_secs(30);
 /// Maximum number of waits of a flow that are logged within a minute, each with two lines.
 const WAITS: u64 = 20;
 
@@ -18,7 +27,9 @@ pub(crate) async fn report<T>(flows: Vec<Handle>) -> T {
     loop {
         executor::sleep(PERIOD).await;
         for (flow, waits) in &mut flows {
-            let lines = waits.lines(flow.control.waits(), Instant::now());
+            let now = Instant::now();
+            let mut lines = waits.lines(flow.control.waits(), now);
+            lines.extend(waits.drain(flow.control.undelivered_in_drain(), now));
             if !lines.is_empty() {
                 log::within(flow.control.calls().flow(), || lines.iter().for_each(Line::log));
             }
@@ -30,6 +41,10 @@ pub(crate) async fn report<T>(flows: Vec<Handle>) -> T {
 struct Waits {
     known: Vec<Known>,
     budget: Budget,
+    /// Time of the first check in the drain that found deliveries without an answer.
+    undelivered: Option<Instant>,
+    /// Whether these were logged. A flow drains once.
+    is_drain_logged: bool,
 }
 
 /// A wait that the last check found.
@@ -44,15 +59,32 @@ struct Known {
 enum Line {
     Waits { source: String, sink: String, reason: &'static str, error: Option<String> },
     Ended { source: String, sink: String, duration: Duration },
+    Undelivered { sink: String, events: usize },
 }
 
 impl Default for Waits {
     fn default() -> Self {
-        Self { known: Vec::new(), budget: Budget::new(WAITS, Duration::from_mins(1)) }
+        let budget = Budget::new(WAITS, Duration::from_mins(1));
+        Self { known: Vec::new(), budget, undelivered: None, is_drain_logged: false }
     }
 }
 
 impl Waits {
+    /// Returns a line for each of these sinks, with the number of events, once they have not answered for long while
+    /// their flow drains.
+    fn drain(&mut self, sinks: Vec<(String, usize)>, now: Instant) -> Vec<Line> {
+        if sinks.is_empty() {
+            self.undelivered = None;
+            return Vec::new();
+        }
+        let since = *self.undelivered.get_or_insert(now);
+        if self.is_drain_logged || now.saturating_duration_since(since) < LONG {
+            return Vec::new();
+        }
+        self.is_drain_logged = true;
+        sinks.into_iter().map(|(sink, events)| Line::Undelivered { sink, events }).collect()
+    }
+
     /// Returns the lines about `waits`, which are all waits that there are at `now`.
     fn lines(&mut self, waits: Vec<(String, Awaited)>, now: Instant) -> Vec<Line> {
         let mut before = std::mem::take(&mut self.known);
@@ -60,7 +92,7 @@ impl Waits {
         for (source, Awaited { sink, reason, since, error }) in waits {
             let same = |it: &Known| it.source == source && it.sink == sink;
             let known = before.iter().position(same).map(|at| before.swap_remove(at));
-            let is_full = matches!(reason, "queue full" | "paused");
+            let is_full = matches!(reason, "queue full" | "paused" | PULL_LIMIT);
             // A sink that moves between states of an outage makes its sources wait without a break. One
             // that takes something from its full queue ends the wait.
             let goes_on = |it: &Known| !is_full || it.since == since;
@@ -71,7 +103,8 @@ impl Waits {
                     (since, false)
                 }
             };
-            let is_long = now.saturating_duration_since(since) >= LONG;
+            let long = if reason == PULL_LIMIT { STALLED } else { LONG };
+            let is_long = now.saturating_duration_since(since) >= long;
             if is_long && !is_logged && self.budget.take(now) {
                 is_logged = true;
                 let (source, sink) = (source.clone(), sink.clone());
@@ -95,6 +128,13 @@ impl Line {
                 let error = error.as_deref();
                 tracing::warn!(%component, "for" = %sink, reason, error, "waits");
             }
+            Self::Undelivered { sink: component, events } => {
+                tracing::warn!(
+                    %component,
+                    events,
+                    "the flow drains, and the sink has not answered its deliveries"
+                );
+            }
             Self::Ended { source: component, sink, duration } => {
                 tracing::info!(%component, "for" = %sink, ?duration, "waits no longer");
             }
@@ -106,7 +146,7 @@ impl Line {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Awaited, LONG, Line, WAITS, Waits};
+    use super::{Awaited, LONG, Line, PULL_LIMIT, WAITS, Waits};
 
     fn wait(sink: &str, reason: &'static str, since: Instant) -> (String, Awaited) {
         let error = Some("refused".to_owned());
@@ -127,6 +167,31 @@ mod tests {
         let ended = Line::Ended { source, sink, duration: 3 * LONG };
         assert_eq!(waits.lines(Vec::new(), start + 3 * LONG), [ended]);
         assert_eq!(waits.lines(Vec::new(), start + 4 * LONG), []);
+    }
+
+    #[test]
+    fn source_at_its_pull_limit_is_logged_after_30_seconds() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        let mut at = |seconds| {
+            let limit = vec![wait("window", PULL_LIMIT, start)];
+            waits.lines(limit, start + Duration::from_secs(seconds)).len()
+        };
+        assert_eq!([at(6), at(29), at(30), at(31)], [0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn sink_without_an_answer_in_a_drain_is_logged_once() {
+        let (mut waits, start) = (Waits::default(), Instant::now());
+        let mut at = |seconds, sinks: &[(String, usize)]| {
+            waits.drain(sinks.to_vec(), start + Duration::from_secs(seconds))
+        };
+        let held = [("out".to_owned(), 5)];
+        assert_eq!(at(0, &held), []);
+        assert_eq!(at(1, &[]), [], "it has answered");
+        assert_eq!(at(2, &held), []);
+        let line = Line::Undelivered { sink: "out".to_owned(), events: 5 };
+        assert_eq!(at(7, &held), [line]);
+        assert_eq!(at(8, &held), []);
     }
 
     #[test]

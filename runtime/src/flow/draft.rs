@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{
     Component, Diagnostic, Environment, Error, Flow, Kind, Limits, Resolver, check,
     diagnostic::Report,
-    graph,
+    graph, modes,
     source::{Source, Span},
     spec, warn,
     yaml::{self, Parsed, Problem},
@@ -47,6 +47,7 @@ impl Draft {
         let flow = Flow { spec, graph, warnings: Vec::new(), source };
         if !report.has_errors() {
             warn::warn(&flow, &mut report);
+            modes::check(&flow, &mut report);
         }
         Ok(Self { flow, report, faulty, loose })
     }

@@ -33,6 +33,7 @@ mod draft;
 mod graph;
 mod limits;
 mod link;
+mod modes;
 mod name;
 mod read;
 mod reference;

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// The type of the connectors that write the file of their key `path`.
-const FILE: &str = "file";
+pub(super) const FILE: &str = "file";
 
 /// Reports what is doubtful in a flow with which nothing is wrong.
 pub(super) fn warn(flow: &Flow, report: &mut Report) {
@@ -169,7 +169,7 @@ fn sinks<'f>(spec: &'f Spec, graph: &'f Graph) -> impl Iterator<Item = (&'f Node
 }
 
 /// Returns the connectors of a flow with this role, in the order of the file.
-fn of_role<'f>(
+pub(super) fn of_role<'f>(
     spec: &'f Spec,
     graph: &'f Graph,
     role: Role,

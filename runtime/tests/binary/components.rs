@@ -125,7 +125,7 @@ fn a_batch_that_an_operator_forged_fails_and_nothing_of_it_is_read() {
 fn port_that_does_not_exist_fails_its_events() {
     let config = "{ ports: [side, other] }";
     let (run, _) = run(&through_operator(config, "p/side -> other"), "nowhere\nkeep-this\n");
-    run.expect(0, &["2 failed", "port 7", "names 2 of its own", "[side, other]"]);
+    run.expect(3, &["2 failed", "port 7", "names 2 of its own", "[side, other]"]);
     assert_eq!(run.stdout, "", "nothing of such a call can be believed");
 }
 

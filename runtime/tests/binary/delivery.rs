@@ -217,6 +217,32 @@ fn an_event_that_can_never_be_delivered_fails_the_flow_of_a_source_that_would_br
 }
 
 #[test]
+fn dead_letter_within_its_bound_has_all_of_the_original() {
+    let flow = |dead_letters: &str| {
+        let text = format!(
+            "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    {dead_letters}
+    config: {{ path: in, mode: read }}
+  output: {{ type: 'null' }}
+  letters: {{ type: stdio, codec: json, postprocessors: [lines] }}
+links: [input -> output, input/err -> letters]"
+        );
+        let line = format!("{{{}\n", "x".repeat(9_999));
+        let run = Scene::new(&text).write("in", line.as_bytes()).run();
+        run.expect(0, &["1 dead-lettered"]);
+        let letter: serde_json::Value = serde_json::from_str(run.stdout.trim()).unwrap();
+        let length = letter["original"].as_str().unwrap().len();
+        (length, letter["original_bytes"].as_u64())
+    };
+    assert_eq!(flow(""), (4_096, Some(10_000)));
+    assert_eq!(flow("dead_letters: { max_bytes: 16KiB }"), (10_000, None));
+}
+
+#[test]
 fn where_failed_events_are_to_be_discarded_they_are_counted_and_the_others_go_on() {
     let messages = r#"{ messages: ['{"good":1}', 'bad'] }, { acknowledged: 1 }"#;
     let (scene, run) = through(messages, "", "err: discard");

@@ -184,7 +184,7 @@ links: [ticks -> bad, ticks -> output]";
     // A signal that comes sooner is the same request as the first.
     thread::sleep(Duration::from_millis(251));
     signal(&child);
-    assert_eq!(finish(child).status.code(), Some(1));
+    assert_eq!(finish(child).status.code(), Some(4));
     drop(reader);
 }
 
@@ -284,7 +284,7 @@ links: [ticks -> bad]";
     let mut running = Running::of(Scene::new(flow), &["flow.yaml"], |command| command);
     running.until("the peer takes nothing now");
     let run = running.end();
-    run.expect(0, &["not delivered after 3 attempts", "3 failed"]);
+    run.expect(3, &["not delivered after 3 attempts", "3 failed"]);
     assert!(!run.stderr.contains("delivers again"), "{}", run.stderr);
 }
 

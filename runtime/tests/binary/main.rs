@@ -46,6 +46,7 @@ mod running;
 mod schema;
 mod servers;
 mod signals;
+mod states;
 mod supervision;
 mod syslog_peers;
 mod syslog_tls;

@@ -177,14 +177,14 @@ fn a_second_signal_ends_the_process_whatever_hangs() {
     later();
     running.signal(&["TERM"]);
     let run = running.end();
-    run.expect(1, &[]);
+    run.expect(4, &[]);
     for number in 0..flows.len() {
         let name = format!("flow `flow_{number}`");
         let error = format!(
             "error: {name} was stopped before everything had been delivered\n  \
              `bad_{number}`: "
         );
-        run.expect(1, &[&error]);
+        run.expect(4, &[&error]);
         let summary = run.stderr.lines().find(|line| line.starts_with(&name)).unwrap();
         let [came_in, out, failed] = ["in", "out", "failed"].map(|word| count(summary, word));
         assert_eq!(out + failed, came_in, "all are accounted for: {summary}");
@@ -205,7 +205,7 @@ links: [ticks -> main, main -> nowhere]";
     running.until("the flows drain");
     later();
     running.signal(&["TERM"]);
-    running.end().expect(1, &["the flows stop at once"]);
+    running.end().expect(4, &["the flows stop at once"]);
 }
 
 #[test]
@@ -294,10 +294,10 @@ fn what_is_cut_off_names_the_connectors_that_held_it_up() {
              `bad_{number}`: {doing}"
         );
         let log = format!("held up the end of its flow component=bad_{number} doing=\"{doing}");
-        run.expect(1, &[&error, &log]);
+        run.expect(4, &[&error, &log]);
     }
-    run.expect(1, &["the last attempt failed: not connected yet"]);
-    run.expect(1, &["events are not delivered; the last attempt failed: hostile: DeliverFull"]);
+    run.expect(4, &["the last attempt failed: not connected yet"]);
+    run.expect(4, &["events are not delivered; the last attempt failed: hostile: DeliverFull"]);
 }
 
 #[test]

@@ -172,7 +172,7 @@ links: [input -> output]";
 #[test]
 fn events_that_fail_without_a_way_out_are_a_line_a_second_with_the_first_cause_and_their_number() {
     let run = sink("count: 300, pace_ms: 1", "err: dead_letter", "fault: deliver_reject").run();
-    run.expect(0, &["300 events in, 0 out, 0 dead-lettered, 300 failed"]);
+    run.expect(3, &["300 events in, 0 out, 0 dead-lettered, 300 failed"]);
     let lines = run.stderr.lines().filter(|line| line.contains("events failed component=bad"));
     let events = |line: &str| -> u32 {
         assert!(

@@ -60,6 +60,7 @@ fn schema() -> Validator {
 
 /// What is wrong in these is beyond a schema: what links make of names.
 const BEYOND_A_SCHEMA: &[&str] = &[
+    "bad_file_modes",
     "bad_port",
     "bad_port_of_pipeline",
     "cycle",

@@ -235,7 +235,7 @@ fn measure(built: &Built, folder: &Path, fault: &str, seconds: f64) -> Result<Me
     });
     let memory = running.peak_memory().unwrap_or(0);
     // Where all flows are through, the process has nothing left to do.
-    let through = running.ended()?.filter(|status| status.code().is_some_and(|code| code < 2));
+    let through = running.ended()?.filter(|status| status.code().is_some_and(|code| code != 2));
     let summary = if through.is_some() { summary(&running.log()?) } else { None };
     let lives = summary.is_some() || (ended.is_ok() && running.ended()?.is_none());
     if lives && summary.is_none() {

@@ -190,6 +190,15 @@ fn about_connectors(text: &mut Text, flows: &[FlowStatus]) {
     for (labels, of) in connectors() {
         text.sample(name, &labels, of.restarts);
     }
+    let name = "tremor_retries_total";
+    let help = "Retries of a connector's attempts to connect, pulls and deliveries, by the kind of the error.";
+    text.family(name, Kind::Counter, help);
+    for ([flow, component], of) in connectors() {
+        for ((operation, kind), count) in &of.retries {
+            let labels = [flow, component, ("operation", operation), ("kind", kind)];
+            text.sample(name, &labels, count);
+        }
+    }
     let name = "tremor_errors_total";
     let help = "Errors of a connector after which it tried again or failed, by their kind.";
     text.family(name, Kind::Counter, help);

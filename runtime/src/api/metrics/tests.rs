@@ -110,6 +110,8 @@ pub(in crate::api) fn flow() -> FlowStatus {
         discarded: 1,
         merged: 1,
         failed: 1,
+        unrecoverable: 1,
+        undelivered: 0,
         bytes: 1 << 60,
     };
     let component = |kind, queue| {
@@ -130,6 +132,8 @@ pub(in crate::api) fn flow() -> FlowStatus {
             error: None,
             restarts: 4,
             errors,
+            retries: BTreeMap::from([(("pull", "timeout"), 5)]),
+            is_tried: true,
             queued: 0,
             in_flight: 0,
             waits_for: vec![Awaited {
@@ -164,6 +168,8 @@ fn the_text_keeps_the_rules_of_its_format_whatever_flows_are_called() {
     assert_eq!(state[0].2, 1.0);
     assert_eq!(find(&samples, "tremor_queue_bytes", &[("role", "sink")])[0].2, 900.0);
     assert_eq!(find(&samples, "tremor_errors_total", &[("kind", "connection lost")])[0].2, 3.0);
+    let pulls = [("operation", "pull"), ("kind", "timeout")];
+    assert_eq!(find(&samples, "tremor_retries_total", &pulls)[0].2, 5.0);
     assert_eq!(find(&samples, "tremor_long_turns_total", &[("task", "source")])[0].2, 2.0);
     assert_eq!(find(&samples, "tremor_waiting", &[("component", "c"), ("for", "out")]).len(), 1);
     assert_eq!(find(&samples, "process_open_fds", &[]).len(), 1);

@@ -13,7 +13,7 @@ use crate::engine::{
         deliveries::{Deliveries, Latencies},
         tap::{IN, Tap},
     },
-    life::standing::{Gauge, Queue},
+    life::gauge::{Gauge, Queue},
 };
 use crate::flow::{ERR, OUT, Role};
 
@@ -85,6 +85,12 @@ counts! {
     merged,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
+    /// Failed events that their source does not read again.
+    #[serde(skip)]
+    unrecoverable,
+    /// Failed events that were not delivered when their flow ended, and that their source does not read again.
+    #[serde(skip)]
+    undelivered,
     /// No events, but bytes: brought by the connector of a source, or encoded for that of a sink.
     #[serde(skip)]
     bytes,
@@ -129,6 +135,10 @@ pub struct Counts {
     pub discarded: u64,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     pub failed: u64,
+    /// Failed events that their source does not read again. Excludes `undelivered`.
+    pub unrecoverable: u64,
+    /// Failed events that were not delivered when the flow ended, and that their source does not read again.
+    pub undelivered: u64,
 }
 
 impl Counts {
@@ -144,6 +154,8 @@ impl Counts {
             sum.dead_lettered += counts.dead_lettered;
             sum.discarded += counts.discarded;
             sum.failed += counts.failed;
+            sum.unrecoverable += counts.unrecoverable;
+            sum.undelivered += counts.undelivered;
         }
         sum
     }

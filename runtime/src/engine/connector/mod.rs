@@ -26,6 +26,7 @@ use crate::engine::{
         last_call::in_time,
         notices::Notices,
         overrun,
+        series::Retried,
         standing::{Standing, State},
     },
     parts::MakeConnector,
@@ -294,7 +295,7 @@ impl ConnectorTask {
             self.attempt_failed(&error)?;
         }
         let wait = self.reconnect.wait_after(&error);
-        self.standing.note(&error);
+        self.standing.retry(Retried::Connect, &error, wait);
         self.enter(State::Connecting);
         if self.goes_down("lost") {
             tracing::warn!(component = %self.name, %error, ?wait, "connection lost");
@@ -333,7 +334,7 @@ impl ConnectorTask {
             };
             self.attempt_failed(&error)?;
             let wait = self.reconnect.wait_after(&error);
-            self.standing.note(&error);
+            self.standing.retry(Retried::Connect, &error, wait);
             if !self.life.is_down && self.goes_down("not connected") {
                 tracing::warn!(component = %self.name, %error, ?wait, "not connected");
             } else {

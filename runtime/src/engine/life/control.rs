@@ -16,6 +16,7 @@ use tremor_pdk::Error;
 use crate::engine::{
     life::{
         breaker::Outage,
+        buffers::Buffers,
         losses::Losses,
         queues::{Queues, Waits},
         standing::{Awaited, HeldUp, Standing, Status},
@@ -44,6 +45,7 @@ struct State {
     phase: Phase,
     /// The sinks of the flow, each with the sources that feed it.
     sinks: Vec<Sink>,
+    buffers: Buffers,
     queues: Queues,
     failure: Option<Failure>,
     /// How long it has to drain, where somebody has said that.
@@ -52,6 +54,8 @@ struct State {
     ends_run: bool,
     connectors: Vec<Arc<Standing>>,
     held_up: Vec<HeldUp>,
+    /// `true` if a sink ended that still buffers events which it has acknowledged.
+    is_undrained: bool,
 }
 
 impl State {
@@ -68,6 +72,20 @@ impl State {
                 if let Some(awaited) = awaited.filter(|_| !self.is_over(source)) {
                     found.entry(source.as_str()).or_default().push(awaited);
                 }
+            }
+        }
+        for connector in &self.connectors {
+            let Some(since) = connector.bound() else { continue };
+            let source = connector.name();
+            if found.contains_key(source) {
+                continue;
+            }
+            let sinks = self.sinks.iter().filter(|it| it.feeds(source) && it.has_events());
+            let sinks = sinks.map(|it| it.connector.name());
+            let awaited = |name: &str| Awaited::at_pull_limit(name, since);
+            let all: Vec<_> = self.buffers.filled_by(source).chain(sinks).map(awaited).collect();
+            if !all.is_empty() {
+                found.insert(source, all);
             }
         }
         found
@@ -107,6 +125,10 @@ impl Sink {
 
     fn feeds(&self, source: &str) -> bool {
         self.sources.iter().any(|(_, name)| name == source)
+    }
+
+    fn has_events(&self) -> bool {
+        self.connector.in_flight() > 0
     }
 
     /// Returns the reason why the source `node` of the connector `source` is not pulled, if it is this sink.
@@ -215,6 +237,27 @@ impl Control {
         })
     }
 
+    /// Adds a pipeline: see [`Buffers::add`].
+    pub(crate) fn add_pipeline(
+        &self,
+        name: &str,
+        sources: Vec<String>,
+        events: Box<dyn Fn() -> i64 + Send + Sync>,
+    ) {
+        self.state.update(|state| state.buffers.add(name, sources, events));
+    }
+
+    /// Returns the sinks that have not answered their deliveries while the flow drains, each with the number of
+    /// events.
+    pub(crate) fn undelivered_in_drain(&self) -> Vec<(String, usize)> {
+        self.state.read(|state| {
+            let drains = state.phase == Phase::Draining;
+            let connectors = state.connectors.iter().filter(|_| drains);
+            let events = connectors.map(|it| (it.name().to_owned(), it.in_flight()));
+            events.filter(|(_, events)| *events > 0).collect()
+        })
+    }
+
     /// Adds the queue of `node`; `senders` lists the nodes that wait for its capacity.
     pub(crate) fn add_queue(
         &self,
@@ -277,6 +320,16 @@ impl Control {
     /// The components that held up the flow when it was cut off.
     pub(crate) fn held_up(&self) -> Vec<HeldUp> {
         self.state.read(|state| state.held_up.clone())
+    }
+
+    /// Notes that a sink ended that still buffers events which it has acknowledged.
+    pub(crate) fn leave_undrained(&self) {
+        self.state.update(|state| state.is_undrained = true);
+    }
+
+    /// Returns whether a sink ended that still buffers events which it has acknowledged.
+    pub(crate) fn is_undrained(&self) -> bool {
+        self.state.read(|state| state.is_undrained)
     }
 
     fn find_held_up(&self) -> Vec<HeldUp> {

@@ -4,24 +4,28 @@ use std::{
     collections::BTreeMap,
     fmt::{self, Write as _},
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use serde::Serialize;
 use tremor_pdk::Error;
 
 use crate::{
     engine::life::{
         connection::{Connection, Replaced},
         gate::Gate,
+        gauge::Gauge,
+        series::{Retried, RetryCounts, Series},
     },
     flow::OnFailure,
     lock::lock,
     memory::{Account, Charge},
 };
+
+/// Duration of an attempt to connect after which nobody waits for its result at the start of a run.
+const LONG_CONNECT: Duration = Duration::from_secs(10);
 
 /// What a connector is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub enum State {
     Connecting,
     /// Events flow.
     Running,
+    /// It is connected, but its pulls or deliveries fail and are retried.
+    Retrying,
     /// No event flows until it is resumed.
     Paused,
     /// Its source brings nothing more; what is under way still arrives.
@@ -44,9 +50,10 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Connecting,
         Self::Running,
+        Self::Retrying,
         Self::Paused,
         Self::Draining,
         Self::Restarting,
@@ -59,6 +66,7 @@ impl State {
         match self {
             Self::Connecting => "connecting",
             Self::Running => "running",
+            Self::Retrying => "retrying",
             Self::Paused => "paused",
             Self::Draining => "draining",
             Self::Restarting => "restarting",
@@ -94,6 +102,10 @@ pub struct Status {
     pub restarts: u64,
     /// How often something went wrong with it, by the kind of error.
     pub errors: BTreeMap<&'static str, u64>,
+    /// Number of retries so far.
+    pub retries: RetryCounts,
+    /// `true` once it was connected, or its first attempt has failed or lasts long.
+    pub is_tried: bool,
     /// Events that wait for its sink.
     pub queued: usize,
     /// Events that its sink has taken, and that are not delivered.
@@ -102,18 +114,29 @@ pub struct Status {
     pub waits_for: Vec<Awaited>,
 }
 
-/// A sink that a source waits for, and the reason.
+/// A sink or pipeline that a source waits for, and the reason.
 #[derive(Clone, Debug)]
 pub struct Awaited {
-    /// Name of the sink's connector in the flow.
+    /// Name of the sink's connector or of the pipeline in the flow.
     pub sink: String,
     /// `queue full` if the sink runs and its queue has no capacity, `retrying` if the connection exists and
-    /// deliveries fail, otherwise the state of the sink's connector.
+    /// deliveries fail, `pull limit` if the source has as many pulls in flight as it may have and the sink or
+    /// pipeline has events of them, otherwise the state of the sink's connector.
     pub reason: &'static str,
     /// Start of the wait for capacity of the queue, of the failures or of the state.
     pub since: Instant,
     /// Last error of the sink if it has not recovered. May contain values of references.
     pub error: Option<String>,
+}
+
+/// Reason of a source that has as many pulls in flight as it may have.
+pub(crate) const PULL_LIMIT: &str = "pull limit";
+
+impl Awaited {
+    /// Returns the wait of a source at its limit of pulls in flight for what `name` has of them.
+    pub(crate) fn at_pull_limit(name: &str, since: Instant) -> Self {
+        Self { sink: name.to_owned(), reason: PULL_LIMIT, since, error: None }
+    }
 }
 
 /// A component that kept a flow from ending in time.
@@ -151,6 +174,11 @@ struct Now {
     /// Whether its source brings nothing more, now and later.
     drains: bool,
     trouble: Option<Trouble>,
+    series: Series,
+    /// Start of the time in which the source is not pulled, because all pulls that may be in flight are.
+    bound: Option<Instant>,
+    /// Whether an attempt to connect has succeeded or failed.
+    is_tried: bool,
     restarts: u64,
     /// How many of each kind.
     errors: BTreeMap<&'static str, u64>,
@@ -160,53 +188,7 @@ struct Now {
 #[derive(Debug)]
 struct Trouble {
     error: String,
-    /// When something went wrong first, since all was well.
-    since: Instant,
     is_over: bool,
-}
-
-/// What waits in a queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Queue {
-    /// So many events,
-    pub events: usize,
-    /// which take so much memory, in bytes.
-    pub bytes: usize,
-}
-
-/// Tells what waits in a queue, from anywhere.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Arc<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    events: AtomicUsize,
-    bytes: AtomicUsize,
-    /// Counts the queue in the memory of its flow.
-    charge: OnceLock<Charge>,
-}
-
-impl Gauge {
-    pub(crate) fn set(&self, Queue { events, bytes }: Queue) {
-        self.0.events.store(events, Ordering::Relaxed);
-        self.0.bytes.store(bytes, Ordering::Relaxed);
-        if let Some(charge) = self.0.charge.get() {
-            charge.set(bytes);
-        }
-    }
-
-    /// Counts the queue in the memory of a component, from now on.
-    pub(crate) fn count_in(&self, component: Arc<Account>) {
-        self.0.charge.get_or_init(|| Charge::new(component));
-    }
-
-    pub(crate) fn events(&self) -> usize {
-        self.0.events.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn queue(&self) -> Queue {
-        Queue { events: self.events(), bytes: self.0.bytes.load(Ordering::Relaxed) }
-    }
 }
 
 impl Standing {
@@ -217,6 +199,9 @@ impl Standing {
             since: Instant::now(),
             drains: false,
             trouble: None,
+            series: Series::default(),
+            bound: None,
+            is_tried: false,
             restarts: 0,
             errors: BTreeMap::new(),
         };
@@ -255,13 +240,17 @@ impl Standing {
     /// How things stand now.
     pub(crate) fn status(&self) -> Status {
         let now = lock(&self.now);
+        let (state, since) = now.shown();
+        let lasts_long = now.state == State::Connecting && now.since.elapsed() >= LONG_CONNECT;
         Status {
             connector: self.name.to_string(),
-            state: now.state,
-            since: now.since,
+            state,
+            since,
             error: now.trouble.as_ref().map(|trouble| trouble.error.clone()),
             restarts: now.restarts,
             errors: now.errors.clone(),
+            retries: now.series.counts.clone(),
+            is_tried: now.is_tried || lasts_long,
             queued: self.queued(),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             waits_for: Vec::new(),
@@ -273,8 +262,8 @@ impl Standing {
     pub(crate) fn awaited(&self, full_since: Option<Instant>) -> Awaited {
         let now = lock(&self.now);
         let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
-        let (reason, since) = match (now.state, trouble) {
-            (State::Running | State::Draining, Some(it)) => ("retrying", it.since),
+        let (reason, since) = match (now.state, now.series.deliveries()) {
+            (State::Running | State::Draining, Some(since)) => (State::Retrying.as_str(), since),
             (State::Running | State::Draining, None) if full_since.is_some() => {
                 ("queue full", now.since)
             }
@@ -290,10 +279,15 @@ impl Standing {
     pub(crate) fn enter(&self, state: State) -> State {
         let mut now = lock(&self.now);
         match state {
-            State::Running => now.mend(),
+            State::Running => {
+                now.series.end(Retried::Pull);
+                now.series.end(Retried::Deliver);
+                now.mend();
+            }
             State::Restarting => now.restarts += 1,
             _ => {}
         }
+        now.is_tried |= state != State::Connecting;
         now.enter(state);
         now.state
     }
@@ -306,18 +300,40 @@ impl Standing {
         now.enter(state);
     }
 
-    /// Something has failed, and may be tried again.
-    pub(crate) fn note(&self, error: &Error) {
-        let mut now = lock(&self.now);
-        *now.errors.entry(error.kind().as_str()).or_default() += 1;
-        let before = now.trouble.take().filter(|trouble| !trouble.is_over);
-        let since = before.map_or_else(Instant::now, |trouble| trouble.since);
-        now.trouble = Some(Trouble { error: error.to_string(), since, is_over: false });
+    /// Notes whether the source is not pulled because all pulls that may be in flight are.
+    pub(crate) fn set_bound(&self, is_bound: bool) {
+        lock(&self.now).bound = is_bound.then(Instant::now);
     }
 
-    /// Events go through its sink again.
-    pub(crate) fn mend(&self) {
-        lock(&self.now).mend();
+    /// Returns the start of the time in which the source is not pulled for that reason.
+    pub(crate) fn bound(&self) -> Option<Instant> {
+        lock(&self.now).bound
+    }
+
+    /// Returns the number of events that the sink has taken and not delivered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Notes that something has failed.
+    pub(crate) fn note(&self, error: &Error) {
+        lock(&self.now).note(error);
+    }
+
+    /// Notes that an operation has failed and is retried after `wait`.
+    pub(crate) fn retry(&self, what: Retried, error: &Error, wait: Duration) {
+        let mut now = lock(&self.now);
+        now.note(error);
+        now.series.retry(what, error, wait);
+    }
+
+    /// Notes that an operation no longer fails, or is no longer retried.
+    pub(crate) fn recover(&self, what: Retried) {
+        let mut now = lock(&self.now);
+        now.series.end(what);
+        if now.series.earliest(Instant::now()).is_none() {
+            now.mend();
+        }
     }
 
     /// It has failed for good, whatever it does from now on.
@@ -359,8 +375,8 @@ impl Standing {
             return None;
         }
         let trouble = now.trouble.as_ref().filter(|trouble| !trouble.is_over);
-        let (doing, since) = match (now.state, trouble) {
-            (State::Running | State::Draining, Some(it)) => ("waiting to deliver", it.since),
+        let (doing, since) = match (now.state, now.series.deliveries()) {
+            (State::Running | State::Draining, Some(since)) => ("waiting to deliver", since),
             (state, _) => (state.as_str(), now.since),
         };
         let mut doing = format!("{doing} for {:.1} s", since.elapsed().as_secs_f64());
@@ -380,6 +396,18 @@ impl Standing {
 }
 
 impl Now {
+    /// Returns the state for an operator, and its start.
+    fn shown(&self) -> (State, Instant) {
+        let series = self.series.earliest(Instant::now()).filter(|_| self.state == State::Running);
+        series.map_or((self.state, self.since), |since| (State::Retrying, since))
+    }
+
+    fn note(&mut self, error: &Error) {
+        self.is_tried = true;
+        *self.errors.entry(error.kind().as_str()).or_default() += 1;
+        self.trouble = Some(Trouble { error: error.to_string(), is_over: false });
+    }
+
     fn enter(&mut self, state: State) {
         let state = match state {
             State::Running | State::Paused if self.drains => State::Draining,
@@ -400,9 +428,11 @@ impl Now {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tremor_pdk::Error;
 
-    use super::{Standing, State};
+    use super::{Retried, Standing, State};
 
     fn doing(standing: &Standing) -> Option<String> {
         standing.held_up(false).map(|it| it.doing)
@@ -446,11 +476,12 @@ mod tests {
         let standing = Standing::new("output".into(), None);
         standing.set_in_flight(2);
         standing.enter(State::Running);
-        standing.note(&Error::full("no room"));
+        standing.retry(Retried::Deliver, &Error::full("no room"), Duration::ZERO);
         let told = doing(&standing).unwrap();
         assert!(told.starts_with("waiting to deliver for "), "{told}");
+        assert_eq!(standing.status().state, State::Retrying);
+        standing.recover(Retried::Deliver);
         assert_eq!(standing.status().state, State::Running);
-        standing.mend();
         assert!(doing(&standing).unwrap().starts_with("running for "));
         assert!(standing.status().error.unwrap().contains("no room"));
     }

@@ -20,9 +20,10 @@ use crate::engine::{
         backoff::{Attempts, Policy, Restarts},
         breaker::{Breaker, Outage},
         control::Control,
+        gauge::Gauge,
         notices::{FlowNotices, Notices},
         overrun::{CALL_LIMIT, HANG_LIMIT, fail_hanging},
-        standing::{Gauge, Standing},
+        standing::Standing,
     },
     parts::{ConnectorType, Parts},
     pipeline::PipelineTask,
@@ -101,6 +102,7 @@ pub(crate) fn tasks(
         let standing = standing(spec, &name, gauge, control);
         let source = match source {
             Some((id, router)) => Some(SourceSide {
+                notices: notices.clone(),
                 breaker: breakers.entry(id).or_default().clone(),
                 standing: standing.clone(),
                 inlet: Inlet {
@@ -261,6 +263,11 @@ impl Plan<'_> {
             let steps = steps(self.flow, self.parts, node, &mut port)?;
             let ports = targets.ports(node);
             let stats = books.of(&node.name, Role::Pipeline);
+            let sources = graph.sources_of(*id).into_iter();
+            let sources = sources.map(|id| graph.node(id).name.clone()).collect();
+            let counted = stats.clone();
+            let events = Box::new(move || counted.counts().in_flight());
+            self.control.add_pipeline(&node.name, sources, events);
             fail_hanging(self.control, &node.name, HANG_LIMIT);
             let own = steps.iter().flat_map(Step::ports).map(str::to_owned).collect();
             books.has_ports(&node.name, Role::Pipeline, own);

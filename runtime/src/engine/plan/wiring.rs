@@ -69,7 +69,9 @@ pub(super) struct Targets<'t> {
 impl Targets<'_> {
     pub(super) fn ports(&mut self, node: &Node) -> Ports {
         let discards_failed = discards_failed(self.flow, node);
-        Ports { out: self.port(node, OUT), err: self.port(node, ERR), discards_failed }
+        let letter_bytes = letter_bytes(self.flow, node);
+        let (out, err) = (self.port(node, OUT), self.port(node, ERR));
+        Ports { out, err, discards_failed, letter_bytes }
     }
 
     pub(super) fn port(&mut self, node: &Node, port: &str) -> Vec<Target> {
@@ -96,6 +98,15 @@ fn discards_failed(flow: &Flow, node: &Node) -> bool {
         Role::Source | Role::Sink => flow.spec.connectors[node.index].err,
     }
     .is_some_and(|err| err == flow::Unhandled::Discard)
+}
+
+/// Returns the maximum bytes of the original event in a dead letter of a component, if the flow sets it.
+fn letter_bytes(flow: &Flow, node: &Node) -> Option<usize> {
+    let set = match node.role {
+        Role::Pipeline => flow.spec.pipelines[node.index].dead_letters,
+        Role::Source | Role::Sink => flow.spec.connectors[node.index].dead_letters,
+    };
+    set.max_bytes.map(|bytes| usize::try_from(bytes.get()).unwrap_or(usize::MAX))
 }
 
 fn bounds(spec: &flow::Connector) -> Bounds {

@@ -19,7 +19,7 @@ use std::{
 
 use crate::engine::{
     life::{
-        standing::{Gauge, Queue},
+        gauge::{Gauge, Queue},
         wakers::{self, Place, Wakers},
     },
     queue::Bounds,

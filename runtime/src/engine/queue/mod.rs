@@ -57,6 +57,14 @@ pub(crate) enum Payload {
     },
 }
 
+/// Numbers of events that were left in a queue or with a sink at the end of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) events: usize,
+    /// Events that their source does not read again.
+    pub(crate) lost: usize,
+}
+
 impl From<InFlight> for Queued {
     fn from(item: InFlight) -> Self {
         Self { item, payload: Payload::Values }

@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::engine::{
-    life::{standing::Gauge, wakers},
+    life::{gauge::Gauge, wakers},
     processors::{Processors, Working},
-    queue::{Queued, mailbox::Mailbox},
+    queue::{Left, Queued, mailbox::Mailbox},
 };
 
 /// The end that batches come out of.
@@ -71,9 +71,13 @@ impl Receiver {
         self.mailbox.is_full()
     }
 
-    /// Takes nothing more; says how many events were still in the queue.
-    pub(crate) fn close(self) -> usize {
-        self.mailbox.close()
+    /// Closes the queue, and drops the events that are left in it, which fails them. Returns their number.
+    pub(crate) fn close(self) -> Left {
+        let mut left = Left { events: self.mailbox.close(), lost: 0 };
+        for (queued, _) in self.mailbox.clear() {
+            left.lost += if queued.item.token.comes_again() { 0 } else { queued.events() };
+        }
+        left
     }
 }
 

@@ -53,26 +53,26 @@ impl Serialize for Original<'_> {
 }
 
 impl<'a> Original<'a> {
-    /// What is shown, and how long all of it is if that is not all.
-    fn of(batch: &'a Batch, rejected: &Rejected) -> (Self, Option<usize>) {
+    /// Returns at most `most` bytes of the original, and the length of all of it if that is more.
+    fn of(batch: &'a Batch, rejected: &Rejected, most: usize) -> (Self, Option<usize>) {
         let bytes = batch.original(&rejected.event);
         match batch.value(&rejected.event) {
-            Some(value) if bytes.is_empty() && batch.size_of(&rejected.event) > Rejected::SHOWN => {
-                let mut json = Beginning::default();
+            Some(value) if bytes.is_empty() && batch.size_of(&rejected.event) > most => {
+                let mut json = Beginning { most, ..Beginning::default() };
                 // It takes all there is.
                 let _ = write!(json, "{value}");
-                (Self::Json(json.text), (json.length > Rejected::SHOWN).then_some(json.length))
+                (Self::Json(json.text), (json.length > most).then_some(json.length))
             }
             Some(value) if bytes.is_empty() => (Self::Value(value), None),
             _ => {
-                let length = (bytes.len() > Rejected::SHOWN).then_some(bytes.len());
-                (Self::beginning(bytes), length)
+                let length = (bytes.len() > most).then_some(bytes.len());
+                (Self::beginning(bytes, most), length)
             }
         }
     }
 
-    fn beginning(bytes: &'a [u8]) -> Self {
-        let shown = &bytes[..bytes.len().min(Rejected::SHOWN)];
+    fn beginning(bytes: &'a [u8], most: usize) -> Self {
+        let shown = &bytes[..bytes.len().min(most)];
         match std::str::from_utf8(shown) {
             Ok(text) => Self::Text(text),
             // The last character goes on in what is not shown.
@@ -88,13 +88,15 @@ impl<'a> Original<'a> {
 #[derive(Default)]
 struct Beginning {
     text: String,
+    /// Maximum length of `text`, in bytes.
+    most: usize,
     length: usize,
 }
 
 impl Write for Beginning {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.text.len() == self.length {
-            let room = Rejected::SHOWN - self.text.len();
+            let room = self.most - self.text.len();
             self.text.push_str(&text[..boundary(text, room)]);
         }
         self.length += text.len();
@@ -107,12 +109,14 @@ fn boundary(text: &str, most: usize) -> usize {
     (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// The dead letters of what `component` rejected from `batch`, in batches that are not heavy.
+/// Returns the dead letters of what `component` rejected from `batch`, in batches that are not heavy. Each contains at
+/// most `most` bytes of its original.
 pub(crate) fn letters(
     component: &str,
     batch: &Batch,
     rejected: &[Rejected],
     pool: &Pool,
+    most: usize,
 ) -> Vec<Batch> {
     let mut done = Vec::new();
     let mut letters = Batch::from_pool(pool);
@@ -125,7 +129,7 @@ pub(crate) fn letters(
             message.truncate(boundary(&message, MESSAGE));
             message.push('…');
         }
-        let (original, original_bytes) = Original::of(batch, rejected);
+        let (original, original_bytes) = Original::of(batch, rejected, most);
         let error = Reason { kind: rejected.error.kind().as_str(), message: &message };
         let letter = DeadLetter { component, error, original, original_bytes };
         let event = rejected.event;
@@ -167,7 +171,7 @@ mod tests {
     fn letters_of(batch: &Batch, error: &Error) -> Vec<Json> {
         let reject = |event| Rejected { event, error: error.clone() };
         let rejected: Vec<_> = batch.events().iter().copied().map(reject).collect();
-        let letters = letters("here", batch, &rejected, &Pool::new(1));
+        let letters = letters("here", batch, &rejected, &Pool::new(1), Rejected::SHOWN);
         assert!(letters.iter().all(|batch| batch.weight() < Batch::WEIGHT_AT_MOST + (64 << 10)));
         let values = letters.iter().flat_map(|batch| {
             batch.events().iter().map(|event| batch.value(event).unwrap().to_string())
@@ -209,7 +213,7 @@ mod tests {
         }
         let reject = |event| Rejected { event, error: Error::bad_data("no") };
         let rejected: Vec<_> = batch.events()[1..].iter().copied().map(reject).collect();
-        let letters = letters("here", &batch, &rejected, &Pool::new(1));
+        let letters = letters("here", &batch, &rejected, &Pool::new(1), Rejected::SHOWN);
         let places = letters[0].events().iter().map(|event| (event.pull, event.position()));
         assert_eq!(places.collect::<Vec<_>>(), [(3, Some(7)), (0, None), (3, None)]);
     }

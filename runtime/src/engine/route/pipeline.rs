@@ -264,6 +264,7 @@ impl Pipeline {
             // What a call that failed has left neither in its batch nor anywhere else is lost with it.
             Some(error) if lost > 0 => {
                 stats.failed(lost);
+                stats.unrecoverable(if comes_again { 0 } else { lost });
                 let says = format_args!("{lost} events are lost with a call that failed");
                 Some((lost, error.context(says)))
             }
@@ -271,6 +272,7 @@ impl Pipeline {
                 // Nothing of it can be believed, and so nothing goes out.
                 let failed = balance.had.saturating_sub(balance.kept);
                 stats.failed(failed);
+                stats.unrecoverable(if comes_again { 0 } else { failed });
                 step.output.clear();
                 item.batch.retain(|_| false);
                 (failed, error.map_or(broken.clone(), |error| error.context(&broken)))
@@ -331,6 +333,21 @@ impl Pipeline {
         self.process_all(position + 1, ahead, item, env);
     }
 
+    /// Reports the events that operators still buffer after they were drained. These fail when the pipeline is
+    /// dropped.
+    pub(crate) fn report_held(&self, control: &Control) {
+        for (number, step) in (1..).zip(&self.steps).filter(|(_, step)| step.held_events > 0) {
+            let held = step.held_events;
+            let error = || {
+                Error::internal(format_args!(
+                    "operator {number} of the pipeline still buffers {held} events after its `on_drain`, \
+                     which has to emit, reject or discard them"
+                ))
+            };
+            fail(&self.name, held, error, step.held.comes_again(), control);
+        }
+    }
+
     /// How many events operators hold.
     fn held(&self) -> usize {
         self.steps.iter().map(|step| step.held_events).sum()
@@ -340,7 +357,9 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         // Nothing, unless the task was stopped: what operators held fails with its tokens.
+        let comes_again = self.steps.iter().any(|step| step.held.comes_again());
         self.stats.failed(self.held());
+        self.stats.undelivered(if comes_again { 0 } else { self.held() });
     }
 }
 
@@ -415,6 +434,7 @@ impl Letters<'_> {
         }
         if ports.err.is_empty() {
             stats.failed(count);
+            stats.unrecoverable(if self.token.comes_again() { 0 } else { count });
             let error = || {
                 first.error.clone().context(format_args!(
                     "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"
@@ -428,7 +448,8 @@ impl Letters<'_> {
         stats.created(copies);
         stats.delivered(copies);
         tracing::debug!(component = name, events = count, first = %first.error, "dead-lettered");
-        let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool);
+        let shown = ports.letter_bytes.unwrap_or(Rejected::SHOWN);
+        let letters = dead_letter::letters(name, self.batch, &self.rejected, env.pool, shown);
         // The work list is a stack: what comes first has to be on top.
         for batch in letters.into_iter().rev() {
             stats.tap.pass(ERR, &batch);

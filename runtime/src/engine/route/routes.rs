@@ -153,6 +153,9 @@ impl Routes {
                 self.call(pipeline, step, Call::Drain);
             }
         }
+        for pipeline in &self.pipelines {
+            pipeline.report_held(&self.control);
+        }
     }
 
     fn call(&mut self, pipeline: usize, step: usize, call: Call) {

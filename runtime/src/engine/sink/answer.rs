@@ -12,6 +12,7 @@ use tremor_pdk::{
 
 use crate::engine::{
     account::token::InFlight,
+    life::series::Retried,
     sink::{SinkSide, pending::Pending},
 };
 
@@ -36,7 +37,7 @@ impl SinkSide {
     pub(super) fn progress(&mut self, has_taken: bool) {
         self.outage.end();
         if self.retries.progress(has_taken) {
-            self.standing.mend();
+            self.standing.recover(Retried::Deliver);
         }
     }
 

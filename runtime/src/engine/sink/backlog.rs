@@ -9,6 +9,7 @@ use tremor_pdk::{
 
 use crate::engine::{
     account::token::InFlight,
+    queue::Left,
     sink::{
         lane::{Batching, Lane, Leaving, Store},
         pending::{Part, Pending},
@@ -16,6 +17,10 @@ use crate::engine::{
     },
     tuning::{POOLED, SINK_WAITING_BYTES},
 };
+
+/// Memory of a waiting delivery for each byte that the sink gets, in bytes: an estimate for decoded events that are
+/// kept beside what was encoded of them.
+const WEIGHT_TO_BYTES: usize = 4;
 
 /// The deliveries that a sink is to make.
 pub(crate) struct Backlog {
@@ -202,11 +207,18 @@ impl Backlog {
                 let under_way: usize = under_way.map(|pending| pending.weight).sum();
                 // While a batch of each slot is delivered, another one is put together.
                 let events = batching.max_events.get().saturating_mul(2 * self.slots);
-                self.events() < events
-                    && waiting < SINK_WAITING_BYTES
-                    && waiting + under_way < self.most_kept()
+                let is_within =
+                    waiting < SINK_WAITING_BYTES && waiting + under_way < self.most_kept();
+                self.events() < events && (is_within || self.fills_large_deliveries(batching))
             }
         }
+    }
+
+    /// Returns whether only deliveries wait that others can still be joined to, and that may be so large that they
+    /// would exceed the bound of all that waits before they are full. The flow's share of memory bounds these.
+    fn fills_large_deliveries(&self, batching: Batching) -> bool {
+        batching.max_bytes.get() > SINK_WAITING_BYTES / WEIGHT_TO_BYTES
+            && self.lanes.iter().all(Lane::is_filling)
     }
 
     /// Returns the memory of the deliveries that wait, in bytes.
@@ -238,6 +250,11 @@ impl Backlog {
     /// How many events there are.
     pub(crate) fn events(&self) -> usize {
         self.lanes.iter().map(Lane::events).sum()
+    }
+
+    /// Returns the numbers of events that are left at the end.
+    pub(crate) fn left(&self) -> Left {
+        Left { events: self.events(), lost: self.lanes.iter().map(Lane::lost).sum() }
     }
 
     fn next_place(&mut self) -> u64 {

@@ -47,9 +47,19 @@ impl Lane {
         self.0.len()
     }
 
+    /// Returns whether nothing waits but a delivery that others can still be joined to.
+    pub(super) fn is_filling(&self) -> bool {
+        self.0.len() <= 1 && self.0.iter().all(|pending| pending.open.is_some())
+    }
+
     /// How many events there are.
     pub(super) fn events(&self) -> usize {
         self.0.iter().map(Pending::events).sum()
+    }
+
+    /// Returns the number of events that their source does not read again if they fail.
+    pub(super) fn lost(&self) -> usize {
+        self.0.iter().map(Pending::lost).sum()
     }
 
     /// How much memory they take, in bytes.

@@ -6,17 +6,18 @@ mod items;
 pub(crate) mod lane;
 pub(crate) mod pending;
 pub(crate) mod retry;
+mod signals;
 mod slots;
 mod streams;
 
 use std::{
     future::poll_fn,
-    sync::{Arc, LazyLock},
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Signal, dynamic::DynSink};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, dynamic::DynSink};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -25,6 +26,7 @@ use crate::engine::{
         connection::{Connection, End},
         control::{Control, Phase},
         gate::{self, Side},
+        series::Retried,
         standing::Standing,
         turn::Turn,
         wait::{Alarm, Interrupt},
@@ -35,6 +37,7 @@ use crate::engine::{
         backlog::Backlog,
         pending::{Part, Pending},
         retry::Retries,
+        signals::next_tick,
         slots::Slots,
     },
 };
@@ -121,8 +124,16 @@ struct Session<'s> {
 impl SinkSide {
     /// The sink is gone for good: what it has not delivered fails back to its sources.
     pub(crate) fn abandon(self) {
-        self.router.stats.failed(self.backlog.events());
-        self.router.stats.lost(self.queue.close());
+        if self.undrained {
+            // The sink has acknowledged events that it still buffers.
+            self.control.leave_undrained();
+        }
+        let (stats, left) = (&self.router.stats, self.backlog.left());
+        stats.failed(left.events);
+        stats.undelivered(left.lost);
+        let left = self.queue.close();
+        stats.lost(left.events);
+        stats.undelivered(left.lost);
     }
 
     /// Ready once there is nothing to do for a sink any more, whether or not it is connected.
@@ -292,6 +303,9 @@ impl Session<'_> {
             let due = alarm.poll(context, times).map(Step::Due);
             if due.is_pending() {
                 turn.end();
+                if slots.is_empty() && side.backlog.is_empty() && side.retries.give_up() {
+                    side.standing.recover(Retried::Deliver);
+                }
             }
             due
         })
@@ -405,57 +419,20 @@ impl Session<'_> {
 
     /// The peer has taken nothing of this. It is delivered again later, or goes to `err`.
     async fn again(&mut self, mut pending: Pending, error: Error) {
-        self.side.standing.note(&error);
         match self.side.retries.again(&mut pending, &error) {
             Ok(()) => {
+                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
                 if self.slots.is_empty() {
                     self.side.outage.begin();
                 }
                 self.side.backlog.put_back(pending);
             }
-            Err(error) => self.side.reject_all(pending, &error).await,
+            Err(error) => {
+                self.side.standing.note(&error);
+                self.side.reject_all(pending, &error).await;
+            }
         }
     }
-
-    /// Nothing follows: the sink sends what it holds back. Whether it has.
-    async fn drain(&mut self) -> Result<bool, End> {
-        self.side.undrained = true;
-        match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {
-            Err(_) => Err(End::Interrupted),
-            Ok(Ok(())) => {
-                self.side.undrained = false;
-                // A sink that gave up its last delivery has nothing left to send, and that is not a delivery.
-                let has_taken = self.side.retries.has_waited_to_drain();
-                self.side.progress(has_taken);
-                Ok(true)
-            }
-            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                self.side.retries.drain_again(&error).map(|()| false).map_err(End::of)
-            }
-            Ok(Err(error)) => Err(End::of(error)),
-        }
-    }
-
-    async fn tick(&mut self) -> Result<(), End> {
-        self.tick = next_tick(self.side.tick, Instant::now());
-        match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
-            Err(_) => Err(End::Interrupted),
-            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
-                self.side.retries.stuck_by(&error);
-                Ok(())
-            }
-            Ok(result) => result.map_err(End::of),
-        }
-    }
-}
-
-/// When a sink is told the time next, after this moment. All sinks of a process are told at once: a process that
-/// wakes up for each of them costs more than what they do then.
-fn next_tick(every: Duration, after: Instant) -> Instant {
-    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    let since = after.saturating_duration_since(*ORIGIN).as_nanos();
-    let phase = since.checked_rem(every.as_nanos()).unwrap_or_default();
-    after + every.saturating_sub(Duration::from_nanos(phase.try_into().unwrap_or_default()))
 }
 
 impl SinkSide {

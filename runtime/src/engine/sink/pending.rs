@@ -114,6 +114,11 @@ impl Pending {
         self.items.letters()
     }
 
+    /// Returns the number of events that their source does not read again if they fail.
+    pub(super) fn lost(&self) -> usize {
+        self.items.lost()
+    }
+
     /// All of it is done with.
     pub(crate) fn settle(self) {
         self.items.settle();

@@ -28,12 +28,15 @@ pub(crate) struct Retries {
     next: Option<Instant>,
     /// Since when nothing goes through.
     stuck: Option<Instant>,
+    /// `true` if only ticks of the sink have failed since then, and no delivery.
+    is_stuck_by_tick: bool,
     notices: Arc<Notices>,
 }
 
 impl Retries {
     pub(crate) fn new(policy: Policy, notices: Arc<Notices>) -> Self {
-        Self { policy, drains: Attempts::new(policy), next: None, stuck: None, notices }
+        let (next, stuck, is_stuck_by_tick) = (None, None, false);
+        Self { policy, drains: Attempts::new(policy), next, stuck, is_stuck_by_tick, notices }
     }
 
     /// When the sink is to send again what it holds back.
@@ -51,9 +54,28 @@ impl Retries {
     pub(crate) fn progress(&mut self, has_taken: bool) -> bool {
         self.drains.restart();
         let Some(since) = self.stuck.take() else { return false };
-        if has_taken && self.notices.admits("delivering") {
-            let component = self.notices.component();
-            tracing::info!(%component, waited = ?since.elapsed(), "delivers again");
+        self.is_stuck_by_tick = false;
+        if self.notices.admits("delivering") {
+            let (component, waited) = (self.notices.component(), since.elapsed());
+            if has_taken {
+                tracing::info!(%component, ?waited, "delivers again");
+            } else {
+                tracing::warn!(%component, ?waited, "retries ended because the peer rejected the events");
+            }
+        }
+        true
+    }
+
+    /// Ends a series whose deliveries were given up, if one runs. Call this only if no delivery is in flight or
+    /// waits. Returns whether a series has ended.
+    pub(crate) fn give_up(&mut self) -> bool {
+        if self.is_stuck_by_tick || self.next.is_some() || self.drains.failed() > 0 {
+            return false;
+        }
+        let Some(since) = self.stuck.take() else { return false };
+        if self.notices.admits("gave up") {
+            let (component, waited) = (self.notices.component(), since.elapsed());
+            tracing::warn!(%component, ?waited, "retries ended because no attempt was left");
         }
         true
     }
@@ -67,6 +89,7 @@ impl Retries {
         let attempts = pending.attempts.get_or_insert_with(|| Attempts::new(policy).into());
         pending.due = Some(wait(attempts, error, &self.notices)?);
         self.stuck_by(error);
+        self.is_stuck_by_tick = false;
         Ok(())
     }
 
@@ -82,11 +105,23 @@ impl Retries {
     pub(crate) fn drain_again(&mut self, error: &Error) -> Result<(), Error> {
         self.next = Some(wait(&mut self.drains, error, &self.notices)?);
         self.stuck_by(error);
+        self.is_stuck_by_tick = false;
         Ok(())
     }
 
-    /// Says once that nothing goes through.
-    pub(crate) fn stuck_by(&mut self, error: &Error) {
+    /// Notes that the sink could not send what it buffers when it was notified of the time.
+    pub(crate) fn tick_failed(&mut self, error: &Error) {
+        self.is_stuck_by_tick |= self.stuck.is_none();
+        self.stuck_by(error);
+    }
+
+    /// Returns whether a series runs in which only ticks have failed.
+    pub(crate) fn is_stuck_by_tick(&self) -> bool {
+        self.is_stuck_by_tick
+    }
+
+    /// Logs the first error of a series.
+    fn stuck_by(&mut self, error: &Error) {
         if self.stuck.is_none() && self.notices.admits("waiting") {
             let component = self.notices.component();
             tracing::warn!(%component, %error, "the peer takes nothing now; deliveries wait");

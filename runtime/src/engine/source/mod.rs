@@ -4,6 +4,7 @@ mod futile;
 pub(crate) mod intake;
 pub(crate) mod pace;
 mod remainder;
+mod retry;
 pub(crate) mod settling;
 pub(crate) mod shared_intake;
 pub(crate) mod worker;
@@ -26,6 +27,8 @@ use crate::engine::{
         connection::{Connection, End},
         control::{Control, Phase},
         gate::{self, Gate, Side},
+        notices::Notices,
+        series::Retried,
         standing::Standing,
         turn::Turn,
         wait::{Alarm, Cause, Interrupt},
@@ -55,6 +58,7 @@ pub(crate) struct SourceSide {
     /// Of tasks that may take batches through besides the source's own.
     pub(crate) helpers: Vec<Worker>,
     pub(crate) control: Arc<Control>,
+    pub(crate) notices: Arc<Notices>,
     /// Open while a sink that it feeds is down.
     pub(crate) breaker: Arc<Breaker>,
     pub(crate) standing: Arc<Standing>,
@@ -108,6 +112,10 @@ struct Session<'s> {
     is_steady: bool,
     /// Pulls that are to be tried again, in a row.
     attempts: Attempts,
+    /// Start of the running series of such pulls.
+    failing_since: Option<Instant>,
+    /// Whether the source is known to be not pulled because all pulls that may be in flight are.
+    is_bound: bool,
     /// Pulls without an event, in a row.
     futile: Futile,
     /// `true` if the last pull read something.
@@ -126,6 +134,7 @@ struct Shared<'s> {
     egress: Arc<Egress>,
     control: &'s Control,
     standing: &'s Standing,
+    notices: &'s Notices,
     others: Others<'s>,
 }
 
@@ -172,6 +181,7 @@ impl SourceSide {
             egress,
             control: &self.control,
             standing: &self.standing,
+            notices: &self.notices,
             others: Others {
                 ledger: ledger.clone(),
                 interrupt: Interrupt::new(&self.control, Phase::Draining, Some(connection)),
@@ -188,6 +198,8 @@ impl SourceSide {
             shared,
             is_steady: false,
             attempts: Attempts::new(RETRY),
+            failing_since: None,
+            is_bound: false,
             futile: Futile::default(),
             brings: false,
             turn: Turn::default(),
@@ -197,6 +209,9 @@ impl SourceSide {
         session.turn.begin(session.pulled_at);
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
+        if session.is_bound {
+            self.standing.set_bound(false);
+        }
         self.helpers = session.idle_helpers;
         let has_brought = {
             let mut intake = intake.lock().await;
@@ -228,15 +243,15 @@ impl Session<'_> {
                 executor::yield_now().await;
             }
             if self.brings && self.futile.end(&self.worker.router.name) {
-                self.shared.standing.mend();
+                self.shared.standing.recover(Retried::Pull);
             }
             match step {
                 Step::Pulled(Ok(Pull::Events)) if self.brings => {
-                    self.attempts.restart();
+                    self.recover();
                     self.let_others_work().await;
                 }
                 Step::Pulled(Ok(Pull::Events)) => {
-                    self.attempts.restart();
+                    self.recover();
                     let took = self.began_at.elapsed();
                     let wait =
                         self.futile.add(&self.worker.router.name, "`Pull::Events`, no event", took);
@@ -247,7 +262,7 @@ impl Session<'_> {
                 // Each round is as much work as a poll may do.
                 Step::WentOn => executor::yield_now().await,
                 Step::Pulled(Ok(Pull::Idle(mut wait))) => {
-                    self.attempts.restart();
+                    self.recover();
                     if wait.is_zero() && !self.brings {
                         let took = self.began_at.elapsed();
                         let slowed =
@@ -258,11 +273,18 @@ impl Session<'_> {
                         return Ok(end);
                     }
                 }
-                Step::Pulled(Ok(Pull::Finished)) => return self.finish(StreamEnd::Complete).await,
+                Step::Pulled(Ok(Pull::Finished)) => {
+                    self.recover();
+                    return self.finish(StreamEnd::Complete).await;
+                }
                 Step::Draining => return self.finish(StreamEnd::Aborted).await,
                 Step::Pulled(Err(error)) if error.policy() == ErrorPolicy::DEAD_LETTER => {
-                    self.shared.standing.note(&error);
                     let wait = self.futile.fail(&self.worker.router.name, &error);
+                    match wait {
+                        // A few bad messages in a row are skipped without a retry.
+                        None => self.shared.standing.note(&error),
+                        Some(wait) => self.shared.standing.retry(Retried::Pull, &error, wait),
+                    }
                     if let Some(end) = self.slow_down(wait).await? {
                         return Ok(end);
                     }
@@ -294,19 +316,6 @@ impl Session<'_> {
         intake.on_circuit_breaker(held.by_breaker)
     }
 
-    /// A pull failed, and time may mend that: waits, as long as the peer has said at least.
-    async fn retry(&mut self, error: &Error) -> Result<Option<End>, Error> {
-        self.attempts.fail();
-        let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
-        let component = &self.worker.router.name;
-        if attempt == 1 {
-            tracing::warn!(%component, %error, ?wait, "pulls again later");
-        } else {
-            tracing::debug!(%component, %error, attempt, ?wait, "pulls again later");
-        }
-        self.idle(wait).await
-    }
-
     /// After a pull: another may follow at once.
     async fn let_others_work(&mut self) {
         if self.is_steady {
@@ -326,9 +335,9 @@ impl Session<'_> {
         mut batch: Batch,
         until: Option<Instant>,
     ) -> (Step, Next<(Pulled, Ticket)>) {
-        let Self { shared, is_steady, pulled_at, began_at, turn, brings, .. } = self;
+        let Self { shared, is_steady, is_bound, pulled_at, began_at, turn, brings, .. } = self;
         *brings = false;
-        let Shared { intake, egress, others, .. } = shared;
+        let Shared { intake, egress, others, standing, .. } = shared;
         let due = egress.due();
         let mut waited = false;
         poll_fn(|context| {
@@ -349,6 +358,11 @@ impl Session<'_> {
                     break Step::Held(held);
                 }
                 let may_pull = held == Held::default() && intake.may_pull_now(context);
+                let reaches_bound = !may_pull && !intake.may_pull();
+                if reaches_bound != *is_bound {
+                    *is_bound = reaches_bound;
+                    standing.set_bound(reaches_bound);
+                }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();
                     if !waited {

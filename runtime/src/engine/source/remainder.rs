@@ -186,6 +186,11 @@ impl Session<'_> {
             };
             self.shared.control.losses().add(&router.name, 1, error);
             router.stats.lost(1);
+            if self.shared.control.has_reached(Phase::Stopped) {
+                router.stats.undelivered(1);
+            } else {
+                router.stats.unrecoverable(1);
+            }
         }
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};
 use crate::engine::{
     Kind,
     account::stats::Books,
-    life::{connection::Connection, standing::Gauge},
+    life::{connection::Connection, gauge::Gauge},
     processors::Processors,
     queue::{Bounds, mailbox::Host},
     source::{pace::Pace, shared_intake::SharedIntake},

@@ -173,6 +173,7 @@ fn source_side(id: u32, router: Router, name: &str) -> SourceSide {
         worker: Worker { router, codec, pace: Pace::default() },
         helpers: Vec::new(),
         control: Arc::new(Control::new()),
+        notices: notices(),
         breaker: Arc::default(),
         standing: Arc::new(Standing::new(name.into(), None)),
     }

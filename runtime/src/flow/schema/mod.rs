@@ -219,6 +219,7 @@ fn connector(components: &[&Described]) -> Value {
             "max_bytes": bytes("Bytes that may wait; 4MiB unless set."),
         })),
         "err": err(),
+        "dead_letters": dead_letters(),
     }));
     connector["required"] = json!(["type"]);
     with_types(connector, components)
@@ -253,6 +254,7 @@ fn pipeline() -> Value {
     map(json!({
         "operators": list_of("operator", "What events run through, in order."),
         "err": err(),
+        "dead_letters": dead_letters(),
     }))
 }
 
@@ -299,6 +301,11 @@ fn err() -> Value {
         or_reference(&choice),
         "What becomes of an event that cannot be handled, where nothing is linked to the port `err`.",
     )
+}
+
+fn dead_letters() -> Value {
+    let about = "Bytes of the original event that a dead letter contains; 4KiB unless set, and at most 16MiB.";
+    section("Dead letters of this component.", json!({ "max_bytes": bytes(about) }))
 }
 
 fn count(least: u64, about: &str) -> Value {

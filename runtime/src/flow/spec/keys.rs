@@ -20,9 +20,10 @@ pub(crate) const CONNECTOR: &[&str] = &[
     "pull",
     "queue",
     "err",
+    "dead_letters",
 ];
 
-pub(crate) const PIPELINE: &[&str] = &["operators", "err"];
+pub(crate) const PIPELINE: &[&str] = &["operators", "err", "dead_letters"];
 
 /// Of a codec, a processor or an operator that is written at length.
 pub(crate) const COMPONENT: &[&str] = &["type", "config"];
@@ -31,6 +32,8 @@ pub(crate) const COMPONENT: &[&str] = &["type", "config"];
 pub(crate) const RETRY: &[&str] = &["attempts", "backoff", "max_backoff"];
 
 pub(crate) const BATCH: &[&str] = &["max_events", "max_bytes", "linger"];
+
+pub(crate) const DEAD_LETTERS: &[&str] = &["max_bytes"];
 
 pub(crate) const RESTART: &[&str] = &["attempts", "within"];
 

@@ -67,6 +67,8 @@ pub struct Connector {
     pub queue: Queue,
     /// What becomes of events that cannot be handled; the same for both sides.
     pub err: Option<Unhandled>,
+    /// Dead letters of both sides.
+    pub dead_letters: DeadLetters,
 }
 
 /// An entry of `pipelines`.
@@ -78,6 +80,15 @@ pub struct Pipeline {
     pub operators: Vec<Component>,
     /// What becomes of events that cannot be handled.
     pub err: Option<Unhandled>,
+    /// Dead letters of the pipeline.
+    pub dead_letters: DeadLetters,
+}
+
+/// The key `dead_letters`. `None` is left to the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeadLetters {
+    /// Maximum bytes of the original event that a dead letter contains.
+    pub max_bytes: Option<NonZeroU64>,
 }
 
 /// The key `err`: what becomes of an event that cannot be handled.

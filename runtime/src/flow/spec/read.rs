@@ -197,6 +197,7 @@ fn read_connector(
     let pull = settings::pull(&fields, &what, report);
     let queue = settings::queue(&fields, &what, report);
     let err = fields.read("err", report, settings::err);
+    let dead_letters = settings::dead_letters(&fields, &what, report);
     let (component, codec) = match (component, codec) {
         (Some(component), Some(codec)) => (component, codec),
         (component, codec) => {
@@ -222,6 +223,7 @@ fn read_connector(
         pull: pull.unwrap_or_default(),
         queue: queue.unwrap_or_default(),
         err,
+        dead_letters: dead_letters.unwrap_or_default(),
     })
 }
 
@@ -256,7 +258,9 @@ fn read_pipeline(entry: &Entry, report: &mut Report) -> Option<Pipeline> {
     let fields = Fields::open(&entry.value, &what, keys::PIPELINE, report)?;
     let operators = read_components(fields.get("operators"), "operator", &what, report);
     let err = fields.read("err", report, settings::err);
-    Some(Pipeline { name: Located::new(entry.key.clone(), entry.at), operators, err })
+    let dead_letters = settings::dead_letters(&fields, &what, report).unwrap_or_default();
+    let name = Located::new(entry.key.clone(), entry.at);
+    Some(Pipeline { name, operators, err, dead_letters })
 }
 
 fn read_components(

@@ -10,7 +10,7 @@ use super::{
         suggest::quote,
         yaml::{Data, Node},
     },
-    Batch, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
+    Batch, DeadLetters, OnFailure, Pull, Queue, Restart, Retry, Unhandled,
     fields::Fields,
     keys,
 };
@@ -89,6 +89,27 @@ pub(super) fn batch(connector: &Fields<'_>, owner: &str, report: &mut Report) ->
         Some(linger)
     });
     Some(Batch { max_events, max_bytes, linger })
+}
+
+/// Maximum of `dead_letters.max_bytes`, in bytes: the largest event that a batch can contain.
+const MOST_LETTER_BYTES: u64 = 16 << 20;
+
+pub(super) fn dead_letters(
+    fields: &Fields<'_>,
+    owner: &str,
+    report: &mut Report,
+) -> Option<DeadLetters> {
+    let fields = fields.section("dead_letters", owner, keys::DEAD_LETTERS, report)?;
+    let max_bytes = fields.read("max_bytes", report, |node, key, report| {
+        let bytes = bytes(node, key, report)?;
+        if bytes.get() > MOST_LETTER_BYTES {
+            let error = wrong(node, key, "`16MiB` or less", report);
+            report.push(error.help("no event is larger"));
+            return None;
+        }
+        Some(bytes)
+    });
+    Some(DeadLetters { max_bytes })
 }
 
 pub(super) fn on_failure(node: &Node, key: &str, report: &mut Report) -> Option<OnFailure> {

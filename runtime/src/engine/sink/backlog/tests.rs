@@ -67,6 +67,22 @@ fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
 }
 
 #[test]
+fn large_delivery_reaches_its_maximum_beyond_the_bound_of_what_waits() {
+    let most = 2 * SINK_WAITING_BYTES;
+    let mut backlog = Backlog::new(Some(batching(1 << 20, most, Duration::from_hours(1))));
+    backlog.begin(1, true);
+    let message = "x".repeat(1 << 20);
+    let mut bytes = 0;
+    while backlog.has_room(true, [].into_iter()) {
+        backlog.push(part(&[1], |_| message.clone()), [].into_iter());
+        bytes += message.len();
+        assert!(bytes <= 2 * most, "the backlog takes more than a delivery");
+    }
+    let delivery = backlog.take_next([].into_iter()).unwrap();
+    assert_eq!(delivery.events(), most >> 20);
+}
+
+#[test]
 fn streams_go_side_by_side_and_the_batches_of_one_after_each_other() {
     let mut backlog = backlog(&[&[1], &[1, 2], &[3], &[3, 1]], 4, None);
     let mut under_way = Vec::new();

@@ -1,0 +1,55 @@
+//! Pipelines of a flow, whose operators may buffer events.
+
+use std::fmt::{self, Debug, Formatter};
+
+/// Returns the number of events that a pipeline has.
+type Events = Box<dyn Fn() -> i64 + Send + Sync>;
+
+/// The pipelines of a flow.
+#[derive(Default)]
+pub(crate) struct Buffers(Vec<Buffer>);
+
+struct Buffer {
+    pipeline: String,
+    /// Names of the connectors whose events may reach the pipeline.
+    sources: Vec<String>,
+    events: Events,
+}
+
+impl Buffers {
+    /// Adds a pipeline, which events of the connectors `sources` may reach. A pipeline that was added before, because
+    /// several tasks run it, is not added again.
+    pub(crate) fn add(&mut self, pipeline: &str, sources: Vec<String>, events: Events) {
+        if self.0.iter().any(|it| it.pipeline == pipeline) {
+            return;
+        }
+        self.0.push(Buffer { pipeline: pipeline.to_owned(), sources, events });
+    }
+
+    /// Returns the names of the pipelines that have events, which may be of the connector `source`.
+    pub(crate) fn filled_by(&self, source: &str) -> impl Iterator<Item = &str> {
+        let feeds = move |it: &&Buffer| it.sources.iter().any(|it| it == source);
+        self.0.iter().filter(feeds).filter(|it| (it.events)() > 0).map(|it| it.pipeline.as_str())
+    }
+}
+
+impl Debug for Buffers {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|it| &it.pipeline)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Buffers;
+
+    #[test]
+    fn pipeline_with_events_of_a_source_is_found() {
+        let mut buffers = Buffers::default();
+        buffers.add("window", vec!["in".to_owned()], Box::new(|| 3));
+        buffers.add("empty", vec!["in".to_owned()], Box::new(|| 0));
+        let found = |source| buffers.filled_by(source).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(found("in"), ["window"]);
+        assert!(found("other").is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! Series of failed attempts of a connector: since when pulls or deliveries fail, and the number of retries.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::Error;
+
+/// Time that a retried pull may be pending before its series counts as ended. A pull that waits for events of
+/// a peer that is back has no other sign of success.
+const PENDING: Duration = Duration::from_mins(1);
+
+/// Longest wait that is counted, because a time that is too far away cannot be represented.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
+/// An operation of a connector that is retried after it has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retried {
+    Connect,
+    Pull,
+    Deliver,
+}
+
+impl Retried {
+    /// Returns the name in the API and in metrics.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Pull => "pull",
+            Self::Deliver => "deliver",
+        }
+    }
+}
+
+/// Number of retries, by the name of the operation and by the kind of the error.
+pub type RetryCounts = BTreeMap<(&'static str, &'static str), u64>;
+
+/// The running series of a connector, and its retries so far.
+#[derive(Debug, Default)]
+pub(super) struct Series {
+    /// Start of the series of failed pulls, and the time from which it counts as ended.
+    pulls: Option<(Instant, Instant)>,
+    /// Start of the series of failed deliveries.
+    deliveries: Option<Instant>,
+    pub(super) counts: RetryCounts,
+}
+
+impl Series {
+    /// Counts a retry that follows `error` after `wait`, and begins a series if none runs. Attempts to connect
+    /// have no series, because the state of the connector shows them.
+    pub(super) fn retry(&mut self, what: Retried, error: &Error, wait: Duration) {
+        let now = Instant::now();
+        *self.counts.entry((what.as_str(), error.kind().as_str())).or_default() += 1;
+        match what {
+            Retried::Connect => {}
+            Retried::Pull => {
+                let since = self.pulls(now).unwrap_or(now);
+                self.pulls = Some((since, now + wait.min(LONGEST) + PENDING));
+            }
+            Retried::Deliver => _ = self.deliveries.get_or_insert(now),
+        }
+    }
+
+    /// Ends a series.
+    pub(super) fn end(&mut self, what: Retried) {
+        match what {
+            Retried::Connect => {}
+            Retried::Pull => self.pulls = None,
+            Retried::Deliver => self.deliveries = None,
+        }
+    }
+
+    /// Returns the start of the series of failed deliveries, if one runs.
+    pub(super) fn deliveries(&self) -> Option<Instant> {
+        self.deliveries
+    }
+
+    /// Returns the start of the earliest series that runs at `now`.
+    pub(super) fn earliest(&self, now: Instant) -> Option<Instant> {
+        self.pulls(now).into_iter().chain(self.deliveries).min()
+    }
+
+    fn pulls(&self, now: Instant) -> Option<Instant> {
+        self.pulls.filter(|(_, end)| now < *end).map(|(since, _)| since)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use tremor_pdk::Error;
+
+    use super::{PENDING, Retried, Series};
+
+    #[test]
+    fn pull_that_is_pending_for_long_ends_its_series() {
+        let (mut series, error) = (Series::default(), Error::timeout("no answer"));
+        let wait = Duration::from_secs(30);
+        series.retry(Retried::Pull, &error, wait);
+        let since = series.earliest(Instant::now()).unwrap();
+        assert_eq!(series.earliest(since + wait + PENDING / 2), Some(since));
+        assert_eq!(series.earliest(since + 2 * (wait + PENDING)), None);
+        assert_eq!(series.counts.get(&("pull", "timeout")), Some(&1));
+    }
+
+    #[test]
+    fn later_failure_keeps_the_start_of_its_series() {
+        let (mut series, error) = (Series::default(), Error::full("quota"));
+        for what in [Retried::Pull, Retried::Deliver] {
+            series.retry(what, &error, Duration::ZERO);
+            let since = series.earliest(Instant::now());
+            series.retry(what, &error, Duration::MAX);
+            assert_eq!(series.earliest(Instant::now()), since);
+            series.end(what);
+            assert_eq!(series.earliest(Instant::now()), None);
+        }
+        series.retry(Retried::Connect, &error, Duration::ZERO);
+        assert_eq!(series.earliest(Instant::now()), None);
+        assert_eq!(series.counts.values().sum::<u64>(), 5);
+    }
+}

@@ -1,0 +1,67 @@
+//! Signals to a sink: the time, and the end of its events.
+
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+use tremor_pdk::{ErrorPolicy, Signal};
+
+use crate::engine::{
+    life::{connection::End, series::Retried},
+    sink::Session,
+};
+
+impl Session<'_> {
+    /// Nothing follows: the sink sends what it holds back. Whether it has.
+    pub(super) async fn drain(&mut self) -> Result<bool, End> {
+        self.side.undrained = true;
+        match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Ok(())) => {
+                self.side.undrained = false;
+                // A sink that gave up its last delivery has nothing left to send, and that is not a delivery.
+                if self.side.retries.has_waited_to_drain() {
+                    self.side.progress(true);
+                } else if self.side.retries.give_up() {
+                    self.side.standing.recover(Retried::Deliver);
+                }
+                self.side.outage.end();
+                Ok(true)
+            }
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.side.retries.drain_again(&error).map_err(End::of)?;
+                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                Ok(false)
+            }
+            Ok(Err(error)) => Err(End::of(error)),
+        }
+    }
+
+    pub(super) async fn tick(&mut self) -> Result<(), End> {
+        self.tick = next_tick(self.side.tick, Instant::now());
+        match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.side.retries.tick_failed(&error);
+                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                Ok(())
+            }
+            Ok(result) => {
+                if result.is_ok() && self.side.retries.is_stuck_by_tick() {
+                    self.side.progress(true);
+                }
+                result.map_err(End::of)
+            }
+        }
+    }
+}
+
+/// When a sink is told the time next, after this moment. All sinks of a process are told at once: a process that
+/// wakes up for each of them costs more than what they do then.
+pub(super) fn next_tick(every: Duration, after: Instant) -> Instant {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let since = after.saturating_duration_since(*ORIGIN).as_nanos();
+    let phase = since.checked_rem(every.as_nanos()).unwrap_or_default();
+    after + every.saturating_sub(Duration::from_nanos(phase.try_into().unwrap_or_default()))
+}

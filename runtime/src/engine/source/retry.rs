@@ -1,0 +1,41 @@
+//! Retries of failed pulls.
+
+use std::time::Instant;
+
+use tremor_pdk::Error;
+
+use crate::engine::{
+    life::{connection::End, series::Retried},
+    source::Session,
+};
+
+impl Session<'_> {
+    /// Waits before a failed pull is retried, at least for the time that the peer has named.
+    pub(super) async fn retry(&mut self, error: &Error) -> Result<Option<End>, Error> {
+        self.attempts.fail();
+        let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
+        let component = &self.worker.router.name;
+        self.shared.standing.retry(Retried::Pull, error, wait);
+        if attempt == 1 {
+            self.failing_since = Some(Instant::now());
+        }
+        if attempt == 1 && self.shared.notices.admits("retrying pulls") {
+            tracing::warn!(%component, %error, ?wait, "the pull failed and is retried");
+        } else {
+            tracing::debug!(%component, %error, attempt, ?wait, "the pull failed and is retried");
+        }
+        self.idle(wait).await
+    }
+
+    /// Ends the series of failed pulls, if there is one, because the source has answered without an error.
+    pub(super) fn recover(&mut self) {
+        let attempts = self.attempts.failed();
+        self.attempts.restart();
+        let Some(since) = self.failing_since.take() else { return };
+        self.shared.standing.recover(Retried::Pull);
+        if self.shared.notices.admits("pulling") {
+            let component = &self.worker.router.name;
+            tracing::info!(%component, attempts, duration = ?since.elapsed(), "pulls succeed again");
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Retries and their ends: states, metrics, readiness and log lines, and what the service manager is notified of.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    os::unix::net::UnixDatagram,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU16, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+use crate::{
+    api::{Asked, start, start_with},
+    tremor::{Run, Scene, finish},
+};
+
+/// Longer than any of these tests takes.
+const LONG: Duration = Duration::from_mins(2);
+
+/// A server over HTTP that answers all requests with one status.
+struct Server {
+    address: SocketAddr,
+    status: Arc<AtomicU16>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Server {
+    fn start(status: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            status: Arc::new(status.into()),
+            is_over: Arc::default(),
+        };
+        let (status, is_over) = (server.status.clone(), server.is_over.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let (stream, status) = (stream.unwrap(), status.clone());
+                thread::spawn(move || Self::answer(stream, &status));
+            }
+        });
+        server
+    }
+
+    /// Answers requests that each come with one read.
+    fn answer(mut stream: TcpStream, status: &AtomicU16) {
+        let mut request = [0; 4096];
+        while matches!(stream.read(&mut request), Ok(1..)) {
+            let status = status.load(Ordering::Relaxed);
+            let answer = format!("HTTP/1.1 {status} S\r\ncontent-length: 1\r\n\r\n1");
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn answer_with(&self, status: u16) {
+        self.status.store(status, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // The thread that accepts connections waits for one.
+        _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Waits until a connector of the flow is in this state, and returns it.
+#[track_caller]
+fn until_state(asked: &Asked, connector: &str, state: &str) -> Value {
+    asked.until(&format!("/v1/flows/flow/connectors/{connector}"), |it| it["state"] == state)
+}
+
+/// Waits until `/readyz` answers with this status, and returns the body.
+#[track_caller]
+fn until_ready(asked: &Asked, expected: u16) -> String {
+    let start = Instant::now();
+    loop {
+        let (status, body) = asked.request("GET", "/readyz");
+        if status == expected {
+            return body;
+        }
+        assert!(start.elapsed() < LONG, "{body}");
+    }
+}
+
+/// Returns the number of retries of an operation, of all kinds, from the metrics.
+fn retries(asked: &Asked, component: &str, operation: &str) -> u64 {
+    let (_, metrics) = asked.request("GET", "/metrics");
+    let start = format!(
+        "tremor_retries_total{{flow=\"flow\",component=\"{component}\",operation=\"{operation}\",kind="
+    );
+    let values = metrics.lines().filter(|line| line.starts_with(&start));
+    values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+#[track_caller]
+fn expect_counts(log: &str, counts: &[(&str, usize)]) {
+    for (line, count) in counts {
+        assert_eq!(log.matches(line).count(), *count, "`{line}` in:\n{log}");
+    }
+}
+
+#[test]
+fn source_whose_pulls_fail_is_retrying_until_they_succeed() {
+    let server = Server::start(503);
+    let scene = Scene::new(&format!(
+        "connectors:
+  input:
+    type: http_client
+    codec: json
+    config: {{ url: 'http://{}/', interval: 10ms }}
+  output: {{ type: 'null' }}
+links: [input -> output]",
+        server.address
+    ));
+    let mut asked = start(scene, &["flow.yaml"]);
+    let input = until_state(&asked, "input", "retrying");
+    assert!(input["error"].as_str().unwrap().contains("503"), "{input}");
+    let path = "/v1/flows/flow/connectors/input";
+    asked.until(path, |it| it["retries"]["pull"].as_u64() > Some(2));
+    let body = until_ready(&asked, 503);
+    assert!(body.contains("the connector `input` of `flow` is retrying for "), "{body}");
+    assert!(retries(&asked, "input", "pull") > 2);
+    let (_, metrics) = asked.request("GET", "/metrics");
+    let state = "tremor_connector_state{flow=\"flow\",component=\"input\",state=\"retrying\"} 1\n";
+    assert!(metrics.contains(state), "{metrics}");
+    server.answer_with(200);
+    asked.until_log("pulls succeed again");
+    until_state(&asked, "input", "running");
+    until_ready(&asked, 200);
+    let log = asked.end();
+    expect_counts(&log, &[("WARN the pull failed and is retried", 1), ("pulls succeed again", 1)]);
+}
+
+/// Returns a flow of `events` events to a sink at this address.
+fn to_http(events: &str, address: &str, keys: &str) -> Scene {
+    Scene::new(&format!(
+        "connectors:
+  input: {{ type: metronome, config: {{ interval_ms: 1, {events} }} }}
+  output: {{ type: http_client, codec: json, {keys} config: {{ url: 'http://{address}/' }} }}
+links: [input -> output]"
+    ))
+}
+
+#[test]
+fn sink_whose_deliveries_fail_is_retrying_until_they_succeed() {
+    let server = Server::start(503);
+    let keys = "retry: { backoff: 1ms, max_backoff: 10ms },";
+    let mut asked = start(to_http("", &server.address.to_string(), keys), &["flow.yaml"]);
+    until_state(&asked, "output", "retrying");
+    let body = until_ready(&asked, 503);
+    assert!(body.contains("the connector `output` of `flow` is retrying for "), "{body}");
+    assert!(retries(&asked, "output", "deliver") > 0);
+    server.answer_with(200);
+    asked.until_log("delivers again");
+    until_state(&asked, "output", "running");
+    until_ready(&asked, 200);
+    let log = asked.end();
+    expect_counts(&log, &[("deliveries wait", 1), ("delivers again", 1)]);
+}
+
+#[test]
+fn sink_that_gave_up_is_not_retrying_and_never_delivers_again() {
+    let server = Server::start(503);
+    let keys = "retry: { attempts: 2, backoff: 1ms, max_backoff: 1ms },";
+    let mut asked = start(to_http("count: 1", &server.address.to_string(), keys), &["flow.yaml"]);
+    asked.until_log("retries ended because no attempt was left");
+    let run = asked.stop("TERM");
+    run.expect(
+        3,
+        &["1 events in, 0 out, 0 dead-lettered, 1 failed", "1 events of flow `flow` failed"],
+    );
+    expect_counts(&run.stderr, &[("deliveries wait", 1), ("delivers again", 0)]);
+}
+
+/// Starts a flow whose sink is down under a service manager, until it is notified of `until`, stops it, and
+/// returns all notifications.
+fn notifications(arguments: &[&str], until: Option<&str>) -> (Vec<String>, Run) {
+    let flow = "connectors:
+  input: { type: metronome, config: { interval_ms: 1 } }
+  output: { type: tcp_client, codec: json, config: { address: '127.0.0.1:1' } }
+links: [input -> output]";
+    let scene = Scene::new(flow);
+    let path = scene.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    let mut heard: Vec<String> = Vec::new();
+    let mut hear = |socket: &UnixDatagram| {
+        let mut message = [0; 256];
+        let length = match socket.recv(&mut message) {
+            Ok(length) => length,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
+            Err(error) => panic!("{error}"),
+        };
+        let message = String::from_utf8_lossy(&message[..length]).trim().to_owned();
+        heard.push(message.clone());
+        Some(message)
+    };
+    let mut command = scene.command(&[&["run"], arguments, &["flow.yaml"]].concat());
+    command.env("NOTIFY_SOCKET", &path).env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
+    command.env("TREMOR_LOG", "info");
+    let mut run = command.spawn().unwrap();
+    match until {
+        Some(until) => while hear(&socket).unwrap() != until {},
+        None => {
+            // The log is a pipe, of which the first line about the sink is enough.
+            let mut log = Vec::new();
+            let mut stderr = run.stderr.take().unwrap();
+            while !String::from_utf8_lossy(&log).contains("not connected") {
+                let mut part = [0; 1024];
+                let length = stderr.read(&mut part).unwrap();
+                assert_ne!(length, 0, "{}", String::from_utf8_lossy(&log));
+                log.extend_from_slice(&part[..length]);
+            }
+            thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
+        }
+    }
+    Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
+    let run = Run::of(&finish(run));
+    socket.set_nonblocking(true).unwrap();
+    while hear(&socket).is_some() {}
+    (heard, run)
+}
+
+#[test]
+fn run_whose_sink_is_down_starts_and_is_ready_once() {
+    let (heard, run) = notifications(&[], Some("READY=1"));
+    assert_eq!(heard, ["READY=1", "STOPPING=1"]);
+    run.expect(0, &[]);
+}
+
+#[test]
+fn run_that_waits_for_its_connectors_is_never_ready_in_shutdown() {
+    let (heard, _) = notifications(&["--ready", "connected"], None);
+    assert_eq!(heard, ["STOPPING=1"]);
+}
+
+/// Runs a flow from a file to a sink that is down, and stops it with a deadline of a second.
+fn stopped(config: &str) -> Run {
+    let scene = Scene::new(&format!(
+        "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    config: {{ path: in, mode: read, follow: true, {config} }}
+  output:
+    type: http_client
+    codec: json
+    retry: {{ backoff: 1ms, max_backoff: 10ms }}
+    config: {{ url: 'http://127.0.0.1:1/' }}
+links: [input -> output]"
+    ));
+    let scene = scene.write("in", b"1\n2\n3\n");
+    let mut asked = start_with(scene, &["--drain-timeout", "1", "flow.yaml"], 1, |command| command);
+    asked.until_log("deliveries wait");
+    asked.stop("TERM")
+}
+
+#[test]
+fn stop_while_a_sink_is_down_succeeds_if_the_source_reads_the_events_again() {
+    stopped("checkpoint: position").expect(
+        0,
+        &["warning: flow `flow` was stopped before everything had been delivered", "`output`"],
+    );
+    stopped("").expect(
+        4,
+        &["error: flow `flow` was stopped before everything had been delivered", "`output`"],
+    );
+}
+
+#[test]
+fn status_tells_success_from_failed_events() {
+    let flow = |err: &str| {
+        let text = format!(
+            "connectors:
+  input: {{ type: file, preprocessors: [lines], codec: json, {err} config: {{ path: in, mode: read }} }}
+  output: {{ type: 'null' }}
+links: [input -> output]"
+        );
+        Scene::new(&text).write("in", b"1\nx\n2\n").run()
+    };
+    flow("")
+        .expect(3, &["3 events in, 2 out", "1 failed", "error: 1 events of flow `flow` failed"]);
+    flow("err: discard,").expect(0, &["1 discarded"]);
+}
+
+#[test]
+fn operator_that_buffers_after_drain_is_named_and_its_events_fail() {
+    let scene = Scene::new(
+        "connectors:
+  input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }
+  output: { type: 'null' }
+pipelines: { main: { operators: [mischief] } }
+links: [input -> main -> output]",
+    );
+    let run = scene.write("in", b"forget\nother\nforget\n").run();
+    let line = "operator 1 of the pipeline still buffers 2 events after its `on_drain`";
+    run.expect(3, &["3 events in, 1 out", "2 failed", "component=main", line]);
+}
+
+#[test]
+fn source_at_its_pull_limit_names_the_pipeline_that_buffers() {
+    let text = "connectors:
+  input:
+    type: file
+    preprocessors: [lines]
+    codec: json
+    config: { path: in, mode: read, checkpoint: position, chunk_bytes: 4096, read_ahead: 2 }
+  output: { type: 'null' }
+pipelines:
+  main: { operators: [{ window: { events: 50000, aggregates: { count: { function: count } } } }] }
+links: [input -> main -> output]";
+    let lines = "1234567\n".repeat(10_000);
+    let asked = start(Scene::new(text).write("in", lines.as_bytes()), &["flow.yaml"]);
+    let waits = |it: &Value| it["waits_for"][0]["reason"] == "pull limit";
+    let input = asked.until("/v1/flows/flow/connectors/input", waits);
+    assert_eq!(input["waits_for"][0]["sink"], "main", "{input}");
+    asked.stop("TERM").expect(0, &["flow `flow`: "]);
+}
+
+#[test]
+fn check_refuses_wrong_modes_and_warns_of_truncate() {
+    let flow = |input: &str, output: &str| {
+        let text = format!(
+            "connectors:
+  input: {{ type: file, codec: json, config: {{ path: in, mode: {input} }} }}
+  output: {{ type: file, codec: json, config: {{ path: out, mode: {output} }} }}
+links: [input -> output]"
+        );
+        Scene::new(&text).tremor(&["check", "flow.yaml"])
+    };
+    flow("append", "read").expect(2, &["source `input`: expected `mode: read`", "sink `output`"]);
+    flow("read", "truncate").expect(0, &["`mode: truncate` deletes events that it has delivered"]);
+    assert!(!flow("read", "append").stderr.contains("warning"));
+}
