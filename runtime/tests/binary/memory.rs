@@ -170,12 +170,12 @@ links: [{links}]"
     let flows = asked.until("/v1/flows", |it| {
         counts(it).values().sum::<u64>() == u64::try_from(CONNECTIONS).unwrap()
     });
+    expect_within_limit(&asked, idle);
     let counts = counts(&flows);
     assert!(counts["out"] > 0 && counts["letters"] > 0, "{counts:?}");
     let letters = fs::read_to_string(asked.path().join("letters")).unwrap();
     let first = letters.lines().next().unwrap();
     assert!(first.contains("cannot complete a message of ") && first.contains("memory limit"));
-    expect_within_limit(&asked, idle);
     asked.end();
 }
 
@@ -211,9 +211,9 @@ fn deliveries_in_flight_without_batch_stay_within_memory_limit() {
             own["in_flight"] == 1 || flow["memory"]["is_short"] == true
         });
     }
+    expect_within_limit(&asked, idle);
     let flows = asked.json("GET", "/v1/flows");
     assert_eq!(flows["flows"][0]["memory"]["is_short"], true, "{flows}");
-    expect_within_limit(&asked, idle);
     let read = |peer| thread::spawn(move || read_all(peer, LINE));
     let reads: Vec<_> = peers.into_iter().map(read).collect();
     reads.into_iter().for_each(|read| read.join().unwrap());

@@ -44,7 +44,7 @@ impl State {
 }
 
 /// Returns about how much memory a value takes that owns its parts, in bytes.
-fn size(value: ValueRef<'_>) -> usize {
+pub(super) fn size(value: ValueRef<'_>) -> usize {
     let array = value.as_array().into_iter().flatten().map(size);
     let object = value.as_object().into_iter().flatten();
     let object = object.map(|(key, value)| size_of::<Value<'_>>() + key.len() + size(value));

@@ -9,7 +9,7 @@ use tremor_pdk::{
 };
 
 use self::{
-    aggregate::State,
+    aggregate::{State, size},
     config::{Column, Config},
 };
 use super::{
@@ -32,8 +32,8 @@ struct Group {
     by: Box<[Value<'static>]>,
     states: Box<[State]>,
     events: u64,
-    /// Length of the key, in bytes.
-    key: usize,
+    /// Bytes of the key and of the values that the group is made by.
+    fixed: usize,
     /// Part of [`Windows::bytes`], as it was after the last batch with events of the group.
     bytes: usize,
     /// The batches that they came with, but for the one in hand.
@@ -225,7 +225,7 @@ impl Windows {
             by: by.iter().map(|field| value(field).unwrap_or_default()).collect(),
             states: columns.iter().map(|column| column.function.begin()).collect(),
             events: 0,
-            key: key.len(),
+            fixed: key.len() + by.iter().filter_map(|it| it.get(event)).map(size).sum::<usize>(),
             bytes: 0,
             holds: Holds::default(),
             is_new: false,
@@ -319,7 +319,9 @@ impl Windows {
                 event.ingest_ns = time;
             }
         }
-        self.memory.resize(self.bytes);
+        if self.memory.used() > self.bytes {
+            self.memory.resize(self.bytes);
+        }
         if output.rejected().is_empty() {
             // The buffers of what went in need not travel with what goes out.
             *batch = rows;
@@ -334,8 +336,7 @@ impl Group {
     /// Returns about how much memory the group takes, in bytes.
     fn memory(&self) -> usize {
         let states: usize = self.states.iter().map(State::memory).sum();
-        // The values that the group is made by are in the key as well.
-        size_of::<Self>() + 2 * self.key + size_of_val(&*self.by) + states
+        size_of::<Self>() + self.fixed + states
     }
 }
 

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Operator as _, Output, testing::TestHost};
+use tremor_pdk::{Batch, Operator as _, Output, abi::batch::HostBatch, testing::TestHost};
 
 use super::{Config, Windows};
 use crate::operator::testing::{Bench, Ran, batch, refused, timed};
@@ -168,6 +168,48 @@ fn the_oldest_of_too_many_groups_is_emitted_early_and_counted() {
     }
     assert_eq!((emitted, window.groups.len()), (99_000, 1_000));
     assert_eq!(window.evictions.total(), 99_000);
+}
+
+/// Takes in an event of each of 40 groups with names of 50 KiB, with memory for twenty such groups. Returns the events that
+/// come out, and the operator.
+fn with_large_groups(host: &TestHost, size: &Json) -> (Batch, Windows) {
+    host.set_memory_limit(1 << 20);
+    let mut config = json!({ "by": [""], "aggregates": { "n": { "function": "count" } } });
+    config.as_object_mut().unwrap().extend(size.as_object().unwrap().clone());
+    let config = serde_json::from_value::<Config>(config).unwrap();
+    let mut window = Windows::of(config, host.host().memory()).unwrap();
+    let name = |group| format!("{group}{}", "x".repeat(50 << 10));
+    let mut batch = timed(&(0..40).map(|group| (0, name(group))).collect::<Vec<_>>());
+    window.process(&mut batch, &mut Output::new()).unwrap();
+    (batch, window)
+}
+
+#[test]
+fn window_of_events_without_memory_emits_its_oldest_groups() {
+    let host = TestHost::new();
+    let (emitted, mut window) = with_large_groups(&host, &json!({ "events": 2 }));
+    assert!((20..30).contains(&emitted.len()), "{} of 40", emitted.len());
+    assert_eq!((emitted.len(), window.held()), (40 - window.groups.len(), window.groups.len()));
+    assert!(emitted.value(&emitted.events()[0]).unwrap().to_string().contains("\"partial\":true"));
+    assert!(host.memory() > 0 && host.memory() <= 1 << 20, "{}", host.memory());
+    window.on_drain(&mut Batch::new(), &mut Output::new()).unwrap();
+    assert!(host.memory() <= 64 << 10, "a block is kept");
+}
+
+#[test]
+fn window_of_time_without_memory_is_counted_until_it_ends() {
+    let host = TestHost::new();
+    let (emitted, mut window) = with_large_groups(&host, &json!({ "every": "1s" }));
+    assert_eq!((emitted.len(), window.held()), (0, 40));
+    assert!(host.memory() > 40 * (50 << 10), "{}", host.memory());
+    let (mut rows, mut output) = (Batch::new(), Output::new());
+    window.on_time(1_000 * MS, &mut rows, &mut output).unwrap();
+    let ahead: usize = output.batches().map(Batch::len).sum();
+    assert_eq!((ahead + rows.len(), window.held()), (40, 0));
+    assert!(
+        output.batches().chain([&rows]).all(|it| it.weight() <= Batch::WEIGHT_AT_MOST + (1 << 20))
+    );
+    assert!(host.memory() <= 64 << 10, "a block is kept");
 }
 
 #[test]
