@@ -47,6 +47,7 @@ fn functions() -> HostFunctionsRef {
             memory_return,
             monotonic_ns,
             inherited_descriptor_limit,
+            is_draining,
         };
         functions.leak_into_prefix()
     })
@@ -100,6 +101,10 @@ unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
 
 unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
     0
+}
+
+unsafe extern "C" fn is_draining(_context: *const ()) -> bool {
+    false
 }
 
 unsafe extern "C" fn metric(
