@@ -131,6 +131,11 @@ impl Stopper {
         self.flow(flow).map(|it| it.drain_within(deadline)).is_some()
     }
 
+    /// Returns whether a running flow drains.
+    pub(crate) fn is_draining(&self, flow: &str) -> bool {
+        self.flow(flow).is_some_and(|it| it.is_draining())
+    }
+
     /// Ends one flow where it is, while others run. Whether there is such a flow.
     pub fn stop_flow(&self, flow: &str) -> bool {
         self.flow(flow).map(|it| it.stop()).is_some()

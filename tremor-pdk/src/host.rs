@@ -140,6 +140,12 @@ impl Host {
         self.0.inherited_descriptor_limit()
     }
 
+    /// Returns whether the flow drains, so that a source is not pulled again. For servers that tell clients why they
+    /// are refused; takes a lock.
+    pub fn is_draining(&self) -> bool {
+        self.0.is_draining()
+    }
+
     /// A path of the configuration as the process has to open it: relative ones start from the
     /// folder of the flow file.
     pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {

@@ -127,7 +127,8 @@ fn goes_on<T>(server: &Server, peer: &Peer) -> Poll<Result<T, Answer>> {
             let text = "a sink of the flow is down\n";
             Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(LATER)
         }
-        _ if server.room.is_given_up() => {
+        // While a full queue delays the last pull, the source does not know yet that the flow drains.
+        _ if server.room.is_given_up() || server.host.is_draining() => {
             let text = "the flow takes no requests now\n";
             Answer::bad(StatusCode::SERVICE_UNAVAILABLE, text).retry_after(LATER)
         }

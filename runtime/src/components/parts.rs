@@ -301,6 +301,10 @@ impl HostServices for Services {
         self.loan.discharge(bytes);
     }
 
+    fn is_draining(&self) -> bool {
+        self.stopper.is_draining(self.calls.flow())
+    }
+
     fn flow(&self) -> Option<Arc<str>> {
         Some(self.calls.flow().clone())
     }

@@ -281,6 +281,11 @@ impl Handle {
         self.control.advance(Phase::Draining);
     }
 
+    /// Returns whether the flow drains, or has ended.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.control.has_reached(Phase::Draining)
+    }
+
     /// Does `end` once a connector has failed with which the run ends, at the latest when this is over; the
     /// result of `flow`.
     pub(crate) async fn or_end_run<T>(&self, flow: impl Future<Output = T>, end: impl Fn()) -> T {

@@ -62,6 +62,11 @@ pub trait HostServices: Send + Sync + 'static {
     fn memory_discharge(&self, bytes: usize) {
         let _ = bytes;
     }
+
+    /// Returns whether the flow drains.
+    fn is_draining(&self) -> bool {
+        false
+    }
     /// Returns the name of the flow, for log lines.
     fn flow(&self) -> Option<Arc<str>> {
         None
@@ -232,6 +237,7 @@ fn functions() -> HostFunctionsRef {
             memory_charge,
             memory_discharge,
             inherited_descriptor_limit,
+            is_draining,
         }
         .leak_into_prefix()
     })
@@ -431,6 +437,11 @@ unsafe extern "C" fn monotonic_ns(_context: *const ()) -> u64 {
 
 unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
     contain(descriptors::inherited_limit).unwrap_or_default()
+}
+
+unsafe extern "C" fn is_draining(context: *const ()) -> bool {
+    // SAFETY: a live handle's context.
+    unsafe { with(context, |context| context.services.is_draining()) }
 }
 
 /// Does the same for each level: tracing wants it to be a constant.

@@ -114,6 +114,25 @@ fn a_request_is_answered_with_what_has_become_of_its_events() {
     }
 }
 
+/// The sink never answers, so that the source still waits for the queue when its flow drains.
+#[test]
+fn full_queue_of_draining_flow_answers_503() {
+    let scene = Scene::new(
+        "connectors:
+  input: { type: http_server, codec: string, config: { listen: '127.0.0.1:0', max_wait: 100ms } }
+  stuck: { type: hostile, queue: { max_events: 1 }, config: { fault: deliver_hang } }
+links: [input -> stuck]",
+    );
+    let arguments = ["--drain-timeout", "1000", "flow.yaml"];
+    let mut server = Running::of(scene, &arguments, |command| command);
+    let (address, _) = server.listens();
+    while post(&address, "event").expect("an answer").0 != 429 {}
+    server.signal(&["TERM"]);
+    server.until("the flows drain");
+    let (status, answer) = post(&address, "event").expect("an answer");
+    assert_eq!(status, 503, "{answer}");
+}
+
 #[test]
 fn of_lines_in_one_body_those_that_can_be_decoded_are_delivered_and_the_answer_names_the_first_other()
  {

@@ -186,6 +186,9 @@ pub struct HostFunctions {
     /// force.
     #[sabi(missing_field(option))]
     pub inherited_descriptor_limit: unsafe extern "C" fn(*const ()) -> u64,
+    /// Returns whether the flow of the component drains.
+    #[sabi(missing_field(option))]
+    pub is_draining: unsafe extern "C" fn(*const ()) -> bool,
 }
 
 /// A component's handle to the host.
@@ -299,6 +302,12 @@ impl HostHandle {
         let function = self.functions.inherited_descriptor_limit()?;
         // SAFETY: `new`'s contract.
         Some(unsafe { function(self.context) }).filter(|limit| *limit > 0)
+    }
+
+    /// Returns whether the flow of the component drains. A host without this function answers `false`.
+    pub fn is_draining(&self) -> bool {
+        // SAFETY: `new`'s contract.
+        self.functions.is_draining().is_some_and(|is_draining| unsafe { is_draining(self.context) })
     }
 
     /// Borrows `bytes` of the memory of the flow. Returns whether the component may take them; a host without this

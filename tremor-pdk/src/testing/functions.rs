@@ -49,6 +49,7 @@ fn functions() -> HostFunctionsRef {
             memory_charge,
             memory_discharge: memory_return,
             inherited_descriptor_limit,
+            is_draining,
         };
         functions.leak_into_prefix()
     })
@@ -102,6 +103,10 @@ unsafe extern "C" fn monotonic_ns(context: *const ()) -> u64 {
 
 unsafe extern "C" fn inherited_descriptor_limit(_context: *const ()) -> u64 {
     0
+}
+
+unsafe extern "C" fn is_draining(_context: *const ()) -> bool {
+    false
 }
 
 unsafe extern "C" fn metric(

@@ -7,7 +7,7 @@ use super::{
     identity::{Place, place},
 };
 
-/// One component of a pattern.
+/// A component of a pattern.
 #[derive(Clone, Debug)]
 enum Part {
     Name(String),
@@ -21,7 +21,7 @@ type Folder = (PathBuf, usize);
 
 /// A search that goes on where its last step has ended.
 ///
-/// Each folder is read once for each part of the pattern, whichever links lead to it, so that the search ends.
+/// The search reads each folder once for each part of the pattern, whichever links lead to it, so that the search ends.
 #[derive(Debug)]
 pub(super) struct Walk {
     parts: Vec<Part>,

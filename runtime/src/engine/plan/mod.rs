@@ -161,11 +161,17 @@ pub(crate) fn tasks(
     Ok(tasks)
 }
 
+/// The routers of tasks, by the node that owns the task.
+type Routers = HashMap<NodeId, Router>;
+
+/// The helpers of sources.
+type Helpers = HashMap<NodeId, Vec<Worker>>;
+
 /// Makes the router of each task, and the helpers of the sources that have some.
 fn routers<'p>(
     plans: impl Iterator<Item = Plan<'p>>,
     books: &mut Books,
-) -> Result<(HashMap<NodeId, Router>, HashMap<NodeId, Vec<Worker>>), flow::Diagnostic> {
+) -> Result<(Routers, Helpers), flow::Diagnostic> {
     let pool = Pool::new(POOLED);
     let (mut routers, mut helpers) = (HashMap::new(), HashMap::new());
     for plan in plans {
