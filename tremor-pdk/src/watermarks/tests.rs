@@ -141,7 +141,8 @@ impl Model {
 
     /// Number of events from the first on that are acknowledged without a gap.
     fn prefix(&self) -> u64 {
-        (0..).take_while(|event| self.acknowledged.contains(event)).count() as u64
+        let events = self.acknowledged.iter().zip(0..);
+        events.take_while(|(event, position)| *event == position).count() as u64
     }
 }
 
