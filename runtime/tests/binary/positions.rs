@@ -16,7 +16,7 @@ const LENGTH: usize = 40;
 /// Number of requests that the peer answers before it hangs.
 const ANSWERED: usize = 6_492;
 /// Number of lines that a pull brings: it is acknowledged as a whole.
-const PULL: usize = (32 << 10) / LENGTH;
+const PULL: usize = (64 << 10) / LENGTH;
 
 /// A peer that answers its first requests, as many as the next number that it gets, and hangs with the next one.
 struct Peer {
@@ -93,9 +93,9 @@ links: [input -> output]"
 #[test]
 fn drain_that_times_out_keeps_what_was_answered() {
     let width = LENGTH - 1;
-    let lines: String = (0..LINES).map(|line| format!("{line:>width$}\n")).collect();
+    let lines: Vec<_> = (0..LINES).map(|line| format!("{line:>width$}\n")).collect();
     let hangs = Peer::start(ANSWERED);
-    let scene = Scene::new(&flow(&hangs.address)).write("in", lines.as_bytes());
+    let scene = Scene::new(&flow(&hangs.address)).write("in", lines.concat().as_bytes());
     let arguments = ["run", "--drain-timeout", "1", "flow.yaml"];
     let child = scene.command(&arguments).spawn().unwrap();
     while hangs.line() < ANSWERED {}

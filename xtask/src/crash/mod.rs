@@ -45,7 +45,7 @@ const SETUPS: [Setup; 2] = [
         // Some 4 MiB, so that a checkpoint that trails behind shows.
         burst: 40_000,
         // 1 MiB that is acknowledged and not written, two chunks that are read, and eight pulls in queue and sink.
-        window: (1 << 20) + (2 << 18) + (8 << 15),
+        window: (1 << 20) + (2 << 18) + (8 << 16),
     },
 ];
 /// The longest time from a start to the kill, if nothing else is waited for.

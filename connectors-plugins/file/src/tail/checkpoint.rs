@@ -149,10 +149,12 @@ impl Checkpoint {
     /// Gives the file that is on the disk a second name, before another one takes its name that may not get there.
     fn copy(&self) -> io::Result<()> {
         let copy = self.copy_path();
-        match fs::remove_file(&copy) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => fs::hard_link(&self.path, copy),
+        if let Err(error) = fs::remove_file(&copy)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
         }
+        fs::hard_link(&self.path, copy)
     }
 
     fn save_as(&mut self, mut new: File, files: Vec<Entry>, is_durable: bool) -> Result<()> {

@@ -26,9 +26,9 @@ use crate::Config;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Number of bytes that a pull brings of a file whose positions are kept, at most, unless a single message has more. A
-/// pull is acknowledged as a whole: what was delivered of it comes twice after a crash. About as many lines as the
-/// runtime asks other sources for.
-const PULL_BYTES: usize = 32 << 10;
+/// pull is acknowledged as a whole: what was delivered of it comes twice after a crash. A sink often makes a delivery of a
+/// pull, so that smaller pulls cost throughput: 32 KiB took twice the processor time of 256 KiB for lines of 100 bytes.
+const PULL_BYTES: usize = 64 << 10;
 
 /// All files of one source. All methods but those that say otherwise may block.
 pub(crate) struct Files {

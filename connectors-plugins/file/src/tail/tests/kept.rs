@@ -62,7 +62,7 @@ fn pull_of_a_kept_file_is_small_and_a_long_message_is_whole() {
     let scene = Scene::new(&[("in", &format!("{}{long}", "some line\n".repeat(10_000)))]);
     let mut source = scene.open(CHECKPOINT).unwrap();
     let batches = source.pull_all().unwrap();
-    let is_long = |batch: &&Batch| length(batch) > 32 << 10;
+    let is_long = |batch: &&Batch| length(batch) > 64 << 10;
     let longer: Vec<_> = batches.iter().filter(is_long).cloned().collect();
     assert_eq!((longer.len(), text(&longer)), (1, vec![long]));
 }

@@ -1,0 +1,225 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::{prop_assert, prop_assert_eq};
+
+use super::{Acks, Unacknowledged, Watermarks};
+
+/// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
+fn three() -> Watermarks<u64> {
+    let watermarks = Watermarks::new();
+    for pull in 1..=3 {
+        for stream in [0, 1] {
+            watermarks.brought(pull, stream, pull);
+            watermarks.brought(pull, stream, pull * 10);
+        }
+    }
+    watermarks
+}
+
+fn acked(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<(u64, u64)> {
+    watermarks.ack(pull).unwrap();
+    watermarks.take().acknowledged
+}
+
+fn failed(watermarks: &mut Watermarks<u64>, pull: u64) -> Vec<Unacknowledged<u64>> {
+    watermarks.fail(pull, &[]).unwrap();
+    watermarks.take().again
+}
+
+#[test]
+fn in_whatever_order_pulls_end_the_mark_is_where_all_before_it_have() {
+    for order in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+        let mut watermarks = three();
+        let mut ended = Vec::new();
+        for pull in order {
+            let moved = acked(&mut watermarks, pull);
+            ended.push(pull);
+            let whole = (1..=3).take_while(|pull| ended.contains(pull)).last();
+            assert_eq!(watermarks.of(1), whole.map(|pull| pull * 10), "{order:?}");
+            let mark = watermarks.of(0);
+            assert!(moved.iter().all(|&(_, position)| Some(position) == mark));
+            assert_eq!(moved.is_empty(), whole.is_none_or(|whole| whole < pull));
+        }
+        assert!(watermarks.is_settled(0) && watermarks.is_settled(1));
+    }
+}
+
+#[test]
+fn a_stream_is_read_again_from_its_mark_and_late_acknowledgements_of_it_change_nothing() {
+    let mut watermarks = three();
+    acked(&mut watermarks, 1);
+    let from_ten = |stream| Unacknowledged { stream, from: Some(10) };
+    assert_eq!(failed(&mut watermarks, 2), [from_ten(0), from_ten(1)]);
+    assert_eq!(acked(&mut watermarks, 3), []);
+    watermarks.brought(4, 0, 20);
+    assert_eq!(failed(&mut watermarks, 2), []);
+    assert_eq!(acked(&mut watermarks, 4), [(0, 20)]);
+    assert_eq!((watermarks.of(0), watermarks.of(1)), (Some(20), Some(10)));
+}
+
+#[test]
+fn failure_keeps_earlier_pulls_open() {
+    let mut watermarks = three();
+    let from = |stream, from| Unacknowledged { stream, from };
+    assert_eq!(failed(&mut watermarks, 3), [from(0, Some(20)), from(1, Some(20))]);
+    assert_eq!(acked(&mut watermarks, 2), []);
+    assert!(!watermarks.is_settled(0), "the first pull is in flight");
+    assert_eq!(acked(&mut watermarks, 1), [(0, 20), (1, 20)]);
+    // An earlier pull that fails after a later one.
+    let mut watermarks = three();
+    watermarks.fail(3, &[]).unwrap();
+    assert_eq!(failed(&mut watermarks, 2), [from(0, Some(10)), from(1, Some(10))]);
+    assert_eq!(failed(&mut watermarks, 1), [from(0, None), from(1, None)]);
+    assert!(watermarks.is_settled(0));
+}
+
+#[test]
+fn brought_before_failure_is_taken_counts_nothing() {
+    let mut watermarks = three();
+    watermarks.fail(2, &[]).unwrap();
+    watermarks.brought(4, 0, 40);
+    for pull in [1, 4] {
+        watermarks.ack(pull).unwrap();
+    }
+    assert_eq!(watermarks.of(0), Some(10));
+    assert_eq!(watermarks.take().again[0], Unacknowledged { stream: 0, from: Some(10) });
+    watermarks.brought(5, 0, 20);
+    assert_eq!(acked(&mut watermarks, 5), [(0, 20)]);
+}
+
+/// A source with one stream, whose pulls bring one event each.
+#[derive(Default)]
+struct Model {
+    /// The next event to be read, and the number of the last pull.
+    next: u64,
+    pull: u64,
+    /// Number and event of each pull that has not ended.
+    open: Vec<(u64, u64)>,
+    /// Open pulls whose events are read again.
+    superseded: BTreeSet<u64>,
+    /// Events that are acknowledged and not read again.
+    acknowledged: BTreeSet<u64>,
+    has_failed: bool,
+}
+
+impl Model {
+    fn pull(&mut self, watermarks: &Watermarks<u64>) {
+        self.pull += 1;
+        watermarks.brought(self.pull, 7, self.next + 1);
+        self.open.push((self.pull, self.next));
+        if self.has_failed {
+            self.superseded.insert(self.pull);
+        }
+        self.next += 1;
+    }
+
+    fn ack(&mut self, at: usize, watermarks: &mut Watermarks<u64>) {
+        let (pull, event) = self.open.swap_remove(at);
+        watermarks.ack(pull).unwrap();
+        if !self.superseded.contains(&pull) {
+            self.acknowledged.insert(event);
+        }
+    }
+
+    fn fail(&mut self, at: usize, watermarks: &mut Watermarks<u64>) {
+        let (pull, event) = self.open.swap_remove(at);
+        watermarks.fail(pull, &[]).unwrap();
+        if !self.superseded.contains(&pull) {
+            self.superseded.extend(self.open.iter().map(|it| it.0).filter(|it| *it > pull));
+            self.acknowledged.retain(|it| *it < event);
+            self.has_failed = true;
+        }
+    }
+
+    /// The source learns of failures, and goes back.
+    fn take(&mut self, watermarks: &Watermarks<u64>) {
+        for again in watermarks.take().again {
+            self.next = again.from.unwrap_or(0);
+        }
+        self.has_failed = false;
+    }
+
+    /// Number of events from the first on that are acknowledged without a gap.
+    fn prefix(&self) -> u64 {
+        let events = self.acknowledged.iter().zip(0..);
+        events.take_while(|(event, position)| *event == position).count() as u64
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn position_is_the_acknowledged_prefix_in_any_order(
+        steps in proptest::collection::vec((0..8_u8, 0..64_usize), 0..200),
+    ) {
+        let (mut watermarks, mut model, mut before) = (Watermarks::new(), Model::default(), 0);
+        for (step, chosen) in steps {
+            match (step, chosen.checked_rem(model.open.len())) {
+                (0..=2, _) => model.pull(&watermarks),
+                (3..=5, Some(at)) => model.ack(at, &mut watermarks),
+                (6, Some(at)) => model.fail(at, &mut watermarks),
+                _ => model.take(&watermarks),
+            }
+            let position = watermarks.of(7).unwrap_or(0);
+            prop_assert_eq!(position, model.prefix());
+            prop_assert!(position >= before, "it went back");
+            before = position;
+        }
+        model.take(&watermarks);
+        while !model.open.is_empty() {
+            model.ack(0, &mut watermarks);
+        }
+        prop_assert_eq!(watermarks.of(7).unwrap_or(0), model.next, "all has ended");
+    }
+}
+
+#[test]
+fn a_stream_that_failed_is_not_settled_before_that_is_told() {
+    let mut watermarks = three();
+    watermarks.fail(1, &[]).unwrap();
+    assert!(!watermarks.is_settled(0) && !watermarks.is_settled(1));
+    assert_eq!(watermarks.take().again.len(), 2);
+    assert!(watermarks.is_settled(0), "it is known to be read again");
+}
+
+#[test]
+fn a_stream_that_is_forgotten_is_not_heard_of_again() {
+    let mut watermarks = three();
+    watermarks.ack(1).unwrap();
+    assert_eq!(watermarks.forget(0), Some(10));
+    assert_eq!(watermarks.forget(0), None);
+    assert_eq!(watermarks.take().acknowledged, [(1, 10)]);
+    assert_eq!(acked(&mut watermarks, 2), [(1, 20)]);
+    assert_eq!(failed(&mut watermarks, 3), [Unacknowledged { stream: 1, from: Some(20) }]);
+    assert_eq!(watermarks.of(0), None);
+}
+
+#[test]
+fn a_stream_of_which_nothing_was_acknowledged_is_read_from_its_start() {
+    let mut watermarks = Watermarks::<u64>::new();
+    watermarks.brought(1, 5, 3);
+    assert_eq!(failed(&mut watermarks, 1), [Unacknowledged { stream: 5, from: None }]);
+}
+
+#[test]
+#[cfg(feature = "testing")]
+fn a_task_that_waits_for_progress_gets_the_last_of_each_stream() {
+    let host = crate::testing::TestHost::new();
+    let mut watermarks = three();
+    for pull in [1, 2] {
+        watermarks.ack(pull).unwrap();
+    }
+    let progress = host.block_on(watermarks.progress());
+    assert_eq!(progress.acknowledged, [(0, 20), (1, 20)]);
+    assert_eq!(watermarks.take(), super::Progress::default());
+    let (acks, other) = (watermarks.clone(), watermarks.clone());
+    let task = host.block_on(async move {
+        let mut acks = acks;
+        let mut progress = Box::pin(other.progress());
+        let waker = std::task::Waker::noop();
+        let mut context = std::task::Context::from_waker(waker);
+        assert!(progress.as_mut().poll(&mut context).is_pending());
+        acks.ack(3).unwrap();
+        progress.await
+    });
+    assert_eq!(task.acknowledged, [(0, 30), (1, 30)]);
+}
