@@ -10,7 +10,7 @@ use super::logging;
 /// Reason for an exit status other than 0. If several apply, the greatest determines the status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// Events failed, and their source does not read them again.
+    /// Events failed, and their source is not told.
     EventsFailed,
     /// A flow was stopped before it had drained, and something is lost by that.
     Incomplete,

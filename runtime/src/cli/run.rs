@@ -34,7 +34,10 @@ pub(crate) fn execute(
     let _server = api.start(&stopper, flows.len())?;
     let _service = service::start(&stopper, flows.len(), ready);
     let memory = memory_limit.map_or_else(MemoryBudget::of_machine, MemoryBudget::new);
-    run(flows, deadline, &stopper, &memory, progress::start(&stopper)).map(drop)
+    let reports = run(flows, deadline, &stopper, &memory, progress::start(&stopper))?;
+    let mut failure = Failure::default();
+    reports.iter().for_each(|report| report_lost(report, &mut failure));
+    failure.or(())
 }
 
 /// Reads a limit for memory.
@@ -135,8 +138,12 @@ fn summarise(report: &Report, failure: &mut Failure) {
         );
         logging::print(Level::WARN, &text, logging::fields([("flow", flow.as_str().into())]));
     }
-    let lost = counts.unrecoverable + if report.is_incomplete { 0 } else { counts.undelivered };
-    if lost > 0 && report.failure.is_none() {
+}
+
+/// Adds an error if events of a flow failed and their source is not told.
+fn report_lost(report: &Report, failure: &mut Failure) {
+    let (flow, lost) = (&report.flow, report.counts.unrecoverable + report.counts.undelivered);
+    if lost > 0 {
         failure.of(
             flow,
             Reason::EventsFailed,

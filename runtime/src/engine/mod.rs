@@ -122,7 +122,7 @@ pub struct Report {
     pub failure: Option<Failure>,
     /// Whether it was still at work when its time to drain was over, or when it was told to stop.
     pub cut_off: bool,
-    /// Whether it was cut off and something is lost by that: events that their source does not read again, events
+    /// Whether it was cut off and something is lost by that: events whose source is not told, events
     /// that a sink has acknowledged and still buffers, or the orderly end of a component.
     pub is_incomplete: bool,
     /// The components that were, where the time to drain was over.

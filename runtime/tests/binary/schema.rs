@@ -63,8 +63,12 @@ fn the_schema_is_one_itself_and_accepts_the_flows_of_the_workspace() {
 #[test]
 fn no_flow_of_the_workspace_is_warned_of() {
     for (name, flow) in flows() {
-        let check = Scene::new(&flow).tremor(&["check", "--deny-warnings", "flow.yaml"]);
-        assert_eq!(check.status, Some(0), "{name}:\n{}", check.stderr);
+        let check = Scene::new(&flow).tremor(&["check", "flow.yaml"]);
+        // Benchmarks begin their output again on purpose.
+        let meant = "`mode: truncate` deletes events";
+        let mut lines = check.stderr.lines().filter(|line| line.contains(" warning: "));
+        let is_sound = check.status == Some(0) && lines.all(|line| line.contains(meant));
+        assert!(is_sound, "{name}:\n{}", check.stderr);
     }
 }
 

@@ -85,10 +85,10 @@ counts! {
     merged,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     failed,
-    /// Failed events that their source does not read again.
+    /// Failed events whose source is not told, because it asks for no acknowledgements.
     #[serde(skip)]
     unrecoverable,
-    /// Failed events that were not delivered when their flow ended, and that their source does not read again.
+    /// Failed events that were not delivered when their flow ended, and whose source is not told.
     #[serde(skip)]
     undelivered,
     /// No events, but bytes: brought by the connector of a source, or encoded for that of a sink.
@@ -135,9 +135,9 @@ pub struct Counts {
     pub discarded: u64,
     /// Could not be processed or delivered, and no `err` port took them: failed back to their source.
     pub failed: u64,
-    /// Failed events that their source does not read again. Excludes `undelivered`.
+    /// Failed events whose source is not told, because it asks for no acknowledgements. Excludes `undelivered`.
     pub unrecoverable: u64,
-    /// Failed events that were not delivered when the flow ended, and that their source does not read again.
+    /// Failed events that were not delivered when the flow ended, and whose source is not told.
     pub undelivered: u64,
 }
 

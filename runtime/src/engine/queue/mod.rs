@@ -61,7 +61,7 @@ pub(crate) enum Payload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) events: usize,
-    /// Events that their source does not read again.
+    /// Events whose source is not told that they fail.
     pub(crate) lost: usize,
 }
 

@@ -259,12 +259,13 @@ impl Pipeline {
         }
         let balance = step.balance(count, &item.batch, stats);
         let comes_again = came.comes_again() || step.held.comes_again();
+        let is_tracked = came.is_tracked() || !step.held.is_empty();
         let lost = balance.had.saturating_sub(balance.out + balance.kept);
         let failure = match error {
             // What a call that failed has left neither in its batch nor anywhere else is lost with it.
             Some(error) if lost > 0 => {
                 stats.failed(lost);
-                stats.unrecoverable(if comes_again { 0 } else { lost });
+                stats.unrecoverable(if is_tracked { 0 } else { lost });
                 let says = format_args!("{lost} events are lost with a call that failed");
                 Some((lost, error.context(says)))
             }
@@ -272,7 +273,7 @@ impl Pipeline {
                 // Nothing of it can be believed, and so nothing goes out.
                 let failed = balance.had.saturating_sub(balance.kept);
                 stats.failed(failed);
-                stats.unrecoverable(if comes_again { 0 } else { failed });
+                stats.unrecoverable(if is_tracked { 0 } else { failed });
                 step.output.clear();
                 item.batch.retain(|_| false);
                 (failed, error.map_or(broken.clone(), |error| error.context(&broken)))
@@ -357,9 +358,9 @@ impl Pipeline {
 impl Drop for Pipeline {
     fn drop(&mut self) {
         // Nothing, unless the task was stopped: what operators held fails with its tokens.
-        let comes_again = self.steps.iter().any(|step| step.held.comes_again());
+        let is_tracked = self.steps.iter().any(|step| !step.held.is_empty());
         self.stats.failed(self.held());
-        self.stats.undelivered(if comes_again { 0 } else { self.held() });
+        self.stats.undelivered(if is_tracked { 0 } else { self.held() });
     }
 }
 
@@ -434,7 +435,7 @@ impl Letters<'_> {
         }
         if ports.err.is_empty() {
             stats.failed(count);
-            stats.unrecoverable(if self.token.comes_again() { 0 } else { count });
+            stats.unrecoverable(if self.token.is_tracked() { 0 } else { count });
             let error = || {
                 first.error.clone().context(format_args!(
                     "link `{name}/err` to keep events that fail, or set `err: discard` to drop them"

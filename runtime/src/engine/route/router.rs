@@ -191,7 +191,7 @@ impl Router {
             let Some(Outlet { queue, stats }) = queues.get_mut(queue) else { continue };
             // A task that has failed takes nothing more: the events fail with it.
             if let Some(refused) = queue.send(queued, self.connection.as_deref()).await {
-                let lost = !refused.item.token.comes_again();
+                let lost = !refused.item.token.is_tracked();
                 stats.lost(refused.events());
                 stats.undelivered(if lost { refused.events() } else { 0 });
             }

@@ -100,12 +100,12 @@ impl Items {
         each.chain(shares.filter(|share| share.is_letter).map(|share| share.events)).sum()
     }
 
-    /// Returns the number of events that their source does not read again if they fail.
+    /// Returns the number of events whose source is not told if they fail.
     pub(super) fn lost(&self) -> usize {
         let each = self.first.iter().chain(&self.more).map(|it| (&it.token, it.batch.len()));
         let shares = self.together.iter().flat_map(|together| &together.shares);
         let all = each.chain(shares.map(|share| (&share.token, share.events)));
-        all.filter(|(token, _)| !token.comes_again()).map(|(_, events)| events).sum()
+        all.filter(|(token, _)| !token.is_tracked()).map(|(_, events)| events).sum()
     }
 
     /// All of them are done with.

@@ -57,7 +57,7 @@ impl Lane {
         self.0.iter().map(Pending::events).sum()
     }
 
-    /// Returns the number of events that their source does not read again if they fail.
+    /// Returns the number of events whose source is not told if they fail.
     pub(super) fn lost(&self) -> usize {
         self.0.iter().map(Pending::lost).sum()
     }

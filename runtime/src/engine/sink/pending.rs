@@ -114,7 +114,7 @@ impl Pending {
         self.items.letters()
     }
 
-    /// Returns the number of events that their source does not read again if they fail.
+    /// Returns the number of events whose source is not told if they fail.
     pub(super) fn lost(&self) -> usize {
         self.items.lost()
     }

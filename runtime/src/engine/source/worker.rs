@@ -48,7 +48,7 @@ impl Worker {
         stats.discarded(discarded);
         if !whole {
             stats.failed(1);
-            stats.unrecoverable(usize::from(!token.comes_again()));
+            stats.unrecoverable(usize::from(!token.is_tracked()));
             drop(token.clone());
         }
         // Usually a batch is decoded at once, and nothing is left.
