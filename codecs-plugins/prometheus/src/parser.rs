@@ -85,15 +85,15 @@ impl<'t> Parser<'t> {
         self.blanks();
         let start = self.at;
         let line = match self.word() {
-            "HELP" => match self.help() {
-                Ok(line) => line,
-                // A text for people costs no sample, whatever is in it.
-                Err(_) => {
+            "HELP" => {
+                let Ok(line) = self.help() else {
+                    // A text for people costs no sample, whatever is in it.
                     self.rest_of_line();
                     self.end_line()?;
                     return Ok(None);
-                }
-            },
+                };
+                line
+            }
             "TYPE" => {
                 self.gap()?;
                 let name = self.metric_name()?;

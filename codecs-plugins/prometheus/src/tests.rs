@@ -234,7 +234,7 @@ fn help_line_that_is_wrong_costs_no_sample() {
 #[test]
 fn unknown_type_and_escape_of_the_text_format_cost_no_sample() {
     for kind in ["count", "unknown", "info", "Gauge"] {
-        let sample = decoded("{}", &format!("# TYPE a {kind}\na 1")).unwrap();
+        let sample = decoded("{}", format!("# TYPE a {kind}\na 1")).unwrap();
         assert_eq!((&sample["type"], &sample["value"]), (&json!("untyped"), &json!(1.0)), "{kind}");
     }
     let sample = decoded("{}", "a{b=\"C:\\dir\\\\x\"} 1").unwrap();

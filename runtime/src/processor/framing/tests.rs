@@ -177,7 +177,8 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn each_framed_value_is_one_line(texts in prop::collection::vec((text(), text()), 1..6)) {
-        let make: [(&str, fn(&str, &str) -> Value); 9] = [
+        type Make = fn(&str, &str) -> Value;
+        let make: [(&str, Make); 9] = [
             ("json", |one, other| json!({ one: other })),
             ("msgpack", |one, other| json!({ one: [other, one.len()] })),
             ("string", |one, _| json!(one)),
