@@ -188,7 +188,7 @@ impl World {
         if !is_timer_over && let Some(deadline) = self.next_timer() {
             let mut state = self.lock();
             if state.silence >= state.patience {
-                state.silence = state.patience - state.patience / SILENT_PEER;
+                state.silence = state.patience.saturating_sub(state.patience / SILENT_PEER);
                 drop(state);
                 is_timer_over = self.advance_to(deadline);
             }

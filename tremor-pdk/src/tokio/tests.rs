@@ -106,7 +106,7 @@ fn spawned_task_of_a_task_ends_with_the_handle() {
     });
     test.block_on(spawns).unwrap();
     drop(one);
-    dropped.recv_timeout(Duration::from_secs(60)).expect("the spawned task ends");
+    dropped.recv_timeout(Duration::from_mins(1)).expect("the spawned task ends");
     assert_eq!(test.block_on(other.run(async { 7 })), Ok(7), "another connector's runtime runs");
 }
 

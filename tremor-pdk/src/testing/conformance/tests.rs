@@ -64,7 +64,7 @@ impl Source for Endless {
                 self.next += 1;
             }
         }
-        if self.kind != Kind::LongPoll || taken % 3 == 0 {
+        if self.kind != Kind::LongPoll || taken.is_multiple_of(3) {
             batch.push(&taken)?;
         }
         Ok(Pull::Events)
@@ -239,7 +239,7 @@ impl Codec for Records {
     fn encode(&mut self, value: ValueRef<'_>, message: &mut ByteBuffer) -> Result<()> {
         let id = value.get("record id").and_then(ValueRef::as_u64);
         let id = id.ok_or_else(|| Error::bad_data("this is not a record"))?;
-        message.extend_from_slice(format!("id {id}").as_bytes());
+        message.extend_from_copy_slice(format!("id {id}").as_bytes());
         Ok(())
     }
 }
