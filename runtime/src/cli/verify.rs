@@ -80,9 +80,6 @@ fn configurations(arguments: &Arguments) -> Result<Configurations, Failure> {
     failure.or(configurations)
 }
 
-/// Exit status if no check failed, and a connector did not connect.
-const NOT_CONNECTED: u8 = 3;
-
 /// How many checks came to what.
 struct Counts {
     passed: usize,
@@ -155,14 +152,11 @@ impl Counts {
         if self.unconnected.is_empty() {
             return Ok(());
         }
-        Err(Failure::of_status(
-            NOT_CONNECTED,
-            format_args!(
-                "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
-                 peer that answers, with `--config NAME=FILE`",
-                self.unconnected.len(),
-                self.unconnected.join("\n  ")
-            ),
-        ))
+        Err(Failure::not_connected(format_args!(
+            "error: cannot check {} connectors with a connection:\n  {}\n  help: give each one a \
+             peer that answers, with `--config NAME=FILE`",
+            self.unconnected.len(),
+            self.unconnected.join("\n  ")
+        )))
     }
 }

@@ -301,7 +301,7 @@ fn connector_that_does_not_connect_has_a_status_of_its_own() {
     let library = library("connector-tcp-client");
     let arguments = [library.to_str().unwrap(), "--config", "tcp_client=config.json"];
     let run = verify(&scene, &arguments);
-    run.expect(3, &["connector `tcp_client`: it does not connect", "give each one a peer"]);
+    run.expect(5, &["connector `tcp_client`: it does not connect", "give each one a peer"]);
     let checks = json(&run)["components"][0]["checks"].clone();
     let skipped = |check: &&Json| check["result"] == "skipped";
     let skipped: Vec<_> = checks.as_array().unwrap().iter().filter(skipped).collect();

@@ -86,7 +86,7 @@ fn sizes_and_alignments_are_fixed() {
         ErrorPolicy => 1, 1;
         PluginError => 72, 8;
         // The host.
-        HostFunctions => 152, 8;
+        HostFunctions => 168, 8;
         HostFunctionsRef => 8, 8;
         HostHandle => 16, 8;
         Interest => 1, 1;
