@@ -212,20 +212,19 @@ links: [input -> output]";
     command.env("NOTIFY_SOCKET", &path).env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
     command.env("TREMOR_LOG", "info");
     let mut run = command.spawn().unwrap();
-    match until {
-        Some(until) => while hear(&socket).unwrap() != until {},
-        None => {
-            // The log is a pipe, of which the first line about the sink is enough.
-            let mut log = Vec::new();
-            let mut stderr = run.stderr.take().unwrap();
-            while !String::from_utf8_lossy(&log).contains("not connected") {
-                let mut part = [0; 1024];
-                let length = stderr.read(&mut part).unwrap();
-                assert_ne!(length, 0, "{}", String::from_utf8_lossy(&log));
-                log.extend_from_slice(&part[..length]);
-            }
-            thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
+    if let Some(until) = until {
+        while hear(&socket).unwrap() != until {}
+    } else {
+        // The log is a pipe, of which the first line about the sink is enough.
+        let mut log = Vec::new();
+        let mut stderr = run.stderr.take().unwrap();
+        while !String::from_utf8_lossy(&log).contains("not connected") {
+            let mut part = [0; 1024];
+            let length = stderr.read(&mut part).unwrap();
+            assert_ne!(length, 0, "{}", String::from_utf8_lossy(&log));
+            log.extend_from_slice(&part[..length]);
         }
+        thread::spawn(move || stderr.read_to_end(&mut Vec::new()));
     }
     Command::new("kill").args(["-TERM", &run.id().to_string()]).status().unwrap();
     let run = Run::of(&finish(run));

@@ -199,14 +199,6 @@ mod tests {
         assert!(guarded_drop(Bomb).is_err());
     }
 
-    #[cfg(feature = "tokio")]
-    #[test]
-    fn panic_for_want_of_a_tokio_runtime_names_the_remedy() {
-        install_hook();
-        let error = guard("pull", ::tokio::runtime::Handle::current).unwrap_err();
-        assert!(error.to_string().ends_with("`Tokio::within` of `tremor_pdk::tokio`"), "{error}");
-    }
-
     #[test]
     fn a_report_has_the_place_of_a_panic_and_not_its_message() {
         install_hook();

@@ -194,3 +194,9 @@ fn it_can_be_started_and_dropped_again_and_again_under_load() {
     }
     wait_until_ended();
 }
+
+#[test]
+fn panic_for_want_of_a_tokio_runtime_names_the_remedy() {
+    let error = crate::ffi::guard("pull", ::tokio::runtime::Handle::current).unwrap_err();
+    assert!(error.to_string().ends_with("`Tokio::within` of `tremor_pdk::tokio`"), "{error}");
+}

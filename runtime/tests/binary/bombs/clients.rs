@@ -64,7 +64,7 @@ fn http_client_stays_within_bounds() {
     let gzip = compressed("gzip", &b"x".repeat(1 << 20), 512, b"");
     let length = format!("Content-Encoding: gzip\r\nContent-Length: {}\r\n", gzip.len());
     let chunks = b"1\r\nx\r\n".repeat(160_000);
-    let extension = [&b"1;"[..], &[b'x'; INPUT - 100]].concat();
+    let extension = [&b"1;"[..], &vec![b'x'; INPUT - 100]].concat();
     for (name, bomb) in [
         ("http_client, body", answer("", &vec![b'x'; INPUT - 100])),
         ("http_client, gzip", answer(&length, &gzip)),
@@ -95,7 +95,7 @@ fn ws_client_stays_within_bounds() {
         [&[0x81, u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
     };
     // Frames of a server are not masked.
-    let half = [&[0x82, 127, 0, 0, 0, 0, 0, 0x3f, 0, 0][..], &[b'x'; INPUT - 100]].concat();
+    let half = [&[0x82, 127, 0, 0, 0, 0, 0, 0x3f, 0, 0][..], &vec![b'x'; INPUT - 100]].concat();
     let fragments = [&[0x01, 0][..], &[0x00, 0].repeat(490_000)].concat();
     let ping = [&[0x89, 125][..], &[0; 125]].concat();
     for (name, bomb) in [
@@ -106,7 +106,7 @@ fn ws_client_stays_within_bounds() {
     ] {
         Attack { name, input: WS, greet: agree, bomb, good }.run();
     }
-    let bomb = [&b"HTTP/1.1 101 OK\r\nA: "[..], &[b'x'; INPUT - 100]].concat();
+    let bomb = [&b"HTTP/1.1 101 OK\r\nA: "[..], &vec![b'x'; INPUT - 100]].concat();
     Attack { name: "ws_client, handshake", input: WS, greet: agree, bomb, good }.run();
 }
 

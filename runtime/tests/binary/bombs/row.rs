@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Longest time that a good event may take after a bomb, and that a drain may take. Much longer than either takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Time after which a good event is sent again: the connection that it was sent on may have been lost with the
 /// connector that was restarted, and UDP may lose it.
