@@ -114,7 +114,7 @@ fn metric_counts_log_lines_that_stderr_did_not_accept() {
     while dropped() == 0 {
         thread::yield_now();
     }
-    assert_eq!(echo.end().status, Some(0));
+    assert_eq!(echo.end().status, Some(3));
 }
 
 #[test]
