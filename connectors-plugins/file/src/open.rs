@@ -64,7 +64,10 @@ pub(crate) fn cannot_open(path: &Path, mode: Mode, error: &io::Error) -> Error {
         io::ErrorKind::IsADirectory => "it is a folder: name a file in it",
         io::ErrorKind::NotADirectory => "what stands for a folder in it is a file: correct `path`",
         io::ErrorKind::ReadOnlyFilesystem => "its file system is read-only: choose another",
-        _ if error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) => {
+        _ if mode != Mode::Read
+            && is_pipe(path)
+            && error.raw_os_error() == Some(Errno::NXIO.raw_os_error()) =>
+        {
             let refused = format!("cannot {doing} {}: no process reads the pipe", named(path));
             return Error::connection_refused(refused);
         }

@@ -69,7 +69,10 @@ struct Chunk {
 
 impl Chunk {
     /// Reads pulls until they make a chunk, or there is nothing to read. May block.
-    fn read(mut files: Files, mut spare: Vec<Batch>) -> Self {
+    ///
+    /// `waiting` has the streams of pulls that were read before and are not handed out.
+    fn read(mut files: Files, mut spare: Vec<Batch>, waiting: Vec<u64>) -> Self {
+        files.waiting = waiting;
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
             let mut batch = spare.pop().unwrap_or_default();
@@ -81,6 +84,7 @@ impl Chunk {
             bytes += batch.bytes().len();
             // A truncated file has to end a message that was begun, so the part is taken in first.
             let is_over = brought.is_half || bytes >= files.how.chunk_bytes;
+            files.waiting.push(brought.stream);
             ready.push_back((brought, batch));
             if is_over || ready.len() == PULLS {
                 break None;
@@ -116,7 +120,8 @@ impl Tail {
     fn read_on(&mut self) {
         if let Some(files) = self.files.take_if(|_| self.last.is_none()) {
             let spare = std::mem::take(&mut self.spare);
-            self.reading = Some(self.host.blocking(move || Chunk::read(files, spare)));
+            let waiting = self.ready.iter().map(|(brought, _)| brought.stream).collect();
+            self.reading = Some(self.host.blocking(move || Chunk::read(files, spare, waiting)));
         }
     }
 
@@ -139,9 +144,13 @@ impl Tail {
         self.last = None;
         for (stream, from) in self.failed.drain(..) {
             self.ready.retain(|(brought, _)| brought.stream != stream);
-            files.rewind(stream, from);
-            if let Some(at) = self.half.iter().position(|half| *half == stream) {
+            let is_at_start = files.rewind(stream, from);
+            let half = self.half.iter().position(|half| *half == stream);
+            if let Some(at) = half {
                 self.half.swap_remove(at);
+            }
+            // Preprocessors treat the start of a stream in their own way, such as a UTF-8 signature.
+            if half.is_some() || is_at_start {
                 batch.stream(stream).abort();
             }
         }
@@ -164,11 +173,12 @@ impl Source for Tail {
                 }
                 self.take_in().await?;
             }
-            self.failed.extend(self.pulls.iter().flat_map(Pulls::failed));
-            if self.failed.is_empty() {
+            if !self.pulls.as_ref().is_some_and(Pulls::has_failed) {
                 break;
             }
+            // A failure is taken only with the files at hand. Otherwise the file could be closed before it is read again.
             if self.reading.is_none() {
+                self.failed.extend(self.pulls.iter().flat_map(Pulls::failed));
                 self.rewind(batch);
                 return Ok(Pull::Idle(Duration::ZERO));
             }

@@ -48,6 +48,8 @@ pub(crate) struct Files {
     uses: u64,
     /// Whose turn it is.
     turn: usize,
+    /// Streams of pulls that were read and not handed out. Their files are not done with.
+    pub(super) waiting: Vec<u64>,
     pub(super) poll_ns: u64,
     pub(super) search_at_ns: u64,
     /// A search that has not ended.
@@ -108,6 +110,7 @@ impl Files {
             max_open: max_open(),
             uses: 0,
             turn: 0,
+            waiting: Vec::new(),
             poll_ns: nanoseconds(config.poll_interval.get()),
             search_at_ns: 0,
             searching: None,
@@ -292,12 +295,15 @@ impl Files {
         Ok(is_half.then_some(0))
     }
 
-    /// Reads a stream again from there, because a pull of it has failed.
-    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) {
+    /// Reads a stream again from `to`, because a pull of it has failed. Returns whether that is the start of the stream.
+    pub(super) fn rewind(&mut self, stream: u64, to: Option<u64>) -> bool {
         let how = &self.how;
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) {
-            input.rewind(to.unwrap_or(input.start), how);
-        }
+        let Some(input) = self.inputs.iter_mut().find(|input| input.stream == stream) else {
+            return false;
+        };
+        let to = to.unwrap_or(input.start);
+        input.rewind(to, how);
+        to == input.start
     }
 
     /// Writes up to where each file is acknowledged.
@@ -318,10 +324,11 @@ impl Files {
 
     /// Closes the files that are read to their ends, once all of that is acknowledged.
     pub(super) fn settle(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
         self.publish(|inputs, known, marks| {
             inputs.retain(|input| {
                 let is_settled = marks.is_none_or(|marks| marks.is_settled(input.stream));
-                let is_done = input.is_finished() && is_settled;
+                let is_done = input.is_finished() && is_settled && !waiting.contains(&input.stream);
                 if is_done {
                     let position = marks.and_then(|marks| marks.forget(input.stream));
                     known.push(Entry { position: position.unwrap_or(input.start), ..entry(input) });
@@ -329,6 +336,7 @@ impl Files {
                 !is_done
             });
         });
+        self.waiting = waiting;
     }
 
     /// Changes the files, and has the checkpoint contain the changed ones from then on.

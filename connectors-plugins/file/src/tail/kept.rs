@@ -59,6 +59,8 @@ struct State {
     sync_at_ns: u64,
     /// Length of the checkpoint when it was written last, in bytes.
     length: u64,
+    /// `true` if a pull has failed since failures were taken.
+    has_failed: bool,
     /// `true` after the end, when nothing is written any more.
     is_closed: bool,
     /// Waker of the task that writes the checkpoint.
@@ -173,8 +175,14 @@ impl Pulls {
         self.0.marks.brought(pull, stream, position);
     }
 
+    /// Returns whether a pull has failed since [`Pulls::failed`] was called.
+    pub(super) fn has_failed(&self) -> bool {
+        self.0.state().has_failed
+    }
+
     /// Takes the streams of which a pull has failed, each with the position from which it is to be read again.
     pub(super) fn failed(&self) -> Vec<(u64, Option<u64>)> {
+        self.0.state().has_failed = false;
         self.0.marks.take().again.into_iter().map(|again| (again.stream, again.from)).collect()
     }
 }
@@ -202,7 +210,9 @@ impl Acks for KeptAcks {
 
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
         self.shared.state().pulls.remove(&pull);
-        self.shared.marks.clone().fail(pull, events)
+        let failed = self.shared.marks.clone().fail(pull, events);
+        self.shared.state().has_failed = true;
+        failed
     }
 }
 
@@ -244,6 +254,10 @@ impl Shared {
             let is_durable = now_ns >= state.sync_at_ns;
             state.unwritten = 0;
             state.is_unsynced &= !is_durable;
+            if is_durable {
+                // Before the write: a file that comes meanwhile makes the checkpoint due again.
+                state.sync_at_ns = now_ns.saturating_add(self.interval_ns);
+            }
             (state.files.iter().map(|file| self.entry(file)).collect(), is_durable)
         };
         let saved = checkpoint.save(entries, is_durable);
@@ -251,8 +265,9 @@ impl Shared {
         state.length = checkpoint.length();
         if saved.is_err() {
             state.is_unsynced = true;
-        } else if is_durable {
-            state.sync_at_ns = now_ns.saturating_add(self.interval_ns);
+            if is_durable {
+                state.sync_at_ns = 0;
+            }
         }
         saved
     }

@@ -410,6 +410,26 @@ fn a_file_without_ends_of_messages_comes_again_as_a_whole_or_not_at_all() {
 }
 
 #[test]
+fn file_whose_pulls_wait_to_be_handed_out_stays_open() {
+    let lines = "a line of the larger file\n".repeat(30_000);
+    let scene = Scene::new(&[("a.log", "a\n"), ("b.log", &lines)]);
+    let keys = r#""path": "*.log", "checkpoint": "at""#;
+    let mut source = scene.open(keys).unwrap();
+    let (_, first) = source.pull().unwrap();
+    // The checkpoint is due while the next chunk is read.
+    scene.host.advance(Duration::from_secs(2));
+    scene.host.block_on(scene.host.host().sleep(Duration::from_millis(1)));
+    let mut batches = vec![first];
+    batches.extend(source.pull_all().unwrap());
+    for batch in &batches {
+        source.acks().unwrap().ack(batch.pull()).unwrap();
+    }
+    source.stop().unwrap();
+    let mut source = scene.open(keys).unwrap();
+    assert_eq!(text(&source.pull_all().unwrap()).concat(), "");
+}
+
+#[test]
 fn nothing_is_lost_or_doubled_when_pulls_are_given_up() {
     let scene = Scene::new(&[("in", "one\ntwo\nthree\n")]);
     let mut source = scene.open(&format!(r#"{CHECKPOINT}, "chunk_bytes": 4"#)).unwrap();

@@ -130,11 +130,12 @@ impl Output {
             self.syncing.fail();
             self.not_on_disk(&error)
         })?;
-        // An earlier attempt may have got so far, and no further.
-        if folder::has(&self.path, &current.file) {
-            let aside = rotation.set_aside(self.host.now_ns());
-            aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
+        if !folder::has(&self.path, &current.file) {
+            // An earlier attempt has set it aside, or others have renamed or deleted it.
+            return self.reopen(current);
         }
+        let aside = rotation.set_aside(self.host.now_ns());
+        aside.map_err(|error| self.error(&error).context("cannot set the file aside"))?;
         let file = open::open(&self.path, self.mode)?;
         self.take(&file)?;
         let metadata = file.metadata().map_err(|error| self.error(&error))?;

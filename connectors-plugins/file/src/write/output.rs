@@ -135,6 +135,10 @@ impl Output {
         let length = length_of(runs);
         let mut current = self.current();
         for _ in 0..MAX_FILES {
+            // The end of the last whole message is looked for under the file's name.
+            if length > 0 && current.may_be_torn {
+                self.check_name(&mut current);
+            }
             if current.is_moved {
                 self.reopen(&mut current)?;
             }

@@ -34,7 +34,8 @@ fn of_a_compressed_file_that_failed_a_half_message_is_cut_off_as_well() {
     assert_eq!(text(&again), ["[cut off]one\ntwo\n[ends]"]);
     // Of what has ended nothing is open.
     source.acks().unwrap().fail(again.last().unwrap().pull(), &[]).unwrap();
-    assert_eq!(text(&source.pull_all().unwrap()), ["one\ntwo\n[ends]"]);
+    // The stream begins again: preprocessors treat its start in their own way.
+    assert_eq!(text(&source.pull_all().unwrap()), ["[cut off]one\ntwo\n[ends]"]);
 }
 
 #[test]

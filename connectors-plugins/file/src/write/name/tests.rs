@@ -158,3 +158,30 @@ fn rotation_counts_from_zero_after_truncation_by_others() {
     scene.deliver("three\n");
     assert_eq!(read(&scene.path), "three\n");
 }
+
+#[test]
+fn file_renamed_before_first_delivery_is_not_cut_or_missed() {
+    for creates in [true, false] {
+        let mut scene = Scene::new("out", r#""mode": "append", "sync": "batch""#);
+        fs::write(&scene.path, "acknowledged\nanother acknowledged\n").unwrap();
+        fs::rename(&scene.path, &scene.renamed).unwrap();
+        if creates {
+            fs::write(&scene.path, "of another process\n").unwrap();
+        }
+        scene.deliver("one\n");
+        assert_eq!(read(&scene.renamed), "acknowledged\nanother acknowledged\n");
+        let before = if creates { "of another process\n" } else { "" };
+        assert_eq!(read(&scene.path), format!("{before}one\n"));
+    }
+}
+
+#[test]
+fn rotation_leaves_file_that_took_the_name_as_found() {
+    let mut scene =
+        Scene::new("out", r#""mode": "truncate", "rotate": { "max_bytes": "1KiB", "keep": 2 }"#);
+    scene.deliver(&format!("{}\n", "x".repeat(1_000)));
+    fs::rename(&scene.path, &scene.renamed).unwrap();
+    fs::write(&scene.path, "of another process\n").unwrap();
+    scene.deliver(&format!("{}\n", "y".repeat(1_000)));
+    assert!(read(&scene.path).starts_with("of another process\n"), "{}", read(&scene.path));
+}
