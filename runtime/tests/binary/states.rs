@@ -282,18 +282,20 @@ fn stop_while_a_sink_is_down_succeeds_if_the_source_reads_the_events_again() {
 
 #[test]
 fn status_tells_success_from_failed_events() {
-    let flow = |err: &str| {
+    let flow = |err: &str, input: &[u8]| {
         let text = format!(
             "connectors:
   input: {{ type: file, preprocessors: [lines], codec: json, {err} config: {{ path: in, mode: read }} }}
   output: {{ type: 'null' }}
 links: [input -> output]"
         );
-        Scene::new(&text).write("in", b"1\nx\n2\n").run()
+        Scene::new(&text).write("in", input).run()
     };
-    flow("")
-        .expect(3, &["3 events in, 2 out", "1 failed", "error: 1 events of flow `flow` failed"]);
-    flow("err: discard,").expect(0, &["1 discarded"]);
+    // A message that cannot be decoded was never accepted. If there is nothing else, something is wrong.
+    flow("", b"1\nx\n2\n").expect(0, &["3 events in, 2 out", "1 failed"]);
+    flow("", b"x\ny\n")
+        .expect(3, &["2 events in, 0 out", "2 failed", "error: 2 events of flow `flow` failed"]);
+    flow("err: discard,", b"1\nx\n2\n").expect(0, &["1 discarded"]);
 }
 
 #[test]
