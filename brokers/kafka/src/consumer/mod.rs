@@ -29,11 +29,11 @@ use std::{future::poll_fn, sync::Arc};
 use tremor_pdk::prelude::*;
 
 use self::{client::Client, config::Settings, member::Member, shared::Shared, signal::Signal};
-use crate::client::Records as Memory;
 pub use self::{
     config::{Config, Start},
     source::Records,
 };
+use crate::client::Records as Memory;
 
 /// The connector.
 pub struct KafkaConsumer {
