@@ -283,3 +283,16 @@ impl Worker {
 pub mod executor {
     pub async fn yield_now() {}
 }
+
+/// A turn that never ends: time does not pass in a model.
+pub struct Turn;
+
+impl Turn {
+    pub fn of(_: ::std::time::Duration) -> Self {
+        Self
+    }
+
+    pub fn begin(&mut self, _: ::std::time::Instant) {}
+
+    pub async fn share(&mut self, _: ::std::time::Instant) {}
+}

@@ -33,6 +33,10 @@ pub mod engine {
             pub use crate::doubles::{Gauge, Queue};
         }
 
+        pub mod turn {
+            pub use crate::doubles::Turn;
+        }
+
         pub mod wakers;
         pub mod watch;
     }

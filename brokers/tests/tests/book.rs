@@ -64,13 +64,17 @@ fn every_flow_with_a_connector_of_a_broker_is_sound() {
     assert!(count >= 2, "{count}");
 }
 
-/// `tremor plugin verify`, with further arguments.
+/// Exit status of `tremor plugin verify` if no check failed and a connector did not connect.
+const NOT_CONNECTED: i32 = 5;
+
+/// Runs `tremor plugin verify` with further arguments. No broker needs to answer.
 fn verify(library: &str, arguments: &[String]) {
     let mut command = Command::new(&built().tremor);
     command.args(["plugin", "verify"]).arg(built().plugins.join(library)).args(arguments);
     let out = command.output().unwrap();
     let said = String::from_utf8_lossy(&out.stdout);
-    assert!(out.status.success() && !said.contains("FAILED"), "{said}");
+    let is_passed = out.status.success() || out.status.code() == Some(NOT_CONNECTED);
+    assert!(is_passed && !said.contains("FAILED"), "{said}");
 }
 
 #[test]
