@@ -294,5 +294,7 @@ impl Turn {
 
     pub fn begin(&mut self, _: ::std::time::Instant) {}
 
-    pub async fn share(&mut self, _: ::std::time::Instant) {}
+    pub fn is_over(&mut self, _: ::std::time::Instant) -> bool {
+        false
+    }
 }
