@@ -9,7 +9,7 @@ use tremor_pdk::Error;
 
 /// Time that a retried pull may be pending before its series counts as ended. A pull that waits for events of
 /// a peer that is back has no other sign of success.
-const PENDING: Duration = Duration::from_mins(1);
+pub(crate) const PENDING: Duration = Duration::from_mins(1);
 
 /// Longest wait that is counted, because a time that is too far away cannot be represented.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
