@@ -99,7 +99,7 @@ const ACCEPTED_AS_FLOATS: &[(&str, &str)] = &[
     ("i_number_very_big_negative_int", "[-2.374623746732769e+47]"),
 ];
 
-/// All others are rejected: what is not UTF-8, half of a surrogate pair, and numbers that no float can hold.
+/// Other cases are rejected: text that is not UTF-8, half of a surrogate pair, and numbers that no float can hold.
 #[test]
 fn what_an_implementation_may_decide_is_decided_as_documented() {
     let exact = DecodeOptions::default();

@@ -14,7 +14,7 @@ pub type Delivery = Result<(), Undelivered>;
 pub enum Undelivered {
     /// The whole batch, for one reason.
     All(Error),
-    /// Some of its events: the peer has all others. At least one event must be named, or the answer is an error of the
+    /// The peer does not have some events of the delivery, and has all others. At least one event must be named, or the answer is an error of the
     /// kind internal. `exceptions.into()` makes a [`Delivery`] that is `Ok(())` if no event is named.
     Some(Exceptions),
 }

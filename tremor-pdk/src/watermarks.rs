@@ -258,7 +258,7 @@ impl<P: Clone> Marks<P> {
 
     /// Ends a pull that has failed. Returns its streams, each with the position from which it is to be read again.
     ///
-    /// What was brought of them later is forgotten: it comes again as well, and its acknowledgements change
+    /// Later pulls of these streams are forgotten: their events come again as well, and their acknowledgements change
     /// nothing. Earlier pulls stay open, so that their acknowledgements count.
     fn fail(&mut self, pull: u64) -> Vec<Unacknowledged<P>> {
         let streams = self.pulls.remove(&pull).unwrap_or_default();

@@ -114,7 +114,7 @@ impl Decoder {
                 return Err(Wrong::new(at, "expected nothing after `# EOF`"));
             }
             match line {
-                // The first one before the samples counts. Another one is no reason to lose samples.
+                // The first description before the samples counts. A second one does not cost samples.
                 Line::Help { name, help } => {
                     if let Ok(family) = families.describe(name, at) {
                         family.help.get_or_insert(help);

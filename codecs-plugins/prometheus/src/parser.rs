@@ -52,7 +52,7 @@ pub(crate) struct Parser<'t> {
 
 impl<'t> Parser<'t> {
     pub(crate) fn new(text: &'t str, format: Format) -> Self {
-        // A UTF-8 signature is no part of the text.
+        // A UTF-8 signature does not belong to the text.
         let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         Self { text, at, format }
     }

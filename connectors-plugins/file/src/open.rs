@@ -17,7 +17,7 @@ pub(crate) fn open(path: &Path, mode: Mode) -> Result<File> {
     let mut options = OpenOptions::new();
     match mode {
         Mode::Read => options.read(true),
-        // Another process may be writing to one that is to be truncated: that waits for the lock. With
+        // A file is truncated once it is locked, because another process may be writing to it until then. With
         // `append` each write begins at the file's end, also after others have truncated the file.
         Mode::Write | Mode::Append | Mode::Truncate => options.append(true).create(true),
     };

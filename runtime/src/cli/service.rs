@@ -21,9 +21,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Condition for the notification that the run is ready.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum Ready {
-    /// All flows run, and each connector was connected or has tried to connect. A sink that is down counts as ready.
+    /// Ready once all flows run, and each connector was connected or has tried to connect. A sink that is down counts as ready.
     Started,
-    /// All flows run, all connectors are connected, and no pull or delivery is being retried.
+    /// Ready once all flows run, all connectors are connected, and no pull or delivery is being retried.
     Connected,
 }
 

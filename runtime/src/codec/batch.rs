@@ -134,7 +134,7 @@ impl Encoder {
         }
     }
 
-    /// As [`Encoder::encode_batch`], and rejects messages that contain the terminator.
+    /// Encodes a batch like [`Encoder::encode_batch`], and rejects messages that contain the terminator.
     #[inline(never)]
     fn encode_checked(
         &mut self,

@@ -68,7 +68,7 @@ fn a_message_never_takes_more_than_an_event_may_whatever_is_in_it() {
         // The buffer doubles when it grows.
         assert!(memory <= 2 * Batch::EVENT_AT_MOST + (1 << 20), "{name}, {what}: {memory}");
         let expected = match what {
-            // Each escape takes five bytes of text. Structured data of more than 1,024 parameters is part of the text.
+            // An escape takes five bytes of text. Structured data of more than 1,024 parameters is part of the text.
             "escapes" | "parameters" => Ok(0),
             _ => Err("the decoded message takes more than "),
         };

@@ -22,7 +22,7 @@ pub struct Error {
     kind: ErrorKind,
     message: Box<str>,
     position: Option<usize>,
-    /// What to do about it, if it is known.
+    /// Remedy for the error, if one is known.
     remedy: Option<&'static str>,
 }
 

@@ -134,7 +134,7 @@ const RFC3164: &str = "RFC3164";
 struct Reader<'m> {
     message: &'m [u8],
     at: usize,
-    /// Where the header ends and `msg` begins, whatever stands there. Not set in a first attempt.
+    /// Position where the header ends and `msg` begins, whatever is there. Not set in a first attempt.
     end: usize,
 }
 

@@ -339,7 +339,7 @@ mod tests {
         let (one, two) = (budget.flow(), budget.flow());
         let (one, two) = (one.account("one"), two.account("two"));
         budget.divide();
-        // Each has a share of 16 blocks, and borrows at most 16 of the 32 common blocks.
+        // A component has a share of 16 blocks, and borrows at most 16 of the 32 common blocks.
         let (large, small) = (Loan::new(one.clone()), Loan::new(two.clone()));
         assert!(!large.take(33 * BLOCK));
         assert_eq!(one.used(), 0, "a refused loan counts nothing");

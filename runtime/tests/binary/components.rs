@@ -174,7 +174,7 @@ fn a_codec_or_processor_that_goes_wrong_sends_what_it_had_to_err() {
             let (run, scene) = run(&through_codec(side), &format!("good\n{word}\n"));
             let letters = scene.read("other");
             let told = format!("{side} {fault}: {}\n{letters}", run.stderr);
-            // What a preprocessor had before it failed cannot go to `err`.
+            // Input that a preprocessor had before it failed cannot go to `err`.
             assert!(matches!(run.status, Some(0 | 3)), "{told}");
             assert!(letters.contains(cause), "{told}");
             let arrived = run.stdout.lines().count() + letters.lines().count();

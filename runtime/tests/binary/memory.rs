@@ -126,7 +126,7 @@ links: [input -> main, main -> output]"
     asked.end();
 }
 
-/// Each connection sends half of a line, and the other half after all connections have done so.
+/// Connections send half of a line, and the other half after all connections have done so.
 #[test]
 fn half_lines_of_2000_connections_stay_within_memory_limit() {
     const SERVERS: usize = 8;
@@ -179,7 +179,7 @@ links: [{links}]"
     asked.end();
 }
 
-/// Each sink has one delivery in flight, which its peer does not read.
+/// Sinks have one delivery in flight each, which their peers do not read.
 #[test]
 fn deliveries_in_flight_without_batch_stay_within_memory_limit() {
     const PAIRS: usize = 10;

@@ -120,7 +120,7 @@ fn source_whose_pulls_fail_is_retrying_until_they_succeed() {
   input:
     type: http_client
     codec: json
-    config: {{ url: 'http://{}/', interval: 10ms }}
+    config: {{ url: 'http://{}/', interval: 200ms }}
   output: {{ type: 'null' }}
 links: [input -> output]",
         server.address
@@ -269,7 +269,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn stop_while_a_sink_is_down_succeeds_if_the_source_reads_the_events_again() {
+fn stop_while_a_sink_is_down_succeeds_if_events_are_read_again() {
     stopped("checkpoint: position").expect(
         0,
         &["warning: flow `flow` was stopped before everything had been delivered", "`output`"],
@@ -299,7 +299,7 @@ links: [input -> output]"
 }
 
 #[test]
-fn operator_that_buffers_after_drain_is_named_and_its_events_fail() {
+fn operator_that_buffers_after_drain_is_named_and_fails_events() {
     let scene = Scene::new(
         "connectors:
   input: { type: file, preprocessors: [lines], codec: string, config: { path: in, mode: read } }

@@ -102,7 +102,7 @@ links: [input -> output]"
         let count = format!("{} events in, 2 out", discarded + 2);
         scene.run().expect(0, &[&count, &format!("{discarded} discarded")]);
         assert_eq!(scene.read("out").lines().count(), 2, "{codec}");
-        // All of the file is acknowledged.
+        // The whole file is acknowledged.
         scene.run().expect(0, &["0 events in"]);
     }
 }

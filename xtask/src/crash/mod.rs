@@ -42,7 +42,7 @@ const SETUPS: [Setup; 2] = [
     Setup {
         name: "defaults",
         keys: "",
-        // Some 4 MiB, so that a checkpoint that trails behind shows.
+        // A burst of 4 MiB shows a checkpoint that trails behind.
         burst: 40_000,
         // 1 MiB that is acknowledged and not written, two chunks that are read, and eight pulls in queue and sink.
         window: (1 << 20) + (2 << 18) + (8 << 16),
@@ -61,7 +61,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// How often to kill the flow, with each setup
+    /// Number of kills with each setup
     #[arg(long, default_value_t = 20, value_name = "N",
           value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// Judge the first events by their median, on a machine that does other work
     #[arg(long)]
     busy: bool,
-    /// Where to write in, out, at, rounds.csv, summary.txt and the log of the flow, in a folder for each setup
+    /// Folder for in, out, at, rounds.csv, summary.txt and the log of the flow, with a folder for each setup
     #[arg(long, default_value = "target/crash", value_name = "DIR")]
     output: PathBuf,
 }

@@ -41,7 +41,7 @@ pub struct KafkaConsumer {
     context: Context,
     /// What the next source reads with.
     client: Option<Arc<Client>>,
-    /// What the last client may fetch ahead.
+    /// Memory for the records that the last client fetches ahead.
     memory: Option<Memory>,
     /// Set once the last client has left the group. None: there is none.
     ended: Option<Arc<Signal>>,

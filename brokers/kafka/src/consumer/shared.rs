@@ -132,7 +132,7 @@ impl Shared {
         if places.is_empty() {
             return;
         }
-        // What was taken of them comes again.
+        // Records that were taken of these partitions come again.
         self.meters.read_again.add(places.len() as u64);
         state.records.retain(|record| {
             !places

@@ -41,7 +41,7 @@ pub struct KafkaProducer {
     settings: Arc<Settings>,
     context: Context,
     client: Option<Arc<Client>>,
-    /// What the last client may fill.
+    /// Memory for the records that wait in the last client.
     memory: Option<Memory>,
 }
 

@@ -60,7 +60,7 @@ pub(super) struct Checkpoint {
     saved: Option<Vec<Entry>>,
     /// Whether the disk has that.
     is_durable: bool,
-    /// Its length in bytes.
+    /// Length of the checkpoint in bytes.
     length: u64,
     /// Reason why the entries are those of the copy.
     pub(super) damage: Option<Error>,

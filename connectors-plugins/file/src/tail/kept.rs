@@ -88,7 +88,7 @@ impl Kept {
             let copy = checkpoint.copy_path();
             warn!(host, "{error}; the positions in `{}` are used, which are older", copy.display());
         }
-        // One half waits for acknowledgements, the other one is acknowledged and not written yet.
+        // Half of `read_ahead` waits for acknowledgements. The other half is acknowledged and not written yet.
         let half = (config.read_ahead.get() / 2).max(1);
         let chunk_bytes = config.chunk_bytes.get() as u64;
         let most_pulls = half.saturating_mul(chunk_bytes.div_ceil(pull_bytes));

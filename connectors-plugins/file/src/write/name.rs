@@ -26,7 +26,7 @@ impl Output {
         if let Ok(named) = &named
             && folder::identity(named) == current.identity
         {
-            // Others may have truncated it, or written to it.
+            // Other processes may have truncated the file, or written to it.
             current.length = named.len();
             return false;
         }

@@ -86,7 +86,7 @@ fn a_quick_write_that_stops_in_the_middle_leaves_nothing_of_the_batch() {
     }
     sink.deliver(&batch_of(&["twelve byte\n"])).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), fits + "twelve byte\n");
-    // As somebody does who needs the space: a deleted file that stays open would keep it.
+    // People delete a file to get its space back, which a deleted file keeps while it is open.
     fs::remove_file(&path).unwrap();
     sink.deliver(&batch_of(&["seven.\n"])).unwrap_err();
     sink.deliver(&batch_of(&["seven.\n"])).unwrap();

@@ -10,15 +10,15 @@ use crate::executor;
 /// How long a plugin may take for what the end of its flow waits for.
 const LAST_CALL: Duration = Duration::from_secs(5);
 
-/// How long a source may take to close after its flow was stopped. Less than the time that a stopped flow has to end.
-/// What the source commits then is not read again by the next run.
+/// Time that a source has to close after its flow was stopped. Less than the time that a stopped flow has to end.
+/// The next run does not read again what the source commits in this time.
 const LAST_COMMIT: Duration = Duration::from_secs(1);
 
 /// Gives a source a bounded time to close, which is shorter once its flow was stopped. A flow that is halted waits no
 /// longer.
 ///
 /// # Errors
-/// Those of the call, and a timeout.
+/// Errors of the call, and a timeout.
 pub(crate) async fn close_in_time(
     call: BoxFuture<'_, Result<(), Error>>,
     control: &Control,

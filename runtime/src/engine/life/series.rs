@@ -9,7 +9,7 @@ use tremor_pdk::Error;
 
 /// Time that a retried pull may be pending before its series counts as ended. A pull that waits for events of
 /// a peer that is back has no other sign of success.
-pub(crate) const PENDING: Duration = Duration::from_mins(1);
+const PENDING: Duration = Duration::from_mins(1);
 
 /// Longest wait that is counted, because a time that is too far away cannot be represented.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
@@ -41,6 +41,8 @@ pub type RetryCounts = BTreeMap<(&'static str, &'static str), u64>;
 pub(super) struct Series {
     /// Start of the series of failed pulls, and the time from which it counts as ended.
     pulls: Option<(Instant, Instant)>,
+    /// `true` if the source has been idle since the last failed pull.
+    has_idled: bool,
     /// Start of the series of failed deliveries.
     deliveries: Option<Instant>,
     pub(super) counts: RetryCounts,
@@ -57,9 +59,20 @@ impl Series {
             Retried::Pull => {
                 let since = self.pulls(now).unwrap_or(now);
                 self.pulls = Some((since, now + wait.min(LONGEST) + PENDING));
+                self.has_idled = false;
             }
             Retried::Deliver => _ = self.deliveries.get_or_insert(now),
         }
+    }
+
+    /// Notes at `now` that a source whose last pull failed reads nothing for `wait`. A source that polls is idle between
+    /// two polls that fail, so its series lasts until the next poll. Returns whether the series still runs.
+    pub(super) fn idle(&mut self, now: Instant, wait: Duration) -> bool {
+        let Some(since) = self.pulls(now) else { return false };
+        if !std::mem::replace(&mut self.has_idled, true) {
+            self.pulls = Some((since, now + wait.min(LONGEST) + PENDING));
+        }
+        true
     }
 
     /// Ends a series.
@@ -103,6 +116,20 @@ mod tests {
         assert_eq!(series.earliest(since + wait + PENDING / 2), Some(since));
         assert_eq!(series.earliest(since + 2 * (wait + PENDING)), None);
         assert_eq!(series.counts.get(&("pull", "timeout")), Some(&1));
+    }
+
+    #[test]
+    fn series_lasts_until_the_poll_after_the_idle_time() {
+        let (mut series, error) = (Series::default(), Error::timeout("no answer"));
+        let interval = Duration::from_mins(5);
+        series.retry(Retried::Pull, &error, Duration::ZERO);
+        let since = series.earliest(Instant::now()).unwrap();
+        assert!(series.idle(since, interval));
+        assert_eq!(series.earliest(since + interval), Some(since));
+        // A source that is idle again and again does not fail.
+        assert!(series.idle(since + interval, interval));
+        assert!(!series.idle(since + interval + PENDING, interval));
+        assert_eq!(series.earliest(since + interval + PENDING), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::engine::{
 };
 
 impl Session<'_> {
-    /// Nothing follows: the sink sends what it holds back. Whether it has.
+    /// Has the sink send what it buffers, because no event follows. Returns whether it has sent everything.
     pub(super) async fn drain(&mut self) -> Result<bool, End> {
         self.side.undrained = true;
         match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {

@@ -114,8 +114,6 @@ struct Session<'s> {
     attempts: Attempts,
     /// Start of the running series of such pulls.
     failing_since: Option<Instant>,
-    /// Time of the last failed pull.
-    failed_at: Option<Instant>,
     /// Whether the source is known to be not pulled because all pulls that may be in flight are.
     is_bound: bool,
     /// Pulls without an event, in a row.
@@ -201,7 +199,6 @@ impl SourceSide {
             is_steady: false,
             attempts: Attempts::new(RETRY),
             failing_since: None,
-            failed_at: None,
             is_bound: false,
             futile: Futile::default(),
             brings: false,
@@ -265,7 +262,7 @@ impl Session<'_> {
                 // Each round is as much work as a poll may do.
                 Step::WentOn => executor::yield_now().await,
                 Step::Pulled(Ok(Pull::Idle(mut wait))) => {
-                    self.recover_unless_idle();
+                    self.recover_after_idle(wait);
                     if wait.is_zero() && !self.brings {
                         let took = self.began_at.elapsed();
                         let slowed =

@@ -1,14 +1,11 @@
 //! Retries of failed pulls.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tremor_pdk::Error;
 
 use crate::engine::{
-    life::{
-        connection::End,
-        series::{PENDING, Retried},
-    },
+    life::{connection::End, series::Retried},
     source::Session,
 };
 
@@ -19,10 +16,8 @@ impl Session<'_> {
         let (attempt, wait) = (self.attempts.failed(), self.attempts.wait().max(error.delay()));
         let component = &self.worker.router.name;
         self.shared.standing.retry(Retried::Pull, error, wait);
-        let now = Instant::now();
-        self.failed_at = Some(now);
         if attempt == 1 {
-            self.failing_since = Some(now);
+            self.failing_since = Some(Instant::now());
         }
         if attempt == 1 && self.shared.notices.admits("retrying pulls") {
             tracing::warn!(%component, %error, ?wait, "the pull failed and is retried");
@@ -32,10 +27,11 @@ impl Session<'_> {
         self.idle(wait).await
     }
 
-    /// Ends the series of failed pulls if the last pull read something, or none has failed for [`PENDING`]. A source that
-    /// polls is idle between two polls that fail.
-    pub(super) fn recover_unless_idle(&mut self) {
-        if self.brings || self.failed_at.is_none_or(|at| at.elapsed() >= PENDING) {
+    /// Ends the series of failed pulls after an answer that the source reads nothing for `wait`, unless the series still
+    /// runs and that pull read nothing.
+    pub(super) fn recover_after_idle(&mut self, wait: Duration) {
+        let is_failing = !self.brings && self.failing_since.is_some();
+        if !is_failing || !self.shared.standing.idle(wait) {
             self.recover();
         }
     }
@@ -44,7 +40,6 @@ impl Session<'_> {
     pub(super) fn recover(&mut self) {
         let attempts = self.attempts.failed();
         self.attempts.restart();
-        self.failed_at = None;
         let Some(since) = self.failing_since.take() else { return };
         self.shared.standing.recover(Retried::Pull);
         if self.shared.notices.admits("pulling") {

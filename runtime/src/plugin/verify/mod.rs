@@ -71,7 +71,7 @@ impl Configurations {
     /// from the folder of the file. A component may have several: it is checked with each of them.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn add(&mut self, component: &str, file: &Path) -> Result<(), flow::Error> {
         let config = flow::read_yaml(file)?;
         let folder = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -82,7 +82,7 @@ impl Configurations {
     /// Adds a message of the format of a codec, or a byte stream of a processor: the contents of the file.
     ///
     /// # Errors
-    /// Those of reading the file.
+    /// Errors of reading the file.
     pub fn add_sample(&mut self, component: &str, file: &Path) -> io::Result<()> {
         let sample = fs::read(file)?;
         self.samples.entry(component.to_owned()).or_default().push(sample);

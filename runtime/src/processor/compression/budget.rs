@@ -40,7 +40,7 @@ impl Budget {
     /// Counts `memory` bytes for a stream in place of what it took before.
     ///
     /// # Errors
-    /// All streams take too much together, or the flow may take no more memory. The only stream is not refused memory
+    /// Streams take too much together, or the flow may take no more memory. The only stream is not refused memory
     /// of the flow: waiting for it would not help.
     pub(super) fn take(&mut self, part: &mut Part, memory: usize) -> Result<(), Error> {
         self.streams = self.streams + usize::from(memory > 0) - usize::from(part.taken > 0);

@@ -202,7 +202,7 @@ proptest! {
 }
 
 #[test]
-fn message_with_a_line_feed_is_rejected_and_the_others_are_framed() {
+fn message_with_a_line_feed_is_rejected_and_others_are_framed() {
     for codec in ["string", "binary"] {
         let values = [json!("a"), json!("b\nc"), json!("d")];
         assert_eq!(framed_by_lines(codec, &values), (2, 1, 2));

@@ -159,7 +159,7 @@ impl Peer for Client {
     }
 
     fn send_good(&mut self, number: usize) {
-        // It is sent again until it arrives.
+        // The event is sent again until it arrives.
         let _ = self.try_send_good(number);
     }
 }

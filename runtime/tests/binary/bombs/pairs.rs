@@ -24,7 +24,7 @@ const SAMPLE: usize = 5;
 /// Bytes that a compressed bomb expands to: many times what a batch, a queue and a message may have.
 const EXPANDED: usize = 32 << 20;
 
-/// As [`EXPANDED`] for snappy, which compresses 20 to 1 at best.
+/// Size of the expanded bombs of snappy, which compresses 20 to 1 at best. See [`EXPANDED`].
 const EXPANDED_BY_SNAPPY: usize = 12 << 20;
 
 /// Bytes of a bomb that nothing compresses, short enough for two times base64.
@@ -140,7 +140,7 @@ fn bomb(first: &str, second: &str) -> Vec<u8> {
         bomb.truncate(INPUT);
         return bomb;
     }
-    // Each message of the first is a bomb for the second, as long as a message may be.
+    // A message of the first preprocessor is a bomb for the second, as long as a message may be.
     let mut messages = variant(first, |variant| {
         let inner = match self::format(second) {
             Some(format) => {

@@ -28,14 +28,14 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Interval in which the memory of the process is read while the process drains.
 const SAMPLE: Duration = Duration::from_millis(5);
 
-/// What becomes of the connection that a bomb is sent on.
+/// Fate of the connection that a bomb is sent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// It stays open until the next bomb or good event.
+    /// The connection stays open until the next bomb or good event.
     Stays,
-    /// It is closed after the bomb.
+    /// The connection is closed after the bomb.
     Closes,
-    /// It is reset after half of the bomb.
+    /// The connection is reset after half of the bomb.
     Breaks,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn survives(
     survives_within(MOST, name, scene, bytes, make);
 }
 
-/// As [`survives`], with another limit for the memory of the process, in bytes.
+/// Attacks like [`survives`], with another limit for the memory of the process, in bytes.
 #[track_caller]
 pub(super) fn survives_within(
     most: u64,

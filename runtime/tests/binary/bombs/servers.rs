@@ -21,7 +21,7 @@ struct Attack<'a> {
     input: &'a str,
     /// Bytes at the beginning of each connection.
     opening: Vec<u8>,
-    /// One for each connection, or for each datagram.
+    /// Input of each connection, or each datagram.
     bombs: Vec<Vec<u8>>,
     good: fn(usize) -> Vec<u8>,
 }

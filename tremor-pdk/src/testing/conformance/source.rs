@@ -241,7 +241,7 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
         future of `Host::blocking` in `self`";
     for polls in 1..=DROPPED_AFTER {
         let mut pulling = Pulling::new(subject)?;
-        // Each pull that is dropped is followed by one that is not: so it gets on. An endless source is compared
+        // After a dropped pull, one is not dropped, so that the source advances. An endless source is compared
         // in its first events.
         for round in 0..2 * MOST.0 {
             let polls = if round % 2 == 0 { polls } else { usize::MAX };
@@ -251,7 +251,7 @@ pub(super) fn survives_dropped_pulls(subject: &Subject) -> Verdict {
             }
         }
         let seen = |it: &str| format!("with pulls that are dropped after {polls} polls, {it}");
-        // Some peers send to their first client only.
+        // A peer may send to its first client only.
         if pulling.transcript.has_nothing_yet() && undisturbed(subject)?.has_nothing_yet() {
             return Err(silent_peer());
         }

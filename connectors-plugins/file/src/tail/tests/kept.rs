@@ -39,7 +39,7 @@ fn position_is_written_after_1_mib_without_a_pull() {
         acknowledged += length(batch);
         pass(&scene, Duration::from_millis(1));
         let behind = acknowledged - position(&scene);
-        assert!(behind < 1 << 20, "{behind} acknowledged bytes are not written");
+        assert!(behind < 1 << 20, "{behind} bytes were acknowledged and not written");
     }
     assert_eq!(acknowledged, 3_000_000);
 }

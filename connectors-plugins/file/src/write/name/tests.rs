@@ -48,7 +48,7 @@ const MODES: [&str; 4] = [
     r#""mode": "append", "sync": "batch""#,
 ];
 
-/// As logrotate does with `create` and with `nocreate`.
+/// The test renames as logrotate does with `create` and with `nocreate`.
 #[test]
 fn renamed_file_keeps_delivery_and_next_goes_to_path() {
     for keys in MODES {
@@ -90,7 +90,7 @@ fn delivery_to_deleted_file_is_written_again_at_path() {
     }
 }
 
-/// As logrotate does with `copytruncate`.
+/// The test copies and truncates as logrotate does with `copytruncate`.
 #[test]
 fn truncated_file_begins_with_next_delivery() {
     for keys in MODES {
@@ -102,7 +102,7 @@ fn truncated_file_begins_with_next_delivery() {
     }
 }
 
-/// As an editor does that writes a copy and renames it.
+/// The test replaces the file like an editor that writes a copy and renames it.
 #[test]
 fn file_that_replaces_the_written_one_keeps_its_contents() {
     for keys in MODES {

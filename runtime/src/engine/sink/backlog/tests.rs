@@ -67,7 +67,7 @@ fn taken(backlog: &mut Backlog, under_way: &mut Vec<Pending>) -> Vec<u64> {
 }
 
 #[test]
-fn large_delivery_reaches_its_maximum_beyond_the_bound_of_what_waits() {
+fn large_delivery_reaches_its_maximum_beyond_the_waiting_bound() {
     let most = 2 * SINK_WAITING_BYTES;
     let mut backlog = Backlog::new(Some(batching(1 << 20, most, Duration::from_hours(1))));
     backlog.begin(1, true);

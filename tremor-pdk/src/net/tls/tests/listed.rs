@@ -19,7 +19,7 @@ fn listed_server_certificate_needs_no_issuer() {
         Authority::new().issue_odd(names, Oddity::Authority),
     ] {
         let files = identity.files();
-        // Others are in the same file.
+        // The file lists other certificates as well.
         let ca = files.add("ca", &[scene.authority.pem(), &identity.certificate].concat());
         for min_version in [MinVersion::Tls12, MinVersion::Tls13] {
             let client = Tls { ca_file: Some(ca.clone()), min_version, ..Tls::default() };
