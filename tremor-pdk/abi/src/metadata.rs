@@ -146,12 +146,22 @@ pub struct Metadata {
     pub description: String,
     /// The ABI that it was built for, as `major.minor`.
     pub abi: String,
-    /// The version of `tremor-pdk` that it was built with.
-    pub pdk: String,
-    /// What a panic does: `unwind` or `abort`.
-    pub panic: String,
+    /// Interface through which the host calls the library; `rust` if the record does not name one.
+    #[serde(default = "rust")]
+    pub interface: String,
+    /// The version of `tremor-pdk` that it was built with; `None` if it was built without.
+    pub pdk: Option<String>,
+    /// Effect of a panic, `unwind` or `abort`; `None` if the library's language has no panics.
+    pub panic: Option<String>,
     /// What it offers.
     pub artefacts: Vec<ArtefactMetadata>,
+}
+
+/// The interface of plugins that are built with `tremor-pdk`.
+pub const RUST: &str = "rust";
+
+fn rust() -> String {
+    RUST.to_owned()
 }
 
 /// What a record says of one artefact.
@@ -213,7 +223,7 @@ pub fn json_of(section: &[u8]) -> Result<&[u8], NotARecord> {
 
 #[cfg(test)]
 mod tests {
-    use super::{JsonText, NotARecord, Record, json_of};
+    use super::{JsonText, Metadata, NotARecord, Record, json_of};
 
     fn bytes(record: &Record) -> Vec<u8> {
         [&record.magic[..], &record.version, &record.length, &record.json].concat()
@@ -226,6 +236,16 @@ mod tests {
         let section = bytes(&Record::new(&TEXT));
         let value: serde_json::Value = serde_json::from_slice(json_of(&section).unwrap()).unwrap();
         assert_eq!(value, serde_json::json!(["a\"\\\n\u{1}é", 407]));
+    }
+
+    #[test]
+    fn records_without_optional_keys_are_rust_plugins() {
+        let json = r#"{"name":"x","version":"1","abi":"2.0","later":1,"artefacts":[]}"#;
+        let metadata: Metadata = serde_json::from_str(json).unwrap();
+        assert_eq!((&*metadata.interface, metadata.pdk, metadata.panic), ("rust", None, None));
+        let json = r#"{"name":"x","version":"1","abi":"2.0","interface":"c","artefacts":[]}"#;
+        let metadata: Metadata = serde_json::from_str(json).unwrap();
+        assert_eq!(metadata.interface, "c");
     }
 
     #[test]
