@@ -42,6 +42,7 @@ pub struct Config {
     /// What a source replays: a file with an event a line, decompressed on the way if its name ends
     /// in `.xz`. Lines without anything are skipped. A relative path starts at the folder of the
     /// flow file.
+    #[schemars(extend("x-file" = "read"))]
     pub file: Option<PathBuf>,
     /// Whether a line is the base64 of an event, as events that are not text need.
     #[serde(default)]

@@ -50,7 +50,7 @@ use std::{
 };
 
 pub use self::{
-    check::{Kind, Lookup, Resolver, check},
+    check::{Kind, Lookup, Resolver, check, files},
     diagnostic::{Diagnostic, Error, Severity},
     draft::Draft,
     graph::{Edge, EdgeId, Graph, Node, NodeId, Output, Role},

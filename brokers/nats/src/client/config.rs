@@ -14,10 +14,13 @@ use tremor_pdk::{net::Address, prelude::*};
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// The certificates of the authorities that sign those of the servers.
+    #[schemars(extend("x-file" = "read"))]
     pub ca_file: Option<PathBuf>,
     /// The own certificate, and after it those up to the CA's, for servers that ask for one.
+    #[schemars(extend("x-file" = "read"))]
     pub cert_file: Option<PathBuf>,
     /// The private key of the own certificate.
+    #[schemars(extend("x-file" = "read"))]
     pub key_file: Option<PathBuf>,
 }
 
@@ -38,6 +41,7 @@ pub struct Auth {
     pub nkey: Option<String>,
     /// A file with a JWT and the seed of its nkey, as `nsc` makes it. A relative path starts at the folder of the
     /// flow file.
+    #[schemars(extend("x-file" = "read"))]
     pub credentials_file: Option<PathBuf>,
 }
 

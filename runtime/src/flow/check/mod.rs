@@ -1,6 +1,8 @@
 //! What can be checked once artefacts are known: types, configurations, ports of operators.
 
+mod files;
 mod schema;
+mod schemas;
 mod secrets;
 mod words;
 
@@ -13,6 +15,7 @@ use std::{
 
 use serde_json::Value;
 
+pub use self::files::files;
 use self::schema::Schema;
 use super::{
     Flow,
