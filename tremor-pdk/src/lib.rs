@@ -88,7 +88,7 @@ pub use tremor_abi::{
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
-    value::{Object, Path, PathError, Value},
+    value::{Number, Object, Path, PathError, Value},
 };
 
 #[cfg(all(feature = "net", target_os = "linux"))]

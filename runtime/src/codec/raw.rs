@@ -70,6 +70,7 @@ pub(super) fn append_scalar(value: Shape<'_>, out: &mut Bytes) -> bool {
         Shape::F64(number) if number.is_finite() => {
             append(zmij::Buffer::new().format_finite(number));
         }
+        Shape::Number(text) => append(text),
         _ => return false,
     }
     true

@@ -30,7 +30,7 @@ use crate::{
         Artefact, ArtefactKind, ArtefactRef, Constructors, ConstructorsRef, PluginModule,
         PluginModuleRef,
     },
-    value::{Array, Bytes, Object, Str, Value},
+    value::{Array, Bytes, Number, Object, Str, Value},
     version::AbiVersion,
 };
 
@@ -50,6 +50,7 @@ fn sizes_and_alignments_are_fixed() {
         Bytes<'_> => 24, 8;
         Node => 16, 8;
         NodeKind => 1, 1;
+        Number<'_> => 24, 8;
         Object<'_> => 16, 8;
         Str<'_> => 24, 8;
         Value<'_> => 32, 8;

@@ -172,11 +172,6 @@ impl Batch {
     }
 
     #[inline]
-    pub(crate) fn origin(&self, event: &Event) -> Option<&str> {
-        self.table(event.origin.checked_sub(1)?)?.as_str()
-    }
-
-    #[inline]
     fn table(&self, index: u32) -> Option<ValueRef<'_>> {
         self.values.get(index as usize).map(ValueRef::from)
     }
