@@ -7,8 +7,8 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Host, Pull,
-    Result, Sink, Source,
+    Batch, Component, Connector, Context, Delivery, Error, ErrorKind, Exceptions, Halves, Host,
+    Pull, Result, Sides, Sink, Source,
     abi::metadata::{JsonText, Record},
     linked::{LinkedPlugin, connectors},
 };
@@ -101,12 +101,8 @@ impl Connector for Odd {
     type Source = Self;
     type Sink = Self;
 
-    async fn create_source(&mut self) -> Result<Option<Self>> {
-        Ok(Some(self.clone()))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Self>> {
-        Ok(Some(self.clone()))
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Self, Self>> {
+        Ok(Halves::both(self.clone(), self.clone()))
     }
 }
 

@@ -7,9 +7,12 @@ use std::{
     task::{Context, Poll},
 };
 
-use tremor_abi::batch::{HostBatch, Rejected};
+use tremor_abi::{
+    batch::{HostBatch, Rejected},
+    connector::{Hook, Sides},
+};
 
-use crate::{Acks, Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
+use crate::{Acks, Batch, CodecRequirement, Exceptions, Halves, Output, Pull, Result, Signal};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -18,27 +21,16 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait DynConnector: Send {
     /// What its source and its sink say: [`Source::CODEC`](crate::Source::CODEC).
     fn codec_requirement(&self) -> CodecRequirement;
-    /// See [`Connector::connect`](crate::Connector::connect).
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>>;
-    /// See [`Connector::create_source`](crate::Connector::create_source).
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>>;
-    /// See [`Connector::create_sink`](crate::Connector::create_sink).
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>>;
-    /// See [`Connector::on_start`](crate::Connector::on_start).
-    fn on_start(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_pause`](crate::Connector::on_pause).
-    fn on_pause(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_resume`](crate::Connector::on_resume).
-    fn on_resume(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_drain`](crate::Connector::on_drain).
-    fn on_drain(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_stop`](crate::Connector::on_stop).
-    fn on_stop(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_connection_lost`](crate::Connector::on_connection_lost).
-    fn on_connection_lost(&mut self) -> BoxFuture<'_, Result<()>>;
-    /// See [`Connector::on_connection_established`](crate::Connector::on_connection_established).
-    fn on_connection_established(&mut self) -> BoxFuture<'_, Result<()>>;
+    /// See [`Connector::sides`](crate::Connector::sides).
+    fn sides(&self) -> Sides;
+    /// See [`Connector::connect`](crate::Connector::connect). Returns no half that is not wanted.
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>>;
+    /// Calls the method of the author's connector that `hook` names.
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>>;
 }
+
+/// The [`Halves`] of a connection as trait objects.
+pub type DynHalves = Halves<Box<dyn DynSource>, Box<dyn DynSink>>;
 
 /// A [`Source`](crate::Source) as a trait object.
 pub trait DynSource: Send {

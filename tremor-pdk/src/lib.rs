@@ -85,6 +85,7 @@ pub use tremor_abi::{
     batch::{
         Batch, Cutter, Event, EventMut, EventRef, Holds, Limit, Output, Rest, Stream, Verdict,
     },
+    connector::Sides,
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
     literal,
@@ -98,7 +99,7 @@ pub use self::{
     codec::{Codec, CodecRequirement},
     component::{Component, Context},
     config::NoConfig,
-    connector::Connector,
+    connector::{Connector, Halves},
     driver::{ConnectorDriver, ParallelSinkDriver, SinkDriver, SourceDriver},
     host::{Blocking, Counter, Gauge, Histogram, Host, LogLevel, Task},
     memory::Memory,
@@ -157,8 +158,8 @@ pub mod prelude {
     pub use crate::{
         Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
         Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
-        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
+        Halves, Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
+        Postprocessor, Preprocessor, Pull, Rest, Result, Sides, Signal, Sink, Source, Task, Value,
         ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;

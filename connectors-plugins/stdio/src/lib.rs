@@ -63,14 +63,14 @@ impl Connector for Stdio {
     type Source = Input;
     type Sink = Output;
 
-    async fn create_source(&mut self) -> Result<Option<Input>> {
-        let file = copy(&io::stdin()).map_err(input::error)?;
-        Ok(Some(Input::new(self.host.clone(), file, self.config.chunk_bytes.get())))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<Output>> {
-        let file = copy(&io::stdout()).map_err(output::error)?;
-        Ok(Some(Output::new(self.host.clone(), file)))
+    async fn connect(&mut self, wanted: Sides) -> Result<Halves<Input, Output>> {
+        let (host, chunk) = (&self.host, self.config.chunk_bytes.get());
+        let source = || Ok(Input::new(host.clone(), copy(&io::stdin()).map_err(input::error)?, chunk));
+        let sink = || Ok(Output::new(host.clone(), copy(&io::stdout()).map_err(output::error)?));
+        Ok(Halves {
+            source: wanted.has_source().then(source).transpose()?,
+            sink: wanted.has_sink().then(sink).transpose()?,
+        })
     }
 }
 

@@ -37,8 +37,6 @@ pub struct Config {
 pub struct UdpClient {
     config: Config,
     context: Context,
-    /// Connected to the first address that there is a way to.
-    socket: Option<StdUdpSocket>,
 }
 
 impl Component for UdpClient {
@@ -47,7 +45,7 @@ impl Component for UdpClient {
     type Config = Config;
 
     fn new(config: Config, context: Context) -> Result<Self> {
-        Ok(Self { config, context, socket: None })
+        Ok(Self { config, context })
     }
 }
 
@@ -65,25 +63,19 @@ impl Connector for UdpClient {
     type Source = NoSource;
     type Sink = DatagramSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<NoSource, DatagramSink>> {
         let mut failed = Error::from(io::Error::from(io::ErrorKind::NotFound));
         for peer in self.config.address.resolve(&self.context).await? {
             match connected(peer) {
                 Ok(socket) => {
-                    self.socket = Some(socket);
-                    return Ok(true);
+                    let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
+                    return Ok(Halves::sink(DatagramSink::new(&self.context, socket)));
                 }
                 Err(error) => failed = error,
             }
         }
         let message = format!("cannot send to `{}`: {failed}", self.config.address);
         Err(Error::connection_refused(message))
-    }
-
-    async fn create_sink(&mut self) -> Result<Option<DatagramSink>> {
-        let Some(socket) = self.socket.take() else { return Ok(None) };
-        let socket = UdpSocket::new(&Descriptors::new(&self.context)?, socket)?;
-        Ok(Some(DatagramSink::new(&self.context, socket)))
     }
 }
 

@@ -75,28 +75,22 @@ impl Connector for UnixServer {
     type Source = Connections;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
-        if self.socket.is_none() {
-            let path = self.context.resolve(&self.config.listen);
-            let socket = Socket::listen(&path, self.config.mode)?;
-            tremor_pdk::info!(self.context, "listens on {}", socket.path().display());
-            self.socket = Some(socket);
-        }
-        Ok(true)
-    }
-
-    async fn create_source(&mut self) -> Result<Option<Connections>> {
-        let Some(socket) = &self.socket else { return Ok(None) };
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
+        let socket = match self.socket.take() {
+            Some(socket) => socket,
+            None => {
+                let path = self.context.resolve(&self.config.listen);
+                let socket = Socket::listen(&path, self.config.mode)?;
+                tremor_pdk::info!(self.context, "listens on {}", socket.path().display());
+                socket
+            }
+        };
+        let listener = self.socket.insert(socket).listener()?;
         let limits = Limits {
             max_connections: self.config.max_connections.get(),
             idle_timeout: self.config.idle_timeout.map(Interval::get),
         };
-        Connections::new(&self.context, socket.listener()?, limits).map(Some)
-    }
-
-    async fn on_stop(&mut self) -> Result<()> {
-        self.socket = None;
-        Ok(())
+        Connections::new(&self.context, listener, limits).map(Halves::source)
     }
 }
 

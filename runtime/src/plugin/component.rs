@@ -19,6 +19,7 @@ use tremor_pdk::{
 use super::{
     Error, ErrorKind, HostContext, InstanceHost, Library, Policy,
     connector::{other_kind, to_value},
+    describe::InstanceInfo,
     load::load_found,
 };
 
@@ -107,21 +108,20 @@ impl ComponentFactory {
         }
     }
 
-    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata. Gives
-    /// the ports of an operator of this configuration.
+    /// Makes an instance, to see whether a configuration is good: `kind` in the words of metadata.
     pub(crate) fn check(
         &self,
         kind: &str,
         config: &serde_json::Value,
         host: &Arc<HostContext>,
-    ) -> Result<Vec<String>> {
+    ) -> Result<InstanceInfo> {
         let ports = match kind {
             "operator" => self.operator(config, host)?.ports(),
             "codec" => self.codec(config, host).map(|_| Vec::new())?,
             "preprocessor" => self.preprocessor(config, host).map(|_| Vec::new())?,
             _ => self.postprocessor(config, host).map(|_| Vec::new())?,
         };
-        host.was_respected().map(|()| ports)
+        host.was_respected().map(|()| InstanceInfo { ports, ..InstanceInfo::default() })
     }
 }
 

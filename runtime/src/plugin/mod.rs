@@ -54,7 +54,7 @@ pub use self::{
     check::Policy,
     component::ComponentFactory,
     connector::ConnectorFactory,
-    describe::{COMMAND as DESCRIBE_COMMAND, Describer, describe_main},
+    describe::{COMMAND as DESCRIBE_COMMAND, Describer, InstanceInfo, describe_main},
     error::{Error, ErrorKind},
     host::{HostContext, HostServices, InstanceHost},
     library::{ContentHash, Library},

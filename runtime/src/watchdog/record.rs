@@ -56,15 +56,10 @@ macro_rules! calls {
 calls! {
     New => "new",
     Connect => "connect",
-    CreateSource => "create_source",
-    CreateSink => "create_sink",
     Start => "on_start",
     Pause => "on_pause",
     Resume => "on_resume",
     Drain => "on_drain",
-    Stop => "on_stop",
-    ConnectionLost => "on_connection_lost",
-    ConnectionEstablished => "on_connection_established",
     Pull => "pull",
     Acks => "acks",
     Acknowledge => "ack",
@@ -97,7 +92,7 @@ impl Call {
 
     /// Whether the instance is there before it and goes on after it, so that another may do better.
     pub(super) const fn is_within_life(self) -> bool {
-        !matches!(self, Self::New | Self::Close | Self::Stop | Self::Drop | Self::Task | Self::Turn)
+        !matches!(self, Self::New | Self::Close | Self::Drop | Self::Task | Self::Turn)
     }
 }
 

@@ -10,7 +10,9 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, Output, Pull, Signal};
+use tremor_pdk::{
+    Batch, CodecRequirement, ErrorPolicy, EventRef, Output, Pull, Signal, abi::connector::Hook,
+};
 use tremor_runtime::{
     executor::block_on,
     plugin::{ComponentFactory, Library, Policy},
@@ -93,11 +95,10 @@ fn the_source_and_its_acknowledgements(path: &Path) {
     source.give_up(&mut Batch::new());
     block_on(source.close()).unwrap();
     assert_eq!(format!("{}", context.metrics().snapshot()[0].value), "301");
-    block_on(it.connector.on_pause()).unwrap();
-    block_on(it.connector.on_resume()).unwrap();
-    block_on(it.connector.on_drain()).unwrap();
+    block_on(it.connector.hook(Hook::PAUSE)).unwrap();
+    block_on(it.connector.hook(Hook::RESUME)).unwrap();
     (it.source, it.sink) = (None, None);
-    block_on(it.connector.on_stop()).unwrap();
+    block_on(it.connector.hook(Hook::CLOSE)).unwrap();
 }
 
 fn the_sink_and_its_slots(path: &Path) {

@@ -1,10 +1,9 @@
 //! Connectors at the boundary: what a plugin implements through the adapters of `tremor-pdk` and
 //! the runtime calls. Authors use the traits of `tremor-pdk` instead.
 //!
-//! The order of calls: constructor, `connect` until it answers `true`, `create_source` and
-//! `create_sink`, `on_start`, then the data path. A source and a sink live as long as one
-//! connection; what must survive it lives in the connector. All calls to one object come one after
-//! the other, from any thread of the host.
+//! The order of calls: constructor, `connect` until it succeeds, the hook `START`, then the data path. A
+//! source and a sink live as long as one connection; state that must survive the connection lives in the
+//! connector. All calls to one object come one after the other, from any thread of the host.
 
 // What abi_stable's macros generate.
 #![allow(non_local_definitions, clippy::used_underscore_binding, clippy::cast_ptr_alignment)]
@@ -114,6 +113,64 @@ impl Signal {
     pub const DRAIN: Self = Self(1);
 }
 
+/// A set of the sides of a connector. Bits without a name here are ignored.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct Sides(u8);
+
+impl Sides {
+    /// Neither side.
+    pub const NONE: Self = Self(0);
+    /// The source alone.
+    pub const SOURCE: Self = Self(1);
+    /// The sink alone.
+    pub const SINK: Self = Self(2);
+    /// The source and the sink.
+    pub const BOTH: Self = Self(3);
+
+    /// Returns the set with the source if `source` is `true`, and with the sink if `sink` is.
+    pub const fn new(source: bool, sink: bool) -> Self {
+        Self(source as u8 | (sink as u8) << 1)
+    }
+
+    /// Returns whether the source is in the set.
+    pub const fn has_source(self) -> bool {
+        self.0 & Self::SOURCE.0 != 0
+    }
+
+    /// Returns whether the sink is in the set.
+    pub const fn has_sink(self) -> bool {
+        self.0 & Self::SINK.0 != 0
+    }
+}
+
+/// A point in the life of a connector. An open set: a connector answers `Ok` to a hook that it does not know.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct Hook(pub u8);
+
+impl Hook {
+    /// The first connection is made, and events are about to flow. Once for an instance.
+    pub const START: Self = Self(0);
+    /// No event flows until [`Hook::RESUME`].
+    pub const PAUSE: Self = Self(1);
+    /// Events flow again.
+    pub const RESUME: Self = Self(2);
+    /// The last call. Source and sink are dropped by then.
+    pub const CLOSE: Self = Self(3);
+
+    /// Returns the name of the method of an author's connector.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::START => "on_start",
+            Self::PAUSE => "on_pause",
+            Self::RESUME => "on_resume",
+            Self::CLOSE => "close",
+            _ => "an unknown hook",
+        }
+    }
+}
+
 /// A connector across the boundary.
 pub type RawConnectorBox = RawConnector_TO<RBox<()>>;
 /// A source across the boundary.
@@ -123,43 +180,32 @@ pub type RawAcksBox = RawAcks_TO<RBox<()>>;
 /// A sink across the boundary.
 pub type RawSinkBox = RawSink_TO<RBox<()>>;
 
-/// A connector: connects, and makes the source and the sink of one connection.
+/// The halves of one connection of a connector.
+#[repr(C)]
+#[derive(StableAbi)]
+pub struct RawHalves {
+    /// The reading half.
+    pub source: ROption<RawSourceBox>,
+    /// The writing half.
+    pub sink: ROption<RawSinkBox>,
+}
+
+/// A connector: makes connections, each with a source, a sink or both.
 #[sabi_trait]
 pub trait RawConnector: Send + 'static {
     /// What it says about codecs. Asked once, before anything else.
     fn codec_requirement(&self) -> CodecRequirement;
 
-    /// Connects to the peer. `attempt` counts from 1 and starts again once connected. `false` is
-    /// "not yet": the host retries with backoff, as it does for errors worth retrying.
-    fn connect(&mut self, attempt: u64) -> CallFuture<'_, bool>;
+    /// Returns the sides that the connector has in its configuration. Asked once, before `connect`.
+    fn sides(&self) -> CallResult<Sides>;
 
-    /// Makes the source of this connection; none where the connector is only a sink.
-    fn create_source(&mut self) -> CallFuture<'_, ROption<RawSourceBox>>;
+    /// Connects to the peer, and returns the halves of the connection that are `wanted`. The host retries after
+    /// an error whose policy is to retry or to reconnect.
+    fn connect(&mut self, wanted: Sides) -> CallFuture<'_, RawHalves>;
 
-    /// Makes the sink of this connection; none where the connector is only a source.
-    fn create_sink(&mut self) -> CallFuture<'_, ROption<RawSinkBox>>;
-
-    /// Events are about to flow.
-    fn on_start(&mut self) -> CallFuture<'_, ()>;
-
-    /// No event flows until `on_resume`.
-    fn on_pause(&mut self) -> CallFuture<'_, ()>;
-
-    /// Events flow again.
-    fn on_resume(&mut self) -> CallFuture<'_, ()>;
-
-    /// The source is not pulled any more; what is under way still arrives at the sink.
-    fn on_drain(&mut self) -> CallFuture<'_, ()>;
-
-    /// The end, source and sink are gone.
-    fn on_stop(&mut self) -> CallFuture<'_, ()>;
-
-    /// The connection is gone; `connect` follows.
-    fn on_connection_lost(&mut self) -> CallFuture<'_, ()>;
-
-    /// `connect` succeeded.
+    /// Notifies the connector of a point in its life.
     #[sabi(last_prefix_field)]
-    fn on_connection_established(&mut self) -> CallFuture<'_, ()>;
+    fn hook(&mut self, hook: Hook) -> CallFuture<'_, ()>;
 }
 
 /// A source: fills batches.

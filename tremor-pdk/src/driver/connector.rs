@@ -1,12 +1,14 @@
 //! The driver of a connector.
 
+use tremor_abi::connector::{Hook, Sides};
+
 use super::SourceDriver;
 use crate::{
-    CodecRequirement, Connector, Result, Sink, connector,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    CodecRequirement, Connector, Halves, Result, Sink, connector,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSource},
 };
 
-/// Drives a connector: its futures go to the heap, since none of them is on the data path.
+/// Drives a connector. Its futures are allocated on the heap, because none of them is on the data path.
 pub struct ConnectorDriver<C: Connector>(C);
 
 impl<C: Connector> ConnectorDriver<C> {
@@ -16,44 +18,35 @@ impl<C: Connector> ConnectorDriver<C> {
     }
 }
 
-macro_rules! forward {
-    ($($method:ident,)*) => {
-        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
-            Box::pin(self.0.$method())
-        })*
-    };
-}
-
 impl<C: Connector> DynConnector for ConnectorDriver<C> {
     fn codec_requirement(&self) -> CodecRequirement {
         const { connector::codec::<C>() }
     }
 
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.0.connect(attempt))
+    fn sides(&self) -> Sides {
+        self.0.sides()
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        Box::pin(async {
-            let source = self.0.create_source().await?;
-            Ok(source.map(|source| Box::new(SourceDriver::new(source)) as Box<dyn DynSource>))
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        Box::pin(async move {
+            let Halves { source, sink } = self.0.connect(wanted).await?;
+            let halves = Halves {
+                source: source.filter(|_| wanted.has_source()),
+                sink: sink.filter(|_| wanted.has_sink()),
+            };
+            let source = |source| Box::new(SourceDriver::new(source)) as Box<dyn DynSource>;
+            Ok(halves.map(source, Sink::into_driver))
         })
     }
 
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        Box::pin(async {
-            let sink = self.0.create_sink().await?;
-            Ok(sink.map(Sink::into_driver))
-        })
-    }
-
-    forward! {
-        on_start,
-        on_pause,
-        on_resume,
-        on_drain,
-        on_stop,
-        on_connection_lost,
-        on_connection_established,
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        match hook {
+            Hook::START => Box::pin(self.0.on_start()),
+            Hook::PAUSE => Box::pin(self.0.on_pause()),
+            Hook::RESUME => Box::pin(self.0.on_resume()),
+            Hook::CLOSE => Box::pin(self.0.close()),
+            // A hook of a later minor version, which this plugin cannot know.
+            _ => Box::pin(async { Ok(()) }),
+        }
     }
 }

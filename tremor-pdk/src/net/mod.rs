@@ -31,10 +31,10 @@
 //!     type Source = Connections;
 //!     type Sink = NoSink;
 //!
-//!     async fn create_source(&mut self) -> Result<Option<Connections>> {
+//!     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Connections, NoSink>> {
 //!         let addresses = self.config.listen.resolve(&self.context).await?;
 //!         let listener = net::listen(&addresses, false)?;
-//!         Connections::new(&self.context, listener, Limits::default()).map(Some)
+//!         Connections::new(&self.context, listener, Limits::default()).map(Halves::source)
 //!     }
 //! }
 //!

@@ -5,9 +5,11 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use tremor_abi::connector::Hook;
+
 use super::TestHost;
 use crate::{
-    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Pull, Result, Signal,
+    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Halves, Pull, Result, Sides, Signal,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
@@ -24,16 +26,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open<C: Connector>(host: TestHost, connector: C) -> Result<Self> {
+    pub(super) fn open<C: Connector>(
+        host: TestHost,
+        connector: C,
+        wanted: Option<Sides>,
+    ) -> Result<Self> {
+        let wanted = wanted.unwrap_or_else(|| connector.sides());
         let mut connector: Box<dyn DynConnector> = Box::new(ConnectorDriver::new(connector));
-        let mut attempt = 1;
-        while !host.block_on(connector.connect(attempt))? {
-            attempt += 1;
-        }
-        host.block_on(connector.on_connection_established())?;
-        let mut source = host.block_on(connector.create_source())?;
-        let sink = host.block_on(connector.create_sink())?;
-        host.block_on(connector.on_start())?;
+        let Halves { mut source, sink } = host.block_on(connector.connect(wanted))?;
+        host.block_on(connector.hook(Hook::START))?;
         let acks = source.as_mut().map_or(Ok(None), |source| source.acks())?;
         Ok(Self { host, connector, source, acks, sink, pulls: 0 })
     }
@@ -149,12 +150,11 @@ impl Connection {
         if let Some(source) = &mut self.source {
             self.host.block_on(source.close())?;
         }
-        self.host.block_on(self.connector.on_drain())?;
         if self.sink.is_some() {
             self.signal(Signal::Drain)?;
         }
         self.source = None;
         self.sink = None;
-        self.host.block_on(self.connector.on_stop())
+        self.host.block_on(self.connector.hook(Hook::CLOSE))
     }
 }

@@ -18,8 +18,8 @@
 //! # impl Connector for Count {
 //! #     type Source = Numbers;
 //! #     type Sink = NoSink;
-//! #     async fn create_source(&mut self) -> Result<Option<Numbers>> {
-//! #         Ok(Some(Numbers(0..self.0)))
+//! #     async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Numbers, NoSink>> {
+//! #         Ok(Halves::source(Numbers(0..self.0)))
 //! #     }
 //! # }
 //! # struct Numbers(std::ops::Range<u64>);
@@ -66,7 +66,7 @@ pub use self::{
     deliveries::{batch_of, batch_with_metadata, exceptions},
 };
 use crate::{
-    Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
+    Component, Connector, Context, Error, Host, LogLevel, Result, Sides, Sink, Source, config,
     only::{IsSink, IsSource, Only},
 };
 
@@ -105,12 +105,20 @@ impl TestHost {
         T::new(config::read(json)?, self.context())
     }
 
-    /// An instance of a connector, connected and started, with its source and its sink.
+    /// An instance of a connector, connected and started, with all sides that it has.
     ///
     /// # Errors
     /// As [`TestHost::component`], and those of connecting and starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
-        Connection::open(self.clone(), self.component::<C>(config)?)
+        Connection::open(self.clone(), self.component::<C>(config)?, None)
+    }
+
+    /// As [`TestHost::connect`], for a flow that uses only the sides in `wanted`.
+    ///
+    /// # Errors
+    /// As [`TestHost::connect`].
+    pub fn connect_sides<C: Connector>(&self, wanted: Sides, config: &str) -> Result<Connection> {
+        Connection::open(self.clone(), self.component::<C>(config)?, Some(wanted))
     }
 
     /// As [`TestHost::connect`], for a source that is a component by itself.

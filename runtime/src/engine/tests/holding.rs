@@ -120,9 +120,9 @@ fn a_sink_that_cannot_be_connected_is_down() {
             Ok(Box::new(taking.clone()))
         }),
     ));
-    *peer.connects.lock().unwrap() = [Ok(false), Err(Error::connection_refused("no"))].into();
+    *peer.connects.lock().unwrap() = [1, 2].map(|_| Err(Error::connection_refused("no"))).into();
     block_on(both(peer.task(None, Some(sink), AT_ONCE).run(), async {
-        while peer.count("create_sink") == 0 || breaker.is_open() {
+        while peer.count("sink") == 0 || breaker.is_open() {
             executor::yield_now().await;
         }
         // Nothing comes any more.
@@ -351,7 +351,7 @@ fn a_flow_that_drains_resumes_what_is_paused() {
         gate.pause();
         scene.until("on_pause", 1).await;
     });
-    assert!(scene.peer.calls().ends_with(&["on_pause", "on_resume", "on_drain", "on_stop"]));
+    assert!(scene.peer.calls().ends_with(&["on_pause", "on_resume", "close"]));
 }
 
 #[test]
@@ -361,7 +361,7 @@ fn a_pause_lasts_through_a_lost_connection() {
         gate.pause();
         scene.until("on_pause", 1).await;
         scene.peer.last_connection().break_off();
-        scene.until("create_sink", 2).await;
+        scene.until("sink", 2).await;
         scene.nothing_flows().await;
         assert_eq!((scene.peer.count("on_pause"), scene.state()), (1, State::Paused), "it knows");
         gate.resume();
@@ -377,15 +377,15 @@ fn a_connector_that_is_restarted_from_outside_loses_nothing_and_has_not_failed()
         for round in 1..10 {
             standing.restart();
             let before = scene.delivered();
-            scene.until("create_sink", round + 1).await;
+            scene.until("sink", round + 1).await;
             while scene.delivered() == before {
                 executor::yield_now().await;
             }
-            assert_eq!((scene.peer.count("on_stop"), scene.state()), (round, State::Running));
+            assert_eq!((scene.peer.count("close"), scene.state()), (round, State::Running));
         }
         assert_eq!(standing.status().restarts, 9);
     });
-    assert_eq!((scene.peer.count("new"), scene.peer.count("on_stop")), (10, 10));
+    assert_eq!((scene.peer.count("new"), scene.peer.count("close")), (10, 10));
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn a_delivery_under_way_is_made_again_by_the_next_instance_and_a_pause_lasts() {
             executor::yield_now().await;
         }
         standing.restart();
-        scene.until("create_sink", 2).await;
+        scene.until("sink", 2).await;
         let before = scene.delivered();
         scene.holds.store(false, Ordering::Relaxed);
         while scene.delivered() == before {

@@ -7,8 +7,9 @@ use std::{
 };
 
 use tremor_pdk::{
-    self as pdk, Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
-    dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
+    self as pdk, Batch, CodecRequirement, Exceptions, Pull, Result, Sides, Signal,
+    abi::connector::Hook,
+    dynamic::{BoxFuture, DynConnector, DynHalves, DynSink, DynSource},
 };
 
 use super::{Call, Dropped, Watched};
@@ -37,55 +38,41 @@ struct Connector {
     another: MakeWatched,
 }
 
-macro_rules! forward {
-    ($($method:ident => $call:ident,)*) => {
-        $(fn $method(&mut self) -> BoxFuture<'_, Result<()>> {
-            Box::pin(self.record.wait(Call::$call, || self.inner.inner.$method()))
-        })*
-    };
-}
-
 impl DynConnector for Connector {
     fn codec_requirement(&self) -> CodecRequirement {
         self.inner.inner.codec_requirement()
     }
 
-    fn connect(&mut self, attempt: u64) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(self.record.wait(Call::Connect, || self.inner.inner.connect(attempt)))
+    fn sides(&self) -> Sides {
+        self.inner.inner.sides()
     }
 
-    fn create_source(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSource>>>> {
-        let made = self.record.wait(Call::CreateSource, || self.inner.inner.create_source());
-        let record = self.source.clone();
+    fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
+        let connected = self.record.wait(Call::Connect, || self.inner.inner.connect(wanted));
+        let (record, another) = (self.source.clone(), self.another.clone());
         Box::pin(async move {
-            Ok(made.await?.map(|source| {
+            let source = |source| {
                 let inner = Dropped::new(source, &record);
-                Box::new(Source { inner, record }) as Box<dyn DynSource>
-            }))
-        })
-    }
-
-    fn create_sink(&mut self) -> BoxFuture<'_, Result<Option<Box<dyn DynSink>>>> {
-        let made = self.record.wait(Call::CreateSink, || self.inner.inner.create_sink());
-        let another = self.another.clone();
-        Box::pin(async move {
-            Ok(made.await?.map(|sink| {
+                Box::new(Source { inner, record: record.clone() }) as Box<dyn DynSource>
+            };
+            let sink = |sink| {
                 let record = another();
                 let inner = Dropped::new(sink, &record);
                 let slots = Vec::new();
-                Box::new(Sink { inner, record, slots, another }) as Box<dyn DynSink>
-            }))
+                Box::new(Sink { inner, record, slots, another: another.clone() }) as Box<dyn DynSink>
+            };
+            Ok(connected.await?.map(source, sink))
         })
     }
 
-    forward! {
-        on_start => Start,
-        on_pause => Pause,
-        on_resume => Resume,
-        on_drain => Drain,
-        on_stop => Stop,
-        on_connection_lost => ConnectionLost,
-        on_connection_established => ConnectionEstablished,
+    fn hook(&mut self, hook: Hook) -> BoxFuture<'_, Result<()>> {
+        let call = match hook {
+            Hook::START => Call::Start,
+            Hook::PAUSE => Call::Pause,
+            Hook::RESUME => Call::Resume,
+            _ => Call::Close,
+        };
+        Box::pin(self.record.wait(call, || self.inner.inner.hook(hook)))
     }
 }
 

@@ -52,12 +52,12 @@ const CHECKS: &[Check] = checks! {
             configuration, and no panic", construct::hostile;
     }
     "connector" {
-        connects(makes): "`Connector::connect`: connects, or says why not; `create_source` and `create_sink` \
-            answer `None` where there is no such side", connector::connects;
-        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume`, `on_drain` and `on_stop` come in \
+        connects(makes): "`Connector::connect`: returns the halves of a connection, or why there is none; \
+            `Connector::sides` names the sides that there are", connector::connects;
+        lives(connects): "`Connector`: `on_start`, `on_pause`, `on_resume` and `close` come in \
             this order, and answer `Ok`", connector::life_cycle;
-        reconnects(lives): "`Connector::on_connection_lost`: `connect` follows, and further sources and \
-            sinks", connector::reconnects;
+        reconnects(lives): "`Connector::connect`: called again after both halves of a lost connection were \
+            dropped", connector::reconnects;
         pulls(connects): "`Source::pull`: returns as soon as there is something, and waits without holding \
             the thread", source::pulls;
         drops_at_every_stage(lives, pulls): "`Connector`: an instance may be dropped after any call, and in any",
@@ -84,9 +84,9 @@ const CHECKS: &[Check] = checks! {
             back", sink::drains;
         sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs into \
             `self`", sink::shares_nothing;
-        stops_without_a_drain(lives, pulls, delivers): "`Connector::on_stop`: the end, after a drain or \
+        stops_without_a_drain(lives, pulls, delivers): "`Connector::close`: the end, after a drain or \
             without one", connector::stops_without_a_drain;
-        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::on_stop`: the end; no thread, task or file descriptor is \
+        leaves_nothing(stays_inside, makes_many, lives, pulls): "`Connector::close`: the end; no thread, task or file descriptor is \
             left over", connector::leaves_nothing;
     }
     "operator" {

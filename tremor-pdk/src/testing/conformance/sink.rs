@@ -159,7 +159,6 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     for (what, batch) in batches(connected.connector.codec_requirement()).iter().skip(1).take(2) {
         let _ = connected.deliver(batch)?.ok_or_else(|| waits(what))?;
     }
-    connected.call("on_drain", |connector| connector.on_drain())?;
     accepted(&mut connected, Signal::Drain)?;
     let help = "await in `Sink::deliver` what delivers, and in `on_signal` of `Signal::Drain` what is \
         held back: flush buffers, await the future of `Host::blocking`";

@@ -6,13 +6,13 @@ use serde_json::Value as Json;
 
 use super::{
     call::{Calls, OF_CALLS, Patience, answer, direct, timed},
-    report::{Finding, Verdict, fault},
+    report::{Finding, Verdict, ensure, fault},
 };
-use tremor_abi::batch::HostBatch;
+use tremor_abi::{batch::HostBatch, connector::Hook};
 
 use crate::{
     Acks, Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor,
-    Pull, Result, Signal,
+    Pull, Result, Sides, Signal,
     dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
@@ -98,7 +98,7 @@ impl Subject {
         let calls = Calls { host, patience: self.patience.clone() };
         let mut connected = Connected::new(connector, calls);
         connected.connect()?;
-        connected.call("on_start", |connector| connector.on_start())?;
+        connected.hook(Hook::START)?;
         Ok(connected)
     }
 
@@ -121,8 +121,8 @@ impl Subject {
     }
 }
 
-/// How often a connector may say "not yet".
-const ATTEMPTS: u64 = 20;
+/// Number of attempts to connect, for a connector whose peer is not ready yet.
+const ATTEMPTS: usize = 3;
 
 /// A connector with its sides. They are dropped before it.
 pub(super) struct Connected {
@@ -141,18 +141,18 @@ impl Connected {
         Self { source: None, acks: None, sink: None, connector, calls, pulls: 0 }
     }
 
-    /// From `connect` to the two sides.
+    /// Connects all sides that the connector has.
     pub(super) fn connect(&mut self) -> Verdict {
+        let wanted = self.connector.sides();
         let mut attempt = 1;
-        loop {
-            match self.calls.finish("connect", self.connector.connect(attempt))? {
-                Ok(true) => break,
-                Ok(false) if attempt < ATTEMPTS => attempt += 1,
-                Ok(false) => {
-                    return Err(Finding::skip(format_args!(
-                        "`connect` answered `false` {ATTEMPTS} times: give a configuration with a \
-                         peer that answers"
-                    )));
+        let halves = loop {
+            match self.calls.finish("connect", self.connector.connect(wanted))? {
+                Ok(halves) => break halves,
+                Err(error) if attempt < ATTEMPTS && is_of_peer(&error) => attempt += 1,
+                Err(error) if error.kind() == ErrorKind::INTERNAL => {
+                    let help = "answer with an error whose kind says what to do: `connection_refused` if the \
+                        peer may be there later";
+                    return Err(fault(format_args!("`connect` failed: {error}"), help));
                 }
                 Err(error) => {
                     return Err(Finding::skip(format_args!(
@@ -160,11 +160,16 @@ impl Connected {
                     )));
                 }
             }
-        }
-        self.call("on_connection_established", |connector| connector.on_connection_established())?;
+        };
+        let made = Sides::new(halves.source.is_some(), halves.sink.is_some());
+        ensure(
+            made == wanted,
+            || format!("`connect` was asked for {}, and returned {}", text(wanted), text(made)),
+            "return every wanted half, and have `Connector::sides` name only sides that the connector has \
+             in this configuration",
+        )?;
         self.pulls = 0;
-        self.source = side(self.calls.finish("create_source", self.connector.create_source())?)?;
-        self.sink = side(self.calls.finish("create_sink", self.connector.create_sink())?)?;
+        (self.source, self.sink) = (halves.source, halves.sink);
         if let Some(source) = &mut self.source {
             let refused = |error| fault(format_args!("`acks` failed: {error}"), OF_CALLS);
             self.acks = direct("acks", || source.acks())?.map_err(refused)?;
@@ -172,13 +177,10 @@ impl Connected {
         Ok(())
     }
 
-    /// One of the calls that answer with nothing.
-    pub(super) fn call(
-        &mut self,
-        what: &'static str,
-        call: impl FnOnce(&mut dyn DynConnector) -> crate::dynamic::BoxFuture<'_, Result<()>>,
-    ) -> Verdict {
-        match self.calls.finish(what, call(&mut *self.connector))? {
+    /// Calls a method that answers with nothing.
+    pub(super) fn hook(&mut self, hook: Hook) -> Verdict {
+        let what = hook.as_str();
+        match self.calls.finish(what, self.connector.hook(hook))? {
             Ok(()) => Ok(()),
             Err(error) if is_of_peer(&error) => {
                 Err(Finding::skip(format_args!("`{what}`: {error}")))
@@ -251,27 +253,21 @@ impl Connected {
 
     /// To the end, with or without a drain, and what is left then.
     pub(super) fn stop(mut self, drains: bool) -> Verdict<TestHost> {
-        if drains {
-            self.call("on_drain", |connector| connector.on_drain())?;
-            if self.sink.is_some() {
-                // What a sink says to that has a check of its own.
-                let _ = self.signal(Signal::Drain)?;
-            }
+        if drains && self.sink.is_some() {
+            // The answer of the sink has a check of its own.
+            let _ = self.signal(Signal::Drain)?;
         }
         (self.source, self.acks, self.sink) = (None, None, None);
-        self.call("on_stop", |connector| connector.on_stop())?;
+        self.hook(Hook::CLOSE)?;
         Ok(self.calls.host)
     }
 }
 
-/// A side that cannot be made, as of a file that can only be read, is none.
-fn side<T>(made: Result<Option<T>>) -> Verdict<Option<T>> {
-    match made {
-        Ok(side) => Ok(side),
-        Err(error) if error.kind() == ErrorKind::INTERNAL => {
-            let help = "answer `Ok(None)` where the connector has no such side";
-            Err(fault(format_args!("a side cannot be made: {error}"), help))
-        }
-        Err(_) => Ok(None),
+fn text(sides: Sides) -> &'static str {
+    match (sides.has_source(), sides.has_sink()) {
+        (true, true) => "a source and a sink",
+        (true, false) => "a source and no sink",
+        (false, true) => "a sink and no source",
+        (false, false) => "no side at all",
     }
 }

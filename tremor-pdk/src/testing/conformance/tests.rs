@@ -177,7 +177,7 @@ impl Connector for Alone {
     type Source = Numbers;
     type Sink = NoSink;
 
-    async fn connect(&mut self, _attempt: u64) -> Result<bool> {
+    async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Numbers, NoSink>> {
         Err(Error::connection_refused("there is no peer"))
     }
 }
