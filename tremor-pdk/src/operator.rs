@@ -40,12 +40,12 @@ pub trait Operator: Send + 'static {
         Ok(())
     }
 
-    /// No event follows: what the operator holds back goes out now, as from
-    /// [`on_time`](Operator::on_time).
+    /// Puts out the events that the operator buffers, as [`on_time`](Operator::on_time) does, because no event
+    /// follows. The last call.
     ///
     /// # Errors
     /// They are logged with the component's name.
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         let _ = (batch, output);
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Operator for Sum {
         if self.count >= 1_000 { self.put_out(batch, output) } else { Ok(()) }
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         if self.count > 0 { self.put_out(batch, output) } else { Ok(()) }
     }
 

@@ -83,9 +83,9 @@ impl Bench {
         self.ran(held, &batch)
     }
 
-    pub(super) fn on_drain(&mut self) -> Ran {
+    pub(super) fn flush(&mut self) -> Ran {
         let (mut batch, held) = (Batch::new(), self.operator.held());
-        self.operator.on_drain(&mut batch, &mut self.output).unwrap();
+        self.operator.flush(&mut batch, &mut self.output).unwrap();
         self.ran(held, &batch)
     }
 

@@ -168,8 +168,8 @@ impl Operator for LoadedOperator {
         checked(result, batch, output, Batch::validate)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.on_drain(batch, output).into_result();
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.flush(batch, output).into_result();
         checked(result, batch, output, Batch::validate)
     }
 

@@ -59,7 +59,7 @@ calls! {
     Start => "on_start",
     Pause => "on_pause",
     Resume => "on_resume",
-    Drain => "on_drain",
+    Flush => "flush",
     Pull => "pull",
     Acks => "acks",
     Acknowledge => "ack",

@@ -78,7 +78,7 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("operator", "never_releases", "accounts_for_events", "call `Output::release`"),
     ("operator", "unknown_port", "accounts_for_events", "name every port in `Operator::ports`"),
     ("operator", "process_panics", "accounts_for_events", "return an error"),
-    ("operator", "keeps_after_drain", "drains", "put out in `on_drain`"),
+    ("operator", "keeps_after_drain", "drains", "that is held in `flush`"),
     ("operator", "due_for_ever", "knows_the_time", "answer `due` with a later time"),
     ("operator", "changes_ports", "names_ports", "the same ports for the same configuration"),
     ("operator", "port_called_out", "names_ports", "a name of its own"),

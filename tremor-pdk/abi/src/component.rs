@@ -41,7 +41,7 @@ pub trait RawOperator: Send + 'static {
     fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
     /// No event follows. What is put into `batch` leaves by `out`.
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
 
     /// How many of the events that came in it still holds. Asked after every call.
     fn held(&self) -> usize;

@@ -25,8 +25,8 @@ impl<T: Operator> RawOperator for Fused<T> {
         self.try_call("on_time", |operator| operator.on_time(now, batch, output))
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
-        self.try_call("on_drain", |operator| operator.on_drain(batch, output))
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.try_call("flush", |operator| operator.flush(batch, output))
     }
 
     fn held(&self) -> usize {

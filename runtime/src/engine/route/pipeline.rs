@@ -324,7 +324,7 @@ impl Pipeline {
         let mut batch = Batch::from_pool(env.pool);
         let result: Result<()> = match call {
             Call::Time(now) => step.operator.on_time(now, &mut batch, &mut step.output),
-            Call::Drain => step.operator.on_drain(&mut batch, &mut step.output),
+            Call::Drain => step.operator.flush(&mut batch, &mut step.output),
         };
         if let Err(error) = &result {
             tracing::error!(component = %self.name, %error, "operator");
@@ -341,7 +341,7 @@ impl Pipeline {
             let held = step.held_events;
             let error = || {
                 Error::internal(format_args!(
-                    "operator {number} of the pipeline still buffers {held} events after its `on_drain`, \
+                    "operator {number} of the pipeline still buffers {held} events after its `flush`, \
                      which has to emit, reject or discard them"
                 ))
             };

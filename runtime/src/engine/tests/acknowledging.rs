@@ -133,7 +133,7 @@ impl Operator for Sums {
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.release(&mut self.holds);
         *batch = std::mem::take(&mut self.held);
         Ok(())

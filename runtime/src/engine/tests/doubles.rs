@@ -263,7 +263,7 @@ impl Operator for Fives {
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         output.release(&mut self.holds);
         *batch = std::mem::take(&mut self.held);
         Ok(())

@@ -315,7 +315,7 @@ impl Operator for Later {
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.on_time(0, batch, output)
     }
 

@@ -120,7 +120,7 @@ impl Operator for Windows {
         self.emit(batch, output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         self.close(true);
         self.emit(batch, output)
     }

@@ -49,7 +49,7 @@ fn a_window_of_time_emits_one_event_a_group_when_the_next_begins() {
     let ran = at(&mut window, &[(20, "b"), (55, "a")]);
     let expected = [row(10, 20, "a", 2), row(10, 20, "b", 1), row(20, 30, "b", 1)];
     assert_eq!(rows(&ran.out), expected, "an event on the edge belongs to the next window");
-    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 1)]);
+    assert_eq!(rows(&window.flush().out), [row(50, 60, "a", 1)]);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn late_events_leave_by_their_port_and_a_clock_that_jumps_back_makes_them_late()
     let ran = at(&mut window, &[(50, "a"), (49, "b"), (50, "a"), (0, "b"), (59, "a")]);
     assert_eq!(ran.port("late"), [r#"{"by":"b"}"#, r#"{"by":"b"}"#]);
     assert_eq!(ran.held, 3);
-    assert_eq!(rows(&window.on_drain().out), [row(50, 60, "a", 3)]);
+    assert_eq!(rows(&window.flush().out), [row(50, 60, "a", 3)]);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_window_of_events_ends_group_by_group() {
     let ran = at(&mut window, &[(5, "a"), (7, "b"), (6, "a"), (1, "a"), (0, "b")]);
     assert_eq!(rows(&ran.out), [row(5, 6, "a", 2), row(7, 0, "b", 2)]);
     assert_eq!((ran.merged, ran.held, window.operator.due()), (4, 1, None));
-    let rest = window.on_drain();
+    let rest = window.flush();
     assert_eq!(rows(&rest.out), [row(1, 1, "a", 1)]);
     assert_eq!(parsed(&rest.out)[0]["window"]["partial"], true);
 }
@@ -192,7 +192,7 @@ fn window_of_events_without_memory_emits_its_oldest_groups() {
     assert_eq!((emitted.len(), window.held()), (40 - window.groups.len(), window.groups.len()));
     assert!(emitted.value(&emitted.events()[0]).unwrap().to_string().contains("\"partial\":true"));
     assert!(host.memory() > 0 && host.memory() <= 1 << 20, "{}", host.memory());
-    window.on_drain(&mut Batch::new(), &mut Output::new()).unwrap();
+    window.flush(&mut Batch::new(), &mut Output::new()).unwrap();
     assert!(host.memory() <= 64 << 10, "a block is kept");
 }
 
@@ -263,7 +263,7 @@ proptest! {
         for events in events.chunks(cut) {
             texts.extend(window.process(timed(events)).out);
         }
-        texts.extend(window.on_drain().out);
+        texts.extend(window.flush().out);
         for row in parsed(&texts) {
             let number = |value: &Json| value.as_u64().unwrap();
             let key = (number(&row["window"]["start"]) / MS / length, number(&row["group"]["by"]));

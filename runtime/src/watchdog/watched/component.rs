@@ -48,8 +48,8 @@ impl Operator for Component<Box<dyn Operator>> {
         self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Drain, || self.inner.inner.on_drain(batch, output))
+    fn flush(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Flush, || self.inner.inner.flush(batch, output))
     }
 
     fn held(&self) -> usize {

@@ -96,7 +96,7 @@ const CHECKS: &[Check] = checks! {
             operator::accounts;
         knows_the_time(accounts_for_events): "`Operator::on_time`: it is at or after what `due` said",
             operator::knows_the_time;
-        drains(accounts_for_events): "`Operator::on_drain`: what the operator holds back goes out now",
+        drains(accounts_for_events): "`Operator::flush`: what the operator holds back goes out now",
             operator::drains;
         shares_nothing(accounts_for_events, drains): "`Operator`: it has a state of its own",
             operator::shares_nothing;

@@ -163,7 +163,7 @@ impl Accounted {
     }
 
     fn drain(&mut self) -> Verdict {
-        self.call("on_drain", 0, &mut Batch::new(), Operator::on_drain)
+        self.call("flush", 0, &mut Batch::new(), Operator::flush)
     }
 }
 
@@ -226,8 +226,8 @@ pub(super) fn drains(subject: &Subject) -> Verdict {
     operator.drain()?;
     (1..=BATCHES).try_for_each(|number| operator.process(number))?;
     operator.drain()?;
-    let seen = || format!("after `on_drain` it still holds {} events", operator.held);
-    ensure(operator.held == 0, seen, "put out in `on_drain` all that is held")
+    let seen = || format!("after `flush` it still holds {} events", operator.held);
+    ensure(operator.held == 0, seen, "put out all that is held in `flush`")
 }
 
 pub(super) fn shares_nothing(subject: &Subject) -> Verdict {
