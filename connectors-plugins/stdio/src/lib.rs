@@ -65,7 +65,8 @@ impl Connector for Stdio {
 
     async fn connect(&mut self, wanted: Sides) -> Result<Halves<Input, Output>> {
         let (host, chunk) = (&self.host, self.config.chunk_bytes.get());
-        let source = || Ok(Input::new(host.clone(), copy(&io::stdin()).map_err(input::error)?, chunk));
+        let source =
+            || Ok(Input::new(host.clone(), copy(&io::stdin()).map_err(input::error)?, chunk));
         let sink = || Ok(Output::new(host.clone(), copy(&io::stdout()).map_err(output::error)?));
         Ok(Halves {
             source: wanted.has_source().then(source).transpose()?,

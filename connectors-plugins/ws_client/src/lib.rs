@@ -122,11 +122,7 @@ impl Connector for WsClient {
 
 impl WsClient {
     /// Makes a WebSocket of a connection, and its halves.
-    async fn begin<S>(
-        &mut self,
-        mut stream: S,
-        wanted: Sides,
-    ) -> Result<Halves<Messages, Sender>>
+    async fn begin<S>(&mut self, mut stream: S, wanted: Sides) -> Result<Halves<Messages, Sender>>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -16,8 +16,8 @@ use crate::{
     batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
-        RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, Hook, PullKind,
+        PullReply, RawAcksBox, RawConnectorBox, RawHalves, RawSinkBox, RawSourceBox, Sides, Signal,
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
@@ -69,12 +69,15 @@ fn sizes_and_alignments_are_fixed() {
         DeliverReply => 32, 8;
         EventRange => 8, 4;
         ExceptionRange => 80, 8;
+        Hook => 1, 1;
         PullKind => 1, 1;
         PullReply => 16, 8;
         RawAcksBox => 24, 8;
         RawConnectorBox => 24, 8;
+        RawHalves => 64, 8;
         RawSinkBox => 24, 8;
         RawSourceBox => 24, 8;
+        Sides => 1, 1;
         Signal => 1, 1;
         // Operators, codecs and processors.
         RawCodecBox => 24, 8;

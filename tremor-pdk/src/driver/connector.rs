@@ -50,3 +50,90 @@ impl<C: Connector> DynConnector for ConnectorDriver<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Context as Poller, Poll, Waker},
+    };
+
+    use super::{ConnectorDriver, DynConnector, Hook, Sides};
+    use crate::prelude::*;
+
+    /// A connector and its halves, which count how many of them are dropped.
+    struct Both(Arc<AtomicUsize>);
+
+    impl Drop for Both {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Component for Both {
+        const NAME: &str = "both";
+        type Config = NoConfig;
+
+        fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+            Ok(Self(Arc::default()))
+        }
+    }
+
+    impl Connector for Both {
+        type Source = Self;
+        type Sink = Self;
+
+        async fn connect(&mut self, _wanted: Sides) -> Result<Halves<Self, Self>> {
+            Ok(Halves::both(Self(self.0.clone()), Self(self.0.clone())))
+        }
+
+        async fn close(&mut self) -> Result<()> {
+            Err(Error::internal("closed"))
+        }
+    }
+
+    impl Source for Both {
+        async fn pull(&mut self, _batch: &mut Batch) -> Result<Pull> {
+            Ok(Pull::Finished)
+        }
+    }
+
+    impl Sink for Both {
+        async fn deliver(&mut self, _batch: &Batch) -> Delivery {
+            Ok(())
+        }
+    }
+
+    fn ready<T>(mut future: crate::dynamic::BoxFuture<'_, T>) -> T {
+        let Poll::Ready(answer) = future.as_mut().poll(&mut Poller::from_waker(Waker::noop()))
+        else {
+            panic!("the call waits")
+        };
+        answer
+    }
+
+    #[test]
+    fn unwanted_half_is_dropped_at_once() {
+        for (wanted, dropped) in
+            [(Sides::BOTH, 0), (Sides::SOURCE, 1), (Sides::SINK, 1), (Sides::NONE, 2)]
+        {
+            let count = Arc::<AtomicUsize>::default();
+            let mut connector = ConnectorDriver::new(Both(count.clone()));
+            assert_eq!(connector.sides(), Sides::BOTH);
+            let halves = ready(connector.connect(wanted)).unwrap();
+            let made = Sides::new(halves.source.is_some(), halves.sink.is_some());
+            assert_eq!((made, count.load(Ordering::Relaxed)), (wanted, dropped));
+        }
+    }
+
+    #[test]
+    fn hook_calls_its_method_and_unknown_hook_is_ignored() {
+        let mut connector = ConnectorDriver::new(Both(Arc::default()));
+        assert_eq!(ready(connector.hook(Hook::START)), Ok(()));
+        assert_eq!(ready(connector.hook(Hook::CLOSE)).unwrap_err().message(), "closed");
+        assert_eq!(ready(connector.hook(Hook(200))), Ok(()));
+    }
+}

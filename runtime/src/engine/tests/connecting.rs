@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Result, Signal,
+    Batch, Error, Exceptions, Result, Sides, Signal,
     dynamic::{BoxFuture, DynSink},
 };
 
@@ -206,6 +206,17 @@ fn attempts_begin_again_after_a_connection_that_has_lasted() {
     run(&peer, Policy { max: Duration::ZERO, ..attempts(0) });
     assert!(peer.control.failure().is_none());
     assert_eq!(peer.count("connect"), 101);
+}
+
+#[test]
+fn missing_half_fails_the_connector_at_once() {
+    let mut peer = Peer::of_source(Box::new(|_| Ok(Box::new(Script::default()))));
+    peer.sides = Sides::SINK;
+    let peer = Arc::new(peer);
+    run(&peer, AT_ONCE);
+    let failure = peer.control.failure().unwrap().error.to_string();
+    assert!(failure.contains("`connect` made no source"), "{failure}");
+    assert_eq!(peer.count("connect"), 1);
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Peer {
     pub(super) news: Mutex<VecDeque<Result<()>>>,
     pub(super) source: Make<dyn DynSource>,
     pub(super) sink: Make<dyn DynSink>,
+    /// Halves that connections have.
+    pub(super) sides: Sides,
     /// What was called, in order.
     pub(super) calls: Mutex<Vec<&'static str>>,
     /// The connection of the last instance.
@@ -58,6 +60,7 @@ impl Peer {
             news: Mutex::default(),
             source,
             sink,
+            sides: Sides::BOTH,
             calls: Mutex::default(),
             last: Mutex::default(),
             most_waiting: AtomicUsize::default(),
@@ -146,7 +149,7 @@ impl DynConnector for Instance {
     }
 
     fn sides(&self) -> Sides {
-        Sides::BOTH
+        self.peer.sides
     }
 
     fn connect(&mut self, wanted: Sides) -> BoxFuture<'_, Result<DynHalves>> {
@@ -156,11 +159,11 @@ impl DynConnector for Instance {
         drop(connects);
         let halves = connected.and_then(|()| {
             let mut halves = DynHalves { source: None, sink: None };
-            if wanted.has_source() {
+            if wanted.has_source() && self.peer.sides.has_source() {
                 self.called("source");
                 halves.source = Some((self.peer.source)(&self.connection)?);
             }
-            if wanted.has_sink() {
+            if wanted.has_sink() && self.peer.sides.has_sink() {
                 self.called("sink");
                 halves.sink = Some((self.peer.sink)(&self.connection)?);
             }

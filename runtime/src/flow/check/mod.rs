@@ -311,23 +311,25 @@ impl Checker<'_> {
 
     /// Reports the first link that uses a side which the connector does not have in its configuration.
     fn sides(&mut self, connector: &Connector) {
-        let (name, Component { name: kind, config }) = (&connector.name.value, &connector.component);
-        let Some(sides) = self.resolver.sides(self.flow, &kind.value, config.value()) else { return };
+        let (name, Component { name: kind, config }) =
+            (&connector.name.value, &connector.component);
+        let Some(sides) = self.resolver.sides(self.flow, &kind.value, config.value()) else {
+            return;
+        };
         let links = self.flow.spec.links.iter();
         let mut leave = links.clone().map(|link| &link.from).filter(|from| from.port == OUT);
         let mut enter = links.map(|link| &link.to);
         let is_own = |end: &&End| end.name == *name;
-        let (end, side, verb) = match (leave.find(is_own), enter.find(is_own)) {
-            (Some(end), _) if !sides.has_source() => (end, "source", "reads"),
-            (_, Some(end)) if !sides.has_sink() => (end, "sink", "writes"),
+        let (source, sink) = (("source", "reads"), ("sink", "writes"));
+        let (end, (side, verb), (other, _)) = match (leave.find(is_own), enter.find(is_own)) {
+            (Some(end), _) if !sides.has_source() => (end, source, sink),
+            (_, Some(end)) if !sides.has_sink() => (end, sink, source),
             _ => return,
         };
-        let message = format!(
-            "connector {} has no {side}: {} {verb} no events in this configuration",
-            quote(name),
-            quote(&kind.value)
-        );
-        let help = "link it the other way around, or change its configuration or its type";
+        let (name, kind) = (quote(name), quote(&kind.value));
+        let message =
+            format!("connector {name} has no {side}: with this `config`, {kind} {verb} no events");
+        let help = format!("change `config` or `type` of {name}, or link it as a {other}");
         self.report.push(self.report.error(end.at, message).help(help));
     }
 

@@ -59,7 +59,8 @@ impl DynConnector for Connector {
                 let record = another();
                 let inner = Dropped::new(sink, &record);
                 let slots = Vec::new();
-                Box::new(Sink { inner, record, slots, another: another.clone() }) as Box<dyn DynSink>
+                Box::new(Sink { inner, record, slots, another: another.clone() })
+                    as Box<dyn DynSink>
             };
             Ok(connected.await?.map(source, sink))
         })
