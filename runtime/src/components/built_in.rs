@@ -14,7 +14,7 @@ use crate::{
     codec::{Codec, Json, csv, msgpack},
     flow::Kind,
     operator::{Bucket, Dedupe, Filter, Passthrough, Route, Select, Windows},
-    plugin::{ComponentFactory, HostContext},
+    plugin::{ComponentFactory, HostContext, InstanceInfo},
     processor::{Join, RemoveEmpty, base64, compression, length_prefixed, lines},
 };
 
