@@ -28,7 +28,7 @@ use std::{future::poll_fn, sync::Arc};
 
 use tremor_pdk::prelude::*;
 
-use self::{client::Client, config::Settings, member::Member, shared::Shared, signal::Signal};
+use self::{config::Settings, member::Member, shared::Shared, signal::Signal};
 pub use self::{
     config::{Config, Start},
     source::Records,
