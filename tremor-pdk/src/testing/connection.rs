@@ -9,7 +9,7 @@ use tremor_abi::connector::Hook;
 
 use super::TestHost;
 use crate::{
-    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Halves, Pull, Result, Sides, Signal,
+    Acks, Batch, Connector, ConnectorDriver, Delivery, Error, Halves, Pull, Result, Signal,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 
@@ -26,12 +26,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open<C: Connector>(
-        host: TestHost,
-        connector: C,
-        wanted: Option<Sides>,
-    ) -> Result<Self> {
-        let wanted = wanted.unwrap_or_else(|| connector.sides());
+    pub(super) fn open<C: Connector>(host: TestHost, connector: C) -> Result<Self> {
+        let wanted = connector.sides();
         let mut connector: Box<dyn DynConnector> = Box::new(ConnectorDriver::new(connector));
         let Halves { mut source, sink } = host.block_on(connector.connect(wanted))?;
         host.block_on(connector.hook(Hook::START))?;

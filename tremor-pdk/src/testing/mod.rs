@@ -66,7 +66,7 @@ pub use self::{
     deliveries::{batch_of, batch_with_metadata, exceptions},
 };
 use crate::{
-    Component, Connector, Context, Error, Host, LogLevel, Result, Sides, Sink, Source, config,
+    Component, Connector, Context, Error, Host, LogLevel, Result, Sink, Source, config,
     only::{IsSink, IsSource, Only},
 };
 
@@ -110,15 +110,7 @@ impl TestHost {
     /// # Errors
     /// As [`TestHost::component`], and those of connecting and starting.
     pub fn connect<C: Connector>(&self, config: &str) -> Result<Connection> {
-        Connection::open(self.clone(), self.component::<C>(config)?, None)
-    }
-
-    /// As [`TestHost::connect`], for a flow that uses only the sides in `wanted`.
-    ///
-    /// # Errors
-    /// As [`TestHost::connect`].
-    pub fn connect_sides<C: Connector>(&self, wanted: Sides, config: &str) -> Result<Connection> {
-        Connection::open(self.clone(), self.component::<C>(config)?, Some(wanted))
+        Connection::open(self.clone(), self.component::<C>(config)?)
     }
 
     /// As [`TestHost::connect`], for a source that is a component by itself.
