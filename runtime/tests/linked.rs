@@ -129,7 +129,9 @@ impl Sink for Odd {
     async fn deliver(&mut self, _batch: &Batch) -> Delivery {
         let mut exceptions = Exceptions::none();
         if self.config["nonsense"].is_boolean() {
-            exceptions.push(0..100, Error::full("all hundred of them"));
+            let mut other = Batch::new();
+            (0..100).for_each(|_| other.push_message(b"of another batch"));
+            exceptions.reject_all(&other, &Error::full("all hundred of them"));
         } else if !self.config["endless"].is_boolean() {
             self.host.request_stop("one is enough");
         }

@@ -9,7 +9,7 @@ use std::{
 
 use tremor_abi::batch::{HostBatch, Rejected};
 
-use crate::{Acks, Batch, CodecRequirement, Exceptions, Output, Pull, Result, Signal};
+use crate::{Acks, Batch, CodecRequirement, Demand, Exception, Grant, Output, Pull, Result};
 
 /// A future on the heap: for everything off the data path.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -72,24 +72,38 @@ pub trait DynSource: Send {
 
 /// A [`Sink`](crate::Sink) as a trait object.
 pub trait DynSink: Send {
-    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
-    /// Asked once, before the first delivery. One at least.
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted.min(1)
+    /// See [`Sink::demand`](crate::Sink::demand).
+    fn demand(&mut self) -> Demand {
+        Demand::new().at_most(1)
     }
-    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`].
+    /// See [`Sink::on_grant`](crate::Sink::on_grant). Slots are numbered from 0 to `grant.in_flight - 1`.
+    fn on_grant(&mut self, grant: Grant) {
+        let _ = grant;
+    }
+    /// Polls the delivery in a slot, or starts it; `batch` is as for [`DynSource::poll_pull`]. The answer has the
+    /// ranges of events that were not delivered, in order.
     fn poll_deliver(
         &mut self,
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>>;
+    ) -> Poll<Result<Vec<Exception>>>;
     /// Gives up the delivery that is pending in a slot, if there is one. Its batch does not come back.
     fn give_up(&mut self, slot: usize) {
         let _ = slot;
     }
-    /// See [`Sink::on_signal`](crate::Sink::on_signal).
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>>;
+    /// See [`Sink::on_tick`](crate::Sink::on_tick).
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+    /// See [`ParallelSink::flush`](crate::ParallelSink::flush).
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+    /// See [`Sink::close`](crate::Sink::close).
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// A [`Codec`](crate::Codec) as a trait object, over batches.

@@ -64,7 +64,7 @@ mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
-mod oneshot;
+pub mod oneshot;
 mod only;
 mod operator;
 mod processor;
@@ -105,7 +105,10 @@ pub use self::{
     operator::Operator,
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
-    sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
+    sink::{
+        BatchSize, Delivery, Demand, Exception, Exceptions, Grant, NoSink, ParallelSink, Sink,
+        Undelivered,
+    },
     source::{Acks, NoSource, Pull, Source},
     watermarks::{Progress, Unacknowledged, Watermarks},
     yield_now::yield_now,
@@ -158,7 +161,7 @@ pub mod prelude {
         Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
         Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
         Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
+        Postprocessor, Preprocessor, Pull, Rest, Result, Sink, Source, Task, Value,
         ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;

@@ -60,13 +60,14 @@ pub use self::{
     schema::{Described, schema},
     source::{Located, Span},
     spec::{
-        Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec,
+        Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec,
         Unhandled,
     },
 };
 pub(crate) use self::{
     check::{components, fits},
     name::{FORM as NAME_FORM, is_valid as is_valid_name},
+    spec::{MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER},
 };
 use self::{diagnostic::Report, source::Source};
 

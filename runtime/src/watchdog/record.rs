@@ -71,9 +71,12 @@ calls! {
     Fail => "fail",
     Close => "close",
     CircuitBreaker => "on_circuit_breaker",
-    InFlight => "most_in_flight",
+    Demand => "demand",
+    Grant => "on_grant",
     Deliver => "deliver",
-    Signal => "on_signal",
+    Tick => "on_tick",
+    Flush => "flush",
+    CloseSink => "close",
     Process => "process",
     Time => "on_time",
     Due => "due",
@@ -348,7 +351,7 @@ mod tests {
         record.word.store(last, Ordering::Relaxed);
         record.poll(Call::Deliver).leave(false);
         assert_eq!(record.state(), open(Call::Deliver));
-        record.enter(Call::Signal).leave(false);
-        assert_eq!(record.state(), open(Call::Signal));
+        record.enter(Call::Tick).leave(false);
+        assert_eq!(record.state(), open(Call::Tick));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
+    Batch, CodecRequirement, Exception, Grant, Pull, Result,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -77,20 +77,16 @@ impl DynSource for Hangs {
 }
 
 impl DynSink for Hangs {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        wanted
-    }
-
     fn poll_deliver(
         &mut self,
         _: &mut Context<'_>,
         slot: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
-        if slot == 1 { Poll::Ready(Ok(Exceptions::none())) } else { Poll::Pending }
+    ) -> Poll<Result<Vec<Exception>>> {
+        if slot == 1 { Poll::Ready(Ok(Vec::new())) } else { Poll::Pending }
     }
 
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(std::future::pending())
     }
 }
@@ -159,7 +155,7 @@ fn a_delivery_that_is_never_answered_is_reported_once_and_named() {
 fn of_several_deliveries_the_one_that_is_never_answered_is_reported() {
     let (mut sampler, calls) = watched();
     let mut sink = made(connector(&calls).create_sink());
-    assert_eq!(sink.in_flight(2), 2);
+    sink.on_grant(Grant::new(2, true, None));
     deliver(&mut sink, 240);
     let (unanswered, mut found) = (Limits::default().unanswered, Vec::new());
     for _ in 0..=unanswered {
@@ -182,11 +178,11 @@ fn calls_for_the_life_of_a_connector_are_reported_as_deliveries_are() {
     let mut sink = made(connector.create_sink());
     let mut call = connector.on_start();
     assert!(poll(&mut call).is_pending());
-    let mut signal = sink.on_signal(Signal::Tick);
+    let mut signal = sink.on_tick();
     assert!(poll(&mut signal).is_pending());
     let found = look(&mut sampler, 700);
     let calls: Vec<_> = found.iter().map(|(_, _, call, _)| *call).collect();
-    assert_eq!(calls, [Call::Start, Call::Signal]);
+    assert_eq!(calls, [Call::Start, Call::Tick]);
 }
 
 #[test]

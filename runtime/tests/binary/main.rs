@@ -26,6 +26,7 @@ mod files;
 mod flow_tests;
 mod flows;
 mod formats;
+mod gathering;
 mod hanging;
 mod hostile;
 mod http;

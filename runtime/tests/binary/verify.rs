@@ -57,10 +57,10 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
     ("breaker_panics", "answers_the_circuit_breaker", "return an error"),
     ("empty_batch_panics", "delivers", "return an error"),
     ("empty_batch_fails", "delivers", "where there is nothing to deliver"),
-    ("delivery_out_of_range", "delivers", "by their positions in the batch"),
+    ("delivery_out_of_range", "delivers", "reject events of the batch"),
     ("binary_fails_for_good", "delivers", "answer with kind bad data"),
     ("deliver_is_never_woken", "delivers", "poll what it waits for with the context"),
-    ("tick_panics", "answers_signals", "return an error"),
+    ("tick_panics", "answers_ticks", "return an error"),
     ("drain_leaves_work", "drains", "await in `Sink::deliver`"),
     ("drain_leaves_a_buffer", "drains", "flush buffers"),
     ("shared_sink", "sinks_share_nothing", "not in a static"),
@@ -70,7 +70,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
 /// As [`CONNECTORS`], with the kind first.
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("connector", "together_panics", "takes_several", "return an error"),
-    ("connector", "mixes_deliveries", "takes_several", "by their positions in the batch"),
+    ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
     ("connector", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
     ("operator", "vanishes", "accounts_for_events", "say what became of each event"),
     ("operator", "invents", "accounts_for_events", "say what became of each event"),

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tremor_pdk::{
-    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, Signal, abi::batch::HostBatch,
+    Batch, CodecRequirement, ErrorKind, ErrorPolicy, Pull, Result, abi::batch::HostBatch,
 };
 use tremor_runtime::{executor::block_on, plugin::HostContext};
 
@@ -28,7 +28,7 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     assert_eq!((messages.len(), &*messages[299]), (300, "relay 299"));
 
     let exceptions = instance.deliver(&["good", "bad", "good", "later"]).unwrap();
-    let told = exceptions.exceptions().iter();
+    let told = exceptions.iter();
     let told: Vec<_> = told.map(|told| (told.events.clone(), told.error.policy())).collect();
     assert_eq!(told, [(1..2, ErrorPolicy::DEAD_LETTER), (3..4, ErrorPolicy::RETRY)]);
     let metrics = context.metrics().snapshot();
@@ -36,8 +36,9 @@ fn a_source_and_a_sink_work_through_the_boundary() {
     assert_eq!((&*metrics[0].name, metrics[0].value), ("delivered", 2.0));
 
     let sink = instance.sink.as_mut().unwrap();
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
-    assert_eq!(block_on(sink.on_signal(Signal::Tick)).unwrap_err().message(), "drained before");
+    block_on(sink.on_tick()).unwrap();
+    block_on(sink.close()).unwrap();
+    assert_eq!(block_on(sink.close()).unwrap_err().message(), "closed before");
     block_on(instance.connector.on_stop()).unwrap();
 }
 
@@ -83,7 +84,7 @@ fn a_panic_is_an_error_of_its_instance_wherever_it_happens() {
         assert_eq!(error.kind(), ErrorKind::PANICKED, "{fault}: {error}");
     }
     let mut instance = hostile(&json!({ "fault": "signal_panic" })).unwrap();
-    let signal = block_on(instance.sink.as_mut().unwrap().on_signal(Signal::Tick));
+    let signal = block_on(instance.sink.as_mut().unwrap().on_tick());
     assert_eq!(signal.unwrap_err().kind(), ErrorKind::PANICKED);
     drop(hostile(&json!({ "fault": "drop_panic" })).unwrap());
     drop(hostile(&json!({ "fault": "task_panic" })).unwrap());

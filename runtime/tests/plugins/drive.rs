@@ -11,7 +11,7 @@ use std::{
 
 use serde_json::Value;
 use tremor_pdk::{
-    Batch, Error, Exceptions, Pull, Result,
+    Batch, Error, Exception, Pull, Result,
     abi::batch::HostBatch,
     dynamic::{DynConnector, DynSink, DynSource},
 };
@@ -94,7 +94,7 @@ impl Instance {
         }
     }
 
-    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Exceptions> {
+    pub(crate) fn deliver(&mut self, messages: &[&str]) -> Result<Vec<Exception>> {
         let mut batch = Batch::new();
         for message in messages {
             batch.push_message(message.as_bytes());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, Output, Pull, Signal};
+use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, Grant, Output, Pull};
 use tremor_runtime::{
     executor::block_on,
     plugin::{ComponentFactory, Library, Policy},
@@ -104,7 +104,8 @@ fn the_sink_and_its_slots(path: &Path) {
     let config = json!({ "count": 3 });
     let mut it = Instance::start(&factory(path, "both"), &config, &host("kept")).unwrap();
     let sink = it.sink.as_mut().unwrap();
-    assert_eq!(sink.in_flight(8), 3);
+    assert_eq!(sink.demand().most_in_flight, 3);
+    sink.on_grant(Grant::new(3, true, None));
     let mut batches = [messages(&["a"]), messages(&["b", "", "c"]), messages(&["d"])];
     let mut waits = Context::from_waker(Waker::noop());
     for (slot, batch) in batches.iter_mut().enumerate() {
@@ -114,16 +115,16 @@ fn the_sink_and_its_slots(path: &Path) {
     for slot in [2, 1] {
         let answer = poll_fn(|context| sink.poll_deliver(context, slot, &mut batches[slot]));
         let exceptions = block_on(pin!(answer)).unwrap();
-        let told = exceptions.exceptions().iter().map(|it| (it.events.start, it.events.end));
+        let told = exceptions.iter().map(|it| (it.events.start, it.events.end));
         assert!(told.eq((slot == 1).then_some((1, 2))));
-        for exception in exceptions.exceptions() {
+        for exception in &exceptions {
             assert_eq!(exception.error.policy(), ErrorPolicy::RETRY);
             assert_eq!(exception.error.delay().as_millis(), 7);
         }
     }
     let nowhere = sink.poll_deliver(&mut waits, 3, &mut messages(&["e"]));
     assert!(matches!(nowhere, Poll::Ready(Err(_))), "there are three slots");
-    block_on(sink.on_signal(Signal::Drain)).unwrap();
+    block_on(sink.close()).unwrap();
 }
 
 fn the_steps(path: &Path) {

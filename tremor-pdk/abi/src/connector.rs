@@ -102,16 +102,48 @@ pub struct DeliverReply {
     pub exceptions: RVec<ExceptionRange>,
 }
 
-/// What a sink is told besides events. An open set.
+/// Properties of [`Deliveries`], as bits. An open set: unknown bits are ignored.
 #[repr(transparent)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
-pub struct Signal(pub u8);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct DeliveryFlags(pub u32);
 
-impl Signal {
-    /// Some time has passed: a chance for what is due.
-    pub const TICK: Self = Self(0);
-    /// No event follows: the sink sends what it holds back.
-    pub const DRAIN: Self = Self(1);
+impl DeliveryFlags {
+    /// Batches of one stream are delivered one after the other.
+    pub const ORDERED: Self = Self(1);
+    /// The sink answers several deliveries together, and is flushed whenever none can follow. In a demand only.
+    pub const GATHERS: Self = Self(1 << 1);
+    /// Batches are put together and divided within the limits of the record. In a grant only.
+    pub const BATCHED: Self = Self(1 << 2);
+
+    /// Returns whether all bits of `flags` are set.
+    pub const fn contains(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+}
+
+/// The deliveries that a sink asks for, or those that it is granted.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, StableAbi)]
+pub struct Deliveries {
+    /// Number of deliveries at a time: in a demand, the number unless the flow sets another.
+    pub in_flight: u32,
+    /// Maximum of `in_flight` that the sink supports. The host ignores it in a grant.
+    pub most_in_flight: u32,
+    /// Maximum number of events of a delivery; 0 asks for nothing.
+    pub max_events: u64,
+    /// Maximum number of bytes of a delivery, unless one event has more; 0 asks for nothing.
+    pub max_bytes: u64,
+    /// Maximum time that an event waits for others, in ns; [`Self::NO_LINGER`] asks for nothing.
+    pub linger_ns: u64,
+    /// Properties.
+    pub flags: DeliveryFlags,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl Deliveries {
+    /// Value of `linger_ns` that asks for nothing.
+    pub const NO_LINGER: u64 = u64::MAX;
 }
 
 /// A connector across the boundary.
@@ -225,9 +257,12 @@ pub trait RawAcks: Send + 'static {
 /// the next delivery in the slot follows then. Several slots may have a delivery that is pending.
 #[sabi_trait]
 pub trait RawSink: Send + 'static {
-    /// How many deliveries it takes at a time, at most `wanted`: so many slots there are, from zero on.
-    /// Asked once, before the first delivery. One at least.
-    fn in_flight(&mut self, wanted: u32) -> u32;
+    /// Returns the deliveries that the sink asks for. Called once, before anything else.
+    fn demand(&mut self) -> Deliveries;
+
+    /// Notifies the sink of the deliveries that it gets: slots are numbered from 0 to `in_flight - 1`. Called once,
+    /// before the first delivery.
+    fn on_grant(&mut self, granted: &Deliveries);
 
     /// Delivers the events of `batch`: raw where the connector asked for bytes, values otherwise.
     fn poll_deliver(
@@ -241,9 +276,19 @@ pub trait RawSink: Send + 'static {
     #[sabi(last_prefix_field)]
     fn give_up(&mut self, slot: u32);
 
-    /// Something other than events. Without it, signals pass the sink by.
-    fn on_signal(&mut self, signal: Signal) -> CallFuture<'_, ()> {
-        let _ = signal;
+    /// Notifies the sink that time has passed. Deliveries may be pending if the sink supports several.
+    fn on_tick(&mut self) -> CallFuture<'_, ()> {
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+
+    /// Asks the sink to answer the pending deliveries, because no delivery follows before one of them is answered.
+    fn flush(&mut self) -> CallFuture<'_, ()> {
+        BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
+    }
+
+    /// Ends the sink: no event follows, and every delivery has been answered. Repeated if it fails with the policy
+    /// to retry.
+    fn close(&mut self) -> CallFuture<'_, ()> {
         BorrowingFfiFuture::new(std::future::ready(RResult::ROk(())))
     }
 }

@@ -17,7 +17,7 @@ use super::{
     within::within,
 };
 use crate::{
-    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Signal, Sink,
+    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Sink,
     Source, raw_runs,
 };
 
@@ -185,11 +185,9 @@ impl<S: StreamSocket> Sink for StreamSink<S> {
         flushed.map_err(|error| self.lost(Some(error)).into())
     }
 
-    async fn on_signal(&mut self, signal: Signal) -> Result<()> {
-        if signal == Signal::Drain {
-            // A peer that is gone has what it has.
-            let _ = within(&self.host, FAREWELL, self.end()).await;
-        }
+    async fn close(&mut self) -> Result<()> {
+        // An error means that the peer is gone: what it has received is all that it gets.
+        let _ = within(&self.host, FAREWELL, self.end()).await;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 use tremor_pdk::{Error, abi::batch::Pool};
 
 use self::{
-    assembly::{batching, codec, framings, pace, parallel, preprocessors, steps},
+    assembly::{codec, framings, pace, preprocessors, steps, terms},
     placement::{Runners, runners},
     wiring::{Queues, Targets},
 };
@@ -128,8 +128,9 @@ pub(crate) fn tasks(
                 framing: framings.remove(&id).unwrap_or_default(),
                 codec: codec.as_deref().map(MakeCodec::encoder).transpose().map_err(broken)?,
                 control: control.clone(),
-                backlog: Backlog::new(batching(spec)),
-                parallel: parallel(spec),
+                backlog: Backlog::new(None),
+                terms: terms(spec),
+                is_grant_logged: false,
                 tick: TICK,
                 retries: Retries::new(Policy::of(spec.retry, retry::MAX_BACKOFF), notices.clone()),
                 undrained: false,

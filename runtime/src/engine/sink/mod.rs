@@ -9,6 +9,7 @@ pub(crate) mod retry;
 mod signals;
 mod slots;
 mod streams;
+pub(crate) mod terms;
 
 use std::{
     future::poll_fn,
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, dynamic::DynSink};
+use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, Grant, dynamic::DynSink};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -39,6 +40,7 @@ use crate::engine::{
         retry::Retries,
         signals::next_tick,
         slots::Slots,
+        terms::Terms,
     },
 };
 use crate::{codec::BatchEncoder, processor::Framing};
@@ -57,34 +59,29 @@ pub(crate) struct SinkSide {
     pub(crate) control: Arc<Control>,
     /// What has left the queue and is not delivered yet.
     pub(crate) backlog: Backlog,
-    pub(crate) parallel: Parallel,
+    pub(crate) terms: Terms,
+    /// `true` if the log says that the sink got other deliveries than it or the flow asked for.
+    pub(crate) is_grant_logged: bool,
     /// How often the sink is told the time: [`TICK`].
     pub(crate) tick: Duration,
     /// When that is tried again.
     pub(crate) retries: Retries,
-    /// The sink was told that nothing follows, and has not said that this is well.
+    /// `true` from the first attempt to close the sink until one succeeds.
     pub(crate) undrained: bool,
     pub(crate) standing: Arc<Standing>,
     /// What the sources that feed it know of it.
     pub(crate) outage: Arc<Outage>,
 }
 
-/// How many deliveries a sink may have under way.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parallel {
-    /// So many, where it can.
-    pub(crate) wanted: usize,
-    /// Whether batches of one stream are delivered one after the other.
-    pub(crate) ordered: bool,
-}
-
 /// What a sink waits for.
 enum Step {
-    Answered(Pending, Result<Exceptions, Error>),
+    Answered(Pending, Result<Vec<Exception>, Error>),
     Received(Option<Queued>),
     Due(Due),
     /// Nothing comes any more for which what it has could wait.
     Complete,
+    /// No delivery follows before one of those in flight is answered.
+    Flush,
     /// Its connector is paused, or is not any more.
     Gate,
     Interrupted,
@@ -112,6 +109,10 @@ struct Session<'s> {
     slots: Slots,
     /// Whether it may be called while deliveries are under way.
     is_parallel: bool,
+    /// `true` if the sink answers several deliveries together.
+    gathers: bool,
+    /// `true` if the sink was flushed after the last delivery began.
+    is_flushed: bool,
     alarm: Alarm,
     tick: Instant,
     /// Whether nothing comes any more.
@@ -151,18 +152,20 @@ impl SinkSide {
         self.retries.try_now();
         self.outage.end();
         self.standing.gate.set_rests(Side::Sink, false);
-        // Asked for two at least, one that takes several says so where the flow wants one.
-        let slots = sink.in_flight(self.parallel.wanted.max(2)).max(1);
-        let is_parallel = slots > 1;
-        let slots = Slots::new(slots.min(self.parallel.wanted));
-        self.backlog.begin(slots.count(), self.parallel.ordered);
+        let demand = sink.demand();
+        let (grant, batching) = self.terms.grant(demand);
+        self.log_grant(demand, grant);
+        sink.on_grant(grant);
+        self.backlog.begin(grant.in_flight, grant.ordered, batching);
         let mut session = Session {
             sink,
             connection,
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
             turn: Turn::default(),
-            slots,
-            is_parallel,
+            slots: Slots::new(grant.in_flight),
+            is_parallel: demand.most_in_flight > 1,
+            gathers: demand.gathers,
+            is_flushed: false,
             alarm: Alarm::default(),
             tick: next_tick(self.tick, Instant::now() + self.tick),
             has_ended: false,
@@ -176,6 +179,22 @@ impl SinkSide {
         slots.give_up(&mut *sink).for_each(|pending| side.backlog.put_back(pending));
         side.queue.rest();
         end
+    }
+
+    /// Logs once that the sink gets fewer deliveries at a time than it asks for, or fewer than the flow sets.
+    fn log_grant(&mut self, demand: Demand, grant: Grant) {
+        let (component, granted) = (self.standing.name(), grant.in_flight);
+        let by_flow = self.terms.in_flight.filter(|set| *set > granted);
+        if self.is_grant_logged || (granted >= demand.in_flight && by_flow.is_none()) {
+            return;
+        }
+        self.is_grant_logged = true;
+        if let Some(in_flight) = by_flow {
+            tracing::info!(%component, in_flight, granted, "the sink supports fewer deliveries in flight");
+        } else {
+            let wanted = demand.in_flight;
+            tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
+        }
     }
 }
 
@@ -219,7 +238,7 @@ impl Session<'_> {
                     if !std::mem::replace(&mut self.has_ended, true) {
                         self.side.router.close().await;
                     }
-                    match self.drain().await {
+                    match self.close().await {
                         Ok(true) => return End::Finished,
                         Ok(false) => Ok(()),
                         Err(end) => Err(end),
@@ -234,6 +253,7 @@ impl Session<'_> {
                     Ok(())
                 }
                 Step::Due(Due::Tick) => self.tick().await,
+                Step::Flush => self.flush().await,
                 Step::Gate | Step::Complete => Ok(()),
                 Step::Interrupted => Err(End::Interrupted),
             };
@@ -258,6 +278,8 @@ impl Session<'_> {
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
+        let may_flush = self.is_parallel && !self.is_flushed && self.side.retries.next().is_none();
+        let gathers = self.gathers;
         let Self { side, sink, interrupt, turn, slots, is_parallel, alarm, gate, .. } = self;
         // One that takes one delivery at a time is told when that is over.
         let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
@@ -294,6 +316,10 @@ impl Session<'_> {
                     return Poll::Ready(Step::Complete);
                 }
             }
+            // All deliveries in flight have begun: they were polled above.
+            if may_flush && !slots.is_empty() && side.is_flush_due(slots, gathers, is_paused) {
+                return Poll::Ready(Step::Flush);
+            }
             if interrupt.poll(context).is_ready() {
                 return Poll::Ready(Step::Interrupted);
             }
@@ -324,7 +350,7 @@ impl Session<'_> {
         let sink = &mut self.sink;
         let polled = poll_fn(|context| Poll::Ready(sink.poll_deliver(context, 0, &mut outgoing)));
         match polled.await {
-            Poll::Ready(Ok(exceptions)) if exceptions.exceptions().is_empty() => {
+            Poll::Ready(Ok(exceptions)) if exceptions.is_empty() => {
                 self.connection.event_passed();
                 self.side.router.stats.deliveries.end(begun);
                 self.side.delivered(item.batch.len(), item.is_letter);
@@ -340,6 +366,7 @@ impl Session<'_> {
             Poll::Pending => {
                 let mut pending = self.side.backlog.pending(item, &outgoing);
                 pending.begun = begun;
+                self.is_flushed = false;
                 self.slots.put(pending, outgoing);
                 Ok(())
             }
@@ -365,6 +392,7 @@ impl Session<'_> {
             return pending.settle();
         }
         pending.begun = self.side.router.stats.deliveries.begin();
+        self.is_flushed = false;
         self.slots.put(pending, outgoing);
     }
 
@@ -373,13 +401,13 @@ impl Session<'_> {
     async fn answered(
         &mut self,
         mut pending: Pending,
-        result: Result<Exceptions, Error>,
+        result: Result<Vec<Exception>, Error>,
     ) -> Result<(), End> {
         self.side.router.stats.deliveries.end(pending.begun.take());
         match result {
             Ok(exceptions) => {
                 let all = pending.events();
-                let undelivered = exceptions.exceptions().iter().map(|it| it.events.len());
+                let undelivered = exceptions.iter().map(|it| it.events.len());
                 let has_taken = undelivered.sum::<usize>() < all;
                 if has_taken {
                     self.connection.event_passed();
@@ -436,6 +464,18 @@ impl Session<'_> {
 }
 
 impl SinkSide {
+    /// Returns whether no delivery follows before one of those in flight is answered.
+    fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
+        if !gathers {
+            return self.backlog.is_complete() && self.backlog.is_empty();
+        }
+        is_paused
+            || self.backlog.is_complete()
+            || !slots.has_free()
+            || self.backlog.waits_for_order(slots.pending())
+            || !self.control.memory().is_open()
+    }
+
     /// What the sink gets of a batch: encoded messages, or the values as they are.
     async fn encode(&mut self, item: &mut InFlight, payload: Payload) -> Batch {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {

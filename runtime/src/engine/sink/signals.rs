@@ -1,11 +1,11 @@
-//! Signals to a sink: the time, and the end of its events.
+//! Calls of a sink that deliver nothing: the time, a flush, and the end.
 
 use std::{
     sync::LazyLock,
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{ErrorPolicy, Signal};
+use tremor_pdk::ErrorPolicy;
 
 use crate::engine::{
     life::{connection::End, series::Retried},
@@ -13,10 +13,25 @@ use crate::engine::{
 };
 
 impl Session<'_> {
-    /// Has the sink send what it buffers, because no event follows. Returns whether it has sent everything.
-    pub(super) async fn drain(&mut self) -> Result<bool, End> {
+    /// Asks the sink to answer the deliveries in flight.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        self.is_flushed = true;
+        match self.interrupt.or(self.sink.flush()).await {
+            Err(_) => Err(End::Interrupted),
+            Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
+                self.is_flushed = false;
+                self.side.retries.drain_again(&error).map_err(End::of)?;
+                self.side.standing.retry(Retried::Deliver, &error, Duration::ZERO);
+                Ok(())
+            }
+            Ok(result) => result.map_err(End::of),
+        }
+    }
+
+    /// Closes the sink, because no event follows. Returns whether it has sent everything that it buffered.
+    pub(super) async fn close(&mut self) -> Result<bool, End> {
         self.side.undrained = true;
-        match self.interrupt.or(self.sink.on_signal(Signal::Drain)).await {
+        match self.interrupt.or(self.sink.close()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Ok(())) => {
                 self.side.undrained = false;
@@ -40,7 +55,7 @@ impl Session<'_> {
 
     pub(super) async fn tick(&mut self) -> Result<(), End> {
         self.tick = next_tick(self.side.tick, Instant::now());
-        match self.interrupt.or(self.sink.on_signal(Signal::Tick)).await {
+        match self.interrupt.or(self.sink.on_tick()).await {
             Err(_) => Err(End::Interrupted),
             Ok(Err(error)) if error.policy() == ErrorPolicy::RETRY => {
                 self.side.retries.tick_failed(&error);

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Result, Signal,
+    Batch, Error, Exception, Result,
     dynamic::{BoxFuture, DynSink},
 };
 
@@ -51,7 +51,7 @@ fn run(peer: &Arc<Peer>, policy: Policy) -> Counts {
 /// A source that brings so many times three events, once, and a sink that takes them once it has ended.
 fn both_sides(
     pulls: usize,
-    takes: impl IntoIterator<Item = Result<Exceptions>>,
+    takes: impl IntoIterator<Item = Result<Vec<Exception>>>,
 ) -> (Peer, Pulls, Taking) {
     let (pulls, taking) = (Pulls::numbers(pulls), Taking(Takes::of(takes)));
     let (source, sink, ended) = (Mutex::new(Some(pulls.clone())), taking.clone(), &pulls.ended);
@@ -69,7 +69,7 @@ const SIX: [&str; 6] = ["0", "1", "2", "3", "4", "5"];
 
 #[test]
 fn a_source_that_has_ended_does_not_keep_its_own_sink_from_being_connected_again() {
-    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Exceptions::none()), lost()]);
+    let (peer, source, sink) = both_sides(2, [lost(), lost(), Ok(Vec::new()), lost()]);
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
     block_on(peer.both_sides(harness, AT_ONCE).run());
     assert_eq!(sink.0.lock().unwrap().delivered.concat(), SIX);
@@ -92,17 +92,13 @@ impl DynSink for Drains {
         context: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         self.control.advance(Phase::Draining);
         if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(lost());
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -190,7 +186,7 @@ fn attempts_begin_again_after_an_event_that_came() {
 
 #[test]
 fn attempts_begin_again_after_an_event_that_was_delivered() {
-    let each = |pull| if pull % 2 == 0 { Ok(Exceptions::none()) } else { lost() };
+    let each = |pull| if pull % 2 == 0 { Ok(Vec::new()) } else { lost() };
     // Those that a lost connection had are delivered again on the next.
     let (peer, _, sink) = both_sides(10, (0..20).map(each));
     let (peer, harness) = (Arc::new(peer), Setup::default().harness());
@@ -261,12 +257,8 @@ impl DynSink for Never {
         _: &mut Context<'_>,
         _: usize,
         _: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 

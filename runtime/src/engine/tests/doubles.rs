@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Error, Exception, Holds, Operator, Output, Pull, Result,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -151,15 +151,20 @@ impl Acks for Hears {
     }
 }
 
+/// Events of a delivery that a sink does not take.
+pub(super) fn exception(events: Range<usize>, error: Error) -> Exception {
+    Exception { events, error }
+}
+
 /// What a sink does with deliveries: what is here, and then it takes everything.
 #[derive(Default)]
 pub(super) struct Takes {
-    pub(super) next: VecDeque<Result<Exceptions>>,
+    pub(super) next: VecDeque<Result<Vec<Exception>>>,
     pub(super) delivered: Vec<Vec<String>>,
 }
 
 impl Takes {
-    pub(super) fn of(next: impl IntoIterator<Item = Result<Exceptions>>) -> Shared<Self> {
+    pub(super) fn of(next: impl IntoIterator<Item = Result<Vec<Exception>>>) -> Shared<Self> {
         let next = next.into_iter().collect();
         Arc::new(Mutex::new(Self { next, delivered: Vec::new() }))
     }
@@ -175,11 +180,11 @@ impl DynSink for Taking {
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let mut takes = self.0.lock().map_err(Error::internal)?;
-        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Exceptions::none()))?;
+        let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Vec::new()))?;
         let refused = |position: usize| {
-            delivery.exceptions().iter().any(|exception| exception.events.contains(&position))
+            delivery.iter().any(|exception| exception.events.contains(&position))
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let messages = batch.events().iter().enumerate();
@@ -187,10 +192,6 @@ impl DynSink for Taking {
         let messages = messages.filter_map(|(_, event)| batch.raw(event).map(text)).collect();
         takes.delivered.push(messages);
         Poll::Ready(Ok(delivery))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -206,16 +207,12 @@ impl DynSink for Held {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if self.may.load(Ordering::Relaxed) {
             return self.taking.poll_deliver(context, slot, batch);
         }
         context.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        self.taking.on_signal(signal)
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
+    Batch, Error, Exception, Operator, Output, Pull, Result,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -57,15 +57,11 @@ impl DynSink for Down {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         if self.is_up.load(Ordering::Relaxed) {
             return self.taking.poll_deliver(context, slot, batch);
         }
         Poll::Ready(Err(Error::full("down")))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
     }
 }
 
@@ -161,7 +157,7 @@ impl DynSink for Slow {
         context: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         self.under_way.store(true, Ordering::Relaxed);
         if self.holds.load(Ordering::Relaxed) {
             context.waker().wake_by_ref();
@@ -169,11 +165,7 @@ impl DynSink for Slow {
         }
         self.under_way.store(false, Ordering::Relaxed);
         self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
-        Poll::Ready(Ok(Exceptions::none()))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Poll::Ready(Ok(Vec::new()))
     }
 }
 

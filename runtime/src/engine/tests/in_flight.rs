@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Exception, Pull, Result,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -67,18 +67,14 @@ impl DynSink for Answers {
         _: &mut Context<'_>,
         _: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let left = self.left.load(Ordering::Relaxed);
         if left == 0 {
             return Poll::Pending;
         }
         self.left.store(left - 1, Ordering::Relaxed);
         self.delivered.fetch_add(batch.len(), Ordering::Relaxed);
-        Poll::Ready(Ok(Exceptions::none()))
-    }
-
-    fn on_signal(&mut self, _: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Ok(()) })
+        Poll::Ready(Ok(Vec::new()))
     }
 }
 

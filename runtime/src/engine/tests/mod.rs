@@ -6,6 +6,7 @@ mod batching;
 mod connecting;
 mod doubles;
 mod fragments;
+mod gathering;
 mod helping;
 mod holding;
 mod in_flight;
@@ -56,7 +57,7 @@ use crate::engine::{
         router::{Encoding, Outlet, Router},
         routes::Routes,
     },
-    sink::{Parallel, SinkSide, TICK, backlog::Backlog, retry::Retries},
+    sink::{SinkSide, TICK, backlog::Backlog, retry::Retries, terms::Terms},
     source::{SourceSide, intake::Inlet, pace::Pace, worker::Worker},
     target::{Ports, Target},
 };
@@ -187,7 +188,8 @@ fn sink_side(queue: Receiver, router: Router, name: &str) -> SinkSide {
         framing: Framing::default(),
         control: Arc::new(Control::new()),
         backlog: Backlog::new(None),
-        parallel: Parallel { wanted: 1, ordered: true },
+        terms: Terms::default(),
+        is_grant_logged: false,
         tick: TICK,
         retries: Retries::new(AT_ONCE, notices()),
         undrained: false,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exceptions, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, Result, dynamic::DynSource};
 
 use super::{
     AT_ONCE, Harness, Setup, both,
@@ -131,7 +131,7 @@ fn a_connector_restarts_for_as_long_as_it_waits_before_that() {
 #[test]
 fn what_a_sink_had_when_it_panicked_the_next_instance_delivers_in_order() {
     let Harness { mut source, sink, books, .. } = Setup::default().harness();
-    let takes = Takes::of([Ok(Exceptions::none()), panicked(), panicked()]);
+    let takes = Takes::of([Ok(Vec::new()), panicked(), panicked()]);
     let taking = Taking(takes.clone());
     let peer = Arc::new(Peer::new(
         Box::new(|_| Err(Error::internal("no source"))),

@@ -10,7 +10,7 @@ use std::{num::NonZeroU64, path::PathBuf, time::Duration};
 
 pub use component::{Component, Config};
 pub(crate) use read::{Draft, read};
-pub(super) use settings::MOST_IN_FLIGHT;
+pub(crate) use settings::{MOST_BATCH_BYTES, MOST_IN_FLIGHT, MOST_LINGER};
 
 use super::{link::Link, source::Located};
 
@@ -55,11 +55,11 @@ pub struct Connector {
     pub on_failure: OnFailure,
     /// How to go on when the sink's peer is full or slow.
     pub retry: Retry,
-    /// How many deliveries the sink may have under way; `None` is left to the runtime.
+    /// Maximum number of deliveries that the sink has in flight; `None` leaves that to the sink.
     pub in_flight: Option<NonZeroU64>,
-    /// Whether batches of one stream are delivered one after the other.
-    pub ordered: bool,
-    /// How batches are put together for the sink; they are not where it is `None`.
+    /// Whether batches of one stream are delivered one after the other; `None` leaves that to the sink.
+    pub ordered: Option<bool>,
+    /// How batches are put together for the sink; `None` leaves that to the sink.
     pub batch: Option<Batch>,
     /// How much the source is asked for at a time.
     pub pull: Pull,

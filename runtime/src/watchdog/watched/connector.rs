@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    self as pdk, Batch, CodecRequirement, Exceptions, Pull, Result, Signal,
+    self as pdk, Batch, CodecRequirement, Demand, Exception, Grant, Pull, Result,
     dynamic::{BoxFuture, DynConnector, DynSink, DynSource},
 };
 
@@ -159,13 +159,16 @@ struct Sink {
 }
 
 impl DynSink for Sink {
-    fn in_flight(&mut self, wanted: usize) -> usize {
-        let slots = self.record.call(Call::InFlight, || self.inner.inner.in_flight(wanted));
+    fn demand(&mut self) -> Demand {
+        self.record.call(Call::Demand, || self.inner.inner.demand())
+    }
+
+    fn on_grant(&mut self, grant: Grant) {
         self.slots.clear();
-        if slots > 1 {
-            self.slots.resize_with(slots, || (self.another)());
+        if grant.in_flight > 1 {
+            self.slots.resize_with(grant.in_flight, || (self.another)());
         }
-        slots
+        self.record.call(Call::Grant, || self.inner.inner.on_grant(grant));
     }
 
     fn poll_deliver(
@@ -173,7 +176,7 @@ impl DynSink for Sink {
         context: &mut Context<'_>,
         slot: usize,
         batch: &mut Batch,
-    ) -> Poll<Result<Exceptions>> {
+    ) -> Poll<Result<Vec<Exception>>> {
         let record = self.slots.get(slot).unwrap_or(&self.record);
         let inside = record.0.poll_deliver(batch.len());
         let polled = self.inner.inner.poll_deliver(context, slot, batch);
@@ -186,7 +189,15 @@ impl DynSink for Sink {
         record.call(Call::Deliver, || self.inner.inner.give_up(slot));
     }
 
-    fn on_signal(&mut self, signal: Signal) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.record.wait(Call::Signal, || self.inner.inner.on_signal(signal)))
+    fn on_tick(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Tick, || self.inner.inner.on_tick()))
+    }
+
+    fn flush(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::Flush, || self.inner.inner.flush()))
+    }
+
+    fn close(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.record.wait(Call::CloseSink, || self.inner.inner.close()))
     }
 }

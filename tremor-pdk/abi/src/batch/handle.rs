@@ -20,6 +20,15 @@ impl<'b> EventRef<'b> {
         Self { batch, event }
     }
 
+    /// Returns the position of the event in its batch, from 0. Within [`Batch::retain`], which moves events, the
+    /// position is unspecified.
+    #[inline]
+    pub fn position(self) -> usize {
+        let first = self.batch.events.as_slice().as_ptr().addr();
+        let bytes = std::ptr::from_ref(self.event).addr().wrapping_sub(first);
+        bytes / size_of::<Event>()
+    }
+
     /// The bytes of a raw payload; `None` where the payload is a value, or there is none.
     #[inline]
     pub fn raw(self) -> Option<&'b [u8]> {

@@ -78,10 +78,11 @@ const CHECKS: &[Check] = checks! {
             says what to do", sink::delivers;
         takes_several(delivers): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
             them may be dropped", sink::takes_several;
-        answers_signals(connects): "`Sink::on_signal`: time has passed, or no event follows",
-            sink::answers_signals;
-        drains(lives, delivers, answers_signals): "`Signal::Drain`: no event follows; the sink sends what it holds \
-            back", sink::drains;
+        flushes(takes_several): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
+            sink::flushes;
+        answers_ticks(connects): "`Sink::on_tick`: time has passed", sink::answers_ticks;
+        drains(lives, delivers, answers_ticks): "`Sink::close`: no event follows; the sink sends what it buffers",
+            sink::drains;
         sinks_share_nothing(delivers): "`Connector`: a flow may have many instances, and state belongs into \
             `self`", sink::shares_nothing;
         stops_without_a_drain(lives, pulls, delivers): "`Connector::on_stop`: the end, after a drain or \

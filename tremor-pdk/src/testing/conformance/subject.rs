@@ -11,8 +11,8 @@ use super::{
 use tremor_abi::batch::HostBatch;
 
 use crate::{
-    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exceptions, Operator, Postprocessor, Preprocessor,
-    Pull, Result, Signal,
+    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exception, Grant, Operator, Postprocessor, Preprocessor,
+    Pull, Result,
     dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
@@ -93,10 +93,16 @@ impl Subject {
 
     /// A connector that is connected and started, with both sides.
     pub(super) fn connected(&self) -> Verdict<Connected> {
+        self.connected_for(1)
+    }
+
+    /// The same, with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    fn connected_for(&self, deliveries: usize) -> Verdict<Connected> {
         let host = self.host();
         let connector = self.connector(&host)?;
         let calls = Calls { host, patience: self.patience.clone() };
         let mut connected = Connected::new(connector, calls);
+        connected.slots = deliveries;
         connected.connect()?;
         connected.call("on_start", |connector| connector.on_start())?;
         Ok(connected)
@@ -113,7 +119,12 @@ impl Subject {
 
     /// A connector with a sink.
     pub(super) fn with_sink(&self) -> Verdict<Connected> {
-        let connected = self.connected()?;
+        self.with_sink_for(1)
+    }
+
+    /// A connector with a sink that is granted `deliveries` at a time, or the maximum that it supports.
+    pub(super) fn with_sink_for(&self, deliveries: usize) -> Verdict<Connected> {
+        let connected = self.connected_for(deliveries)?;
         if connected.sink.is_none() {
             return Err(Finding::skip("it has no sink in this configuration"));
         }
@@ -131,6 +142,10 @@ pub(super) struct Connected {
     pub(super) sink: Option<Box<dyn DynSink>>,
     pub(super) connector: Box<dyn DynConnector>,
     pub(super) calls: Calls,
+    /// Number of deliveries at a time that the sink is granted; before it is connected, the number that is wanted.
+    pub(super) slots: usize,
+    /// `true` if the sink is flushed while deliveries are in flight.
+    pub(super) gathers: bool,
     /// How many pulls of this connection have brought something.
     pub(super) pulls: u64,
 }
@@ -138,7 +153,7 @@ pub(super) struct Connected {
 impl Connected {
     /// A connector without a connection.
     pub(super) fn new(connector: Box<dyn DynConnector>, calls: Calls) -> Self {
-        Self { source: None, acks: None, sink: None, connector, calls, pulls: 0 }
+        Self { source: None, acks: None, sink: None, connector, calls, slots: 1, gathers: false, pulls: 0 }
     }
 
     /// From `connect` to the two sides.
@@ -168,6 +183,13 @@ impl Connected {
         if let Some(source) = &mut self.source {
             let refused = |error| fault(format_args!("`acks` failed: {error}"), OF_CALLS);
             self.acks = direct("acks", || source.acks())?.map_err(refused)?;
+        }
+        if let Some(sink) = &mut self.sink {
+            let demand = timed("demand", || sink.demand())?;
+            self.slots = self.slots.min(demand.most_in_flight).max(1);
+            self.gathers = demand.gathers;
+            let grant = Grant::new(self.slots, demand.ordered, None);
+            timed("on_grant", || sink.on_grant(grant))?;
         }
         Ok(())
     }
@@ -212,12 +234,6 @@ impl Connected {
         Ok(pulled)
     }
 
-    /// How many deliveries the sink takes at a time, of so many that are asked for.
-    pub(super) fn slots(&mut self, wanted: usize) -> Verdict<usize> {
-        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        timed("most_in_flight", || sink.in_flight(wanted))
-    }
-
     /// Polls the delivery in a slot, no more than `polls` times; `None` where it is still pending then, or
     /// waits for something outside.
     pub(super) fn deliver_in(
@@ -225,7 +241,7 @@ impl Connected {
         slot: usize,
         batch: &mut Batch,
         polls: usize,
-    ) -> Verdict<Option<Result<Exceptions>>> {
+    ) -> Verdict<Option<Result<Vec<Exception>>>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
         self.calls.poll("deliver", polls, |context| sink.poll_deliver(context, slot, batch))
     }
@@ -236,17 +252,34 @@ impl Connected {
         timed("deliver", || sink.give_up(slot))
     }
 
-    /// Delivers a batch.
-    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Exceptions>>> {
-        self.deliver_in(0, &mut batch.clone(), usize::MAX)
+    /// Delivers a batch. A sink that gathers deliveries is flushed if it does not answer at once.
+    pub(super) fn deliver(&mut self, batch: &Batch) -> Verdict<Option<Result<Vec<Exception>>>> {
+        let mut batch = batch.clone();
+        if self.gathers {
+            if let Some(answer) = self.deliver_in(0, &mut batch, 1)? {
+                return Ok(Some(answer));
+            }
+            let _ = self.flush()?;
+        }
+        self.deliver_in(0, &mut batch, usize::MAX)
     }
 
-    /// Tells the sink something.
-    pub(super) fn signal(&mut self, signal: Signal) -> Verdict<Result<()>> {
+    /// Notifies the sink that time has passed.
+    pub(super) fn tick(&mut self) -> Verdict<Result<()>> {
         let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
-        self.calls
-            .finish("on_signal", sink.on_signal(signal))
-            .map_err(|finding| finding.of(OF_CALLS))
+        self.calls.finish("on_tick", sink.on_tick()).map_err(|finding| finding.of(OF_CALLS))
+    }
+
+    /// Asks the sink to answer the deliveries in flight.
+    pub(super) fn flush(&mut self) -> Verdict<Result<()>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        self.calls.finish("flush", sink.flush()).map_err(|finding| finding.of(OF_CALLS))
+    }
+
+    /// Ends the sink.
+    pub(super) fn close(&mut self) -> Verdict<Result<()>> {
+        let Some(sink) = &mut self.sink else { return Err(Finding::skip("it has no sink")) };
+        self.calls.finish("close", sink.close()).map_err(|finding| finding.of(OF_CALLS))
     }
 
     /// To the end, with or without a drain, and what is left then.
@@ -254,8 +287,8 @@ impl Connected {
         if drains {
             self.call("on_drain", |connector| connector.on_drain())?;
             if self.sink.is_some() {
-                // What a sink says to that has a check of its own.
-                let _ = self.signal(Signal::Drain)?;
+                // Another check examines the answer.
+                let _ = self.close()?;
             }
         }
         (self.source, self.acks, self.sink) = (None, None, None);
