@@ -161,8 +161,8 @@ pub mod prelude {
         Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
         Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
         Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Sink, Source, Task, Value,
-        ValueRef, Verdict, Writer,
+        Postprocessor, Preprocessor, Pull, Rest, Result, Sink, Source, Task, Value, ValueRef,
+        Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

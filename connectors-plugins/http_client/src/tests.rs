@@ -186,7 +186,8 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
         peer(vec![ok(), status(422, "", "no `id`"), ok(), status(503, "Retry-After: 7\r\n", "")]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, "");
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
+    let Err(Undelivered::Some(exceptions, ..)) =
+        client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
     else {
         panic!("some were delivered");
     };

@@ -60,8 +60,8 @@ pub use self::{
     schema::{Described, schema},
     source::{Located, Span},
     spec::{
-        Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry, Spec,
-        Unhandled,
+        Batch, Component, Config, Connector, OnFailure, Pipeline, Pull, Queue, Restart, Retry,
+        Spec, Unhandled,
     },
 };
 pub(crate) use self::{

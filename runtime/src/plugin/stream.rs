@@ -12,7 +12,7 @@ use tremor_pdk::{
     Acks, Batch, Demand, Error, Exception, Grant, Pull, Result,
     abi::batch::HostBatch,
     abi::connector::{
-        CallResult, Deliveries, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
+        CallResult, DeliverReply, Deliveries, EventRange, ExceptionRange, PullKind, PullReply,
         RawAcksBox, RawSinkBox, RawSourceBox,
     },
     dynamic::{BoxFuture, DynSink, DynSource},

@@ -196,9 +196,7 @@ mod tests {
     use tremor_abi::batch::HostBatch;
 
     use super::DynSink;
-    use crate::{
-        Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, Sink,
-    };
+    use crate::{Batch, Delivery, Demand, Error, ErrorKind, Exceptions, Grant, ParallelSink, Sink};
 
     /// Answers a message once it was told to, and counts the deliveries that it has under way.
     #[derive(Clone, Default)]

@@ -8,7 +8,7 @@ use abi_stable::{
 };
 use async_ffi::{FfiContext, FfiPoll};
 use tremor_abi::connector::{
-    CallFuture, CallResult, Deliveries, DeliverReply, EventRange, ExceptionRange, PullKind,
+    CallFuture, CallResult, DeliverReply, Deliveries, EventRange, ExceptionRange, PullKind,
     PullReply, RawAcks, RawAcksBox, RawSink, RawSinkBox, RawSource, RawSourceBox,
 };
 

@@ -17,8 +17,8 @@ use super::{
     within::within,
 };
 use crate::{
-    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Sink,
-    Source, raw_runs,
+    Batch, CodecRequirement, Delivery, Descriptors, Error, Host, Pull, Result, Sink, Source,
+    raw_runs,
 };
 
 /// How long an attempt to connect may take, of each address.

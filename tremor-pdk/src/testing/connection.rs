@@ -8,8 +8,8 @@ use std::{
 
 use super::TestHost;
 use crate::{
-    Acks, Batch, BatchSize, Connector, ConnectorDriver, Delivery, Demand, Error, Grant, Pull, Result,
-    Undelivered,
+    Acks, Batch, BatchSize, Connector, ConnectorDriver, Delivery, Demand, Error, Grant, Pull,
+    Result, Undelivered,
     dynamic::{DynConnector, DynSink, DynSource},
 };
 

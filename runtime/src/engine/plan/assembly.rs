@@ -7,11 +7,7 @@ use tremor_pdk::Component as _;
 use crate::{
     codec::MakeCodec,
     engine::{
-        parts::Parts,
-        route::pipeline::Step,
-        sink::terms::Terms,
-        source::pace::Pace,
-        target::Target,
+        parts::Parts, route::pipeline::Step, sink::terms::Terms, source::pace::Pace, target::Target,
     },
     flow::{self, Flow, Node, NodeId, Role},
     processor::{Chain, Framing, Join},

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, Grant, dynamic::DynSink};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, dynamic::DynSink};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -179,22 +179,6 @@ impl SinkSide {
         slots.give_up(&mut *sink).for_each(|pending| side.backlog.put_back(pending));
         side.queue.rest();
         end
-    }
-
-    /// Logs once that the sink gets fewer deliveries at a time than it asks for, or fewer than the flow sets.
-    fn log_grant(&mut self, demand: Demand, grant: Grant) {
-        let (component, granted) = (self.standing.name(), grant.in_flight);
-        let by_flow = self.terms.in_flight.filter(|set| *set > granted);
-        if self.is_grant_logged || (granted >= demand.in_flight && by_flow.is_none()) {
-            return;
-        }
-        self.is_grant_logged = true;
-        if let Some(in_flight) = by_flow {
-            tracing::info!(%component, in_flight, granted, "the sink supports fewer deliveries in flight");
-        } else {
-            let wanted = demand.in_flight;
-            tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
-        }
     }
 }
 
@@ -464,18 +448,6 @@ impl Session<'_> {
 }
 
 impl SinkSide {
-    /// Returns whether no delivery follows before one of those in flight is answered.
-    fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
-        if !gathers {
-            return self.backlog.is_complete() && self.backlog.is_empty();
-        }
-        is_paused
-            || self.backlog.is_complete()
-            || !slots.has_free()
-            || self.backlog.waits_for_order(slots.pending())
-            || !self.control.memory().is_open()
-    }
-
     /// What the sink gets of a batch: encoded messages, or the values as they are.
     async fn encode(&mut self, item: &mut InFlight, payload: Payload) -> Batch {
         let (mut encoded, mut rejected) = match (payload, &mut self.codec) {

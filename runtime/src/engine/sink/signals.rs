@@ -9,7 +9,7 @@ use tremor_pdk::ErrorPolicy;
 
 use crate::engine::{
     life::{connection::End, series::Retried},
-    sink::Session,
+    sink::{Session, SinkSide, slots::Slots},
 };
 
 impl Session<'_> {
@@ -69,6 +69,20 @@ impl Session<'_> {
                 result.map_err(End::of)
             }
         }
+    }
+}
+
+impl SinkSide {
+    /// Returns whether no delivery follows before one of those in flight is answered.
+    pub(super) fn is_flush_due(&self, slots: &Slots, gathers: bool, is_paused: bool) -> bool {
+        if !gathers {
+            return self.backlog.is_complete() && self.backlog.is_empty();
+        }
+        is_paused
+            || self.backlog.is_complete()
+            || !slots.has_free()
+            || self.backlog.waits_for_order(slots.pending())
+            || !self.control.memory().is_open()
     }
 }
 

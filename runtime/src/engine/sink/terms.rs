@@ -6,7 +6,7 @@ use tremor_pdk::{BatchSize, Demand, Grant};
 
 use crate::{
     engine::{
-        sink::lane::Batching,
+        sink::{SinkSide, lane::Batching},
         tuning::{SINK_BATCH_BYTES, SINK_BATCH_EVENTS, SINK_BATCH_LINGER},
     },
     flow,
@@ -49,17 +49,39 @@ impl Terms {
             return None;
         }
         let set = self.batch.unwrap_or_default();
-        let whole = |set: Option<NonZeroU64>, demand: Option<usize>, default: NonZeroUsize| match set
-        {
-            Some(set) => NonZeroUsize::try_from(set).unwrap_or(NonZeroUsize::MAX),
-            None => demand.and_then(NonZeroUsize::new).unwrap_or(default),
-        };
+        let whole =
+            |set: Option<NonZeroU64>, demand: Option<usize>, default: NonZeroUsize| match set {
+                Some(set) => NonZeroUsize::try_from(set).unwrap_or(NonZeroUsize::MAX),
+                None => demand.and_then(NonZeroUsize::new).unwrap_or(default),
+            };
         let max_bytes = whole(set.max_bytes, demand.max_bytes, SINK_BATCH_BYTES);
         Some(Batching {
             max_events: whole(set.max_events, demand.max_events, SINK_BATCH_EVENTS),
             max_bytes: max_bytes.min(MOST_BATCH_BYTES),
-            linger: set.linger.or(demand.linger).unwrap_or(SINK_BATCH_LINGER).min(flow::MOST_LINGER),
+            linger: set
+                .linger
+                .or(demand.linger)
+                .unwrap_or(SINK_BATCH_LINGER)
+                .min(flow::MOST_LINGER),
         })
+    }
+}
+
+impl SinkSide {
+    /// Logs once that the sink gets fewer deliveries at a time than it asks for, or fewer than the flow sets.
+    pub(super) fn log_grant(&mut self, demand: Demand, grant: Grant) {
+        let (component, granted) = (self.standing.name(), grant.in_flight);
+        let by_flow = self.terms.in_flight.filter(|set| *set > granted);
+        if self.is_grant_logged || (granted >= demand.in_flight && by_flow.is_none()) {
+            return;
+        }
+        self.is_grant_logged = true;
+        if let Some(in_flight) = by_flow {
+            tracing::info!(%component, in_flight, granted, "the sink supports fewer deliveries in flight");
+        } else {
+            let wanted = demand.in_flight;
+            tracing::info!(%component, wanted, granted, "the sink asks for more deliveries in flight");
+        }
     }
 }
 
@@ -82,7 +104,11 @@ mod tests {
         assert_eq!(granted(terms, Demand::new()), Grant::new(1, true, None));
         assert_eq!(granted(terms, Demand::gather(64)), Grant::new(64, false, None));
         assert_eq!(granted(terms, Demand::gather(64).at_most(8)).in_flight, 8);
-        assert_eq!(granted(terms, Demand::gather(1 << 20)).in_flight, 1_024, "the limit of the key");
+        assert_eq!(
+            granted(terms, Demand::gather(1 << 20)).in_flight,
+            1_024,
+            "the limit of the key"
+        );
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Error, Exception};
+use tremor_pdk::Error;
 
 use super::{
-    doubles::{Pulls, Shared},
+    doubles::{Pulls, Shared, exception},
     parallel::{Desk, run_batching, run_source, until},
     pulls, sorted,
 };
@@ -42,16 +42,16 @@ fn of_a_delivery_of_several_pulls_each_event_ends_as_the_sink_says() {
     let desk = Shared::<Desk>::default();
     let heard = run_batching(&[0; 6], (1, true), Some(batches(6, HOUR)), &desk, async {
         until(&desk, 1, &["123456"]).await;
-        let mut some = Vec::new();
-        some.push(exception(0..1, Error::bad_data("no")));
-        some.push(exception(2..4, Error::full("not now")));
-        some.push(exception(5..6, Error::bad_data("no")));
+        let some = vec![
+            exception(0..1, Error::bad_data("no")),
+            exception(2..4, Error::full("not now")),
+            exception(5..6, Error::bad_data("no")),
+        ];
         desk.lock().unwrap().answer("123456", Ok(some));
         until(&desk, 2, &["34"]).await;
         desk.lock().unwrap().answer("34", Err(Error::timeout("slow")));
         until(&desk, 3, &["34"]).await;
-        let mut last = Vec::new();
-        last.push(exception(0..1, Error::full("not now")));
+        let last = vec![exception(0..1, Error::full("not now"))];
         desk.lock().unwrap().answer("34", Ok(last));
         until(&desk, 4, &["3"]).await;
         desk.lock().unwrap().answer("3", Ok(Vec::new()));

@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{
-    Batch, Error, Exception, Result,
-    dynamic::{BoxFuture, DynSink},
-};
+use tremor_pdk::{Batch, Error, Exception, Result, dynamic::DynSink};
 
 use super::{
     AT_ONCE, Harness, Setup, both,

@@ -183,9 +183,8 @@ impl DynSink for Taking {
     ) -> Poll<Result<Vec<Exception>>> {
         let mut takes = self.0.lock().map_err(Error::internal)?;
         let delivery = takes.next.pop_front().unwrap_or_else(|| Ok(Vec::new()))?;
-        let refused = |position: usize| {
-            delivery.iter().any(|exception| exception.events.contains(&position))
-        };
+        let refused =
+            |position: usize| delivery.iter().any(|exception| exception.events.contains(&position));
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let messages = batch.events().iter().enumerate();
         let messages = messages.filter(|(position, _)| !refused(*position));

@@ -11,7 +11,7 @@ use std::{
 
 use tremor_pdk::{
     Batch, Error, Exception, Operator, Output, Pull, Result,
-    dynamic::{BoxFuture, DynSink, DynSource},
+    dynamic::{DynSink, DynSource},
 };
 
 use super::{

@@ -12,7 +12,7 @@ use std::{
 
 use tremor_pdk::{
     Acks, Batch, Exception, Pull, Result,
-    dynamic::{BoxFuture, DynSink, DynSource},
+    dynamic::{DynSink, DynSource},
 };
 
 use super::{Harness, Heard, Setup, doubles::Hears, helping::steady};

@@ -20,6 +20,7 @@ use tremor_pdk::{
 use super::{
     Harness, Heard, Setup, both,
     doubles::{Hears, Shared, Takes, Taking},
+    parallel::batch,
     pulls, sorted,
 };
 use crate::{

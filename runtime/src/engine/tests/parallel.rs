@@ -16,7 +16,7 @@ use tremor_pdk::{
 
 use super::{
     AT_ONCE, Harness, Heard, Setup, both,
-    doubles::{Hears, Shared},
+    doubles::{Hears, Shared, exception},
     notices, pulls, settled, sorted,
 };
 use crate::{
@@ -273,8 +273,7 @@ fn where_some_of_many_answers_fail_each_event_ends_once() {
     let desk = Shared::<Desk>::default();
     let heard = run(&[1, 2, 3, 4], (4, true), &desk, async {
         until(&desk, 4, &["1", "2", "3", "4"]).await;
-        let mut bad = Vec::new();
-        bad.push(exception(0..1, Error::bad_data("no")));
+        let bad = vec![exception(0..1, Error::bad_data("no"))];
         desk.lock().unwrap().answer("3", Ok(bad));
         desk.lock().unwrap().answer("1", Err(Error::full("not now")));
         desk.lock().unwrap().answer("4", Ok(Vec::new()));

@@ -20,7 +20,7 @@ use tremor_pdk::{
 
 use super::{
     AT_ONCE, Harness, Setup, both,
-    doubles::{Pulls, Shared, Takes, Taking, Waits},
+    doubles::{Pulls, Shared, Takes, Taking, Waits, exception},
     lines::lines,
     notices, outlet,
     peer::attempts,
@@ -110,8 +110,7 @@ fn a_peer_that_takes_a_part_of_a_batch_each_time_gets_all_of_it() {
 
 #[test]
 fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_rest_flows_on() {
-    let mut part = Vec::new();
-    part.push(exception(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY)));
+    let part = vec![exception(1..3, Error::internal("busy").with_policy(ErrorPolicy::RETRY))];
     let takes = [full(), Ok(part), full(), Err(Error::timeout("too slow"))];
     let outcome = harness(attempts(1)).run(Pulls::numbers(2), &Takes::of(takes));
     assert_eq!(outcome.messages(), ["0", "3", "4", "5"]);
@@ -127,8 +126,7 @@ fn what_is_left_after_the_last_attempt_goes_to_err_with_the_last_error_and_the_r
 #[test]
 fn attempts_count_however_a_sink_says_that_it_has_taken_nothing() {
     let nothing = || {
-        let mut all = Vec::new();
-        all.push(exception(0..3, Error::full("no room")));
+        let all = vec![exception(0..3, Error::full("no room"))];
         Ok(all)
     };
     let takes = [nothing(), full(), nothing()];
@@ -252,9 +250,8 @@ fn a_sink_that_waits_for_its_peer_tells_operators_behind_err_the_time() {
     let pipelines = vec![pipeline(operators, Arc::default())];
     sink.router = router("sink", pipelines, ports, dead, None, &stats);
     let (control, connection) = (sink.control.clone(), Arc::<Connection>::default());
-    let mut refused = Vec::new();
-    refused.push(exception(0..1, Error::bad_data("never")));
-    refused.push(exception(1..2, Error::full("no room")));
+    let refused =
+        vec![exception(0..1, Error::bad_data("never")), exception(1..2, Error::full("no room"))];
     // It takes one of three, and then nothing, however often it is asked.
     let takes = Takes::of([Ok(refused), full(), full()]);
     let sink_runs = async {

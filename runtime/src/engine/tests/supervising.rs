@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, Result, dynamic::DynSource};
+use tremor_pdk::{Batch, Error, ErrorPolicy, Result, dynamic::DynSource};
 
 use super::{
     AT_ONCE, Harness, Setup, both,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Exception, Result,
+    Batch, Demand, Exception, Result,
     dynamic::{BoxFuture, DynSink},
 };
 

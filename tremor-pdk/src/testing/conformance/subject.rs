@@ -11,8 +11,8 @@ use super::{
 use tremor_abi::batch::HostBatch;
 
 use crate::{
-    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exception, Grant, Operator, Postprocessor, Preprocessor,
-    Pull, Result,
+    Acks, Batch, Error, ErrorKind, ErrorPolicy, Exception, Grant, Operator, Postprocessor,
+    Preprocessor, Pull, Result,
     dynamic::{DynCodec, DynConnector, DynSink, DynSource},
     testing::TestHost,
 };
@@ -153,7 +153,16 @@ pub(super) struct Connected {
 impl Connected {
     /// A connector without a connection.
     pub(super) fn new(connector: Box<dyn DynConnector>, calls: Calls) -> Self {
-        Self { source: None, acks: None, sink: None, connector, calls, slots: 1, gathers: false, pulls: 0 }
+        Self {
+            source: None,
+            acks: None,
+            sink: None,
+            connector,
+            calls,
+            slots: 1,
+            gathers: false,
+            pulls: 0,
+        }
     }
 
     /// From `connect` to the two sides.
