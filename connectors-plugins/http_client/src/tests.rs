@@ -186,7 +186,7 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
         peer(vec![ok(), status(422, "", "no `id`"), ok(), status(503, "Retry-After: 7\r\n", "")]);
     let host = TestHost::new();
     let mut client = client(&host, &peer.address, "");
-    let Err(Undelivered::Some(exceptions, ..)) =
+    let Err(Undelivered::Some { exceptions, .. }) =
         client.deliver(&batch_of(&["1", "2", "3", "4", "5"]))
     else {
         panic!("some were delivered");
@@ -201,7 +201,7 @@ fn what_the_peer_refuses_is_an_exception_and_after_what_it_cannot_do_now_none_is
     assert!(!later.error.to_string().contains("secret"), "{}", later.error);
     assert_eq!(peer.requests.join().unwrap().len(), 4);
     // The peer wants nothing before that: it is not asked.
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["4", "5"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["4", "5"])) else {
         panic!("it was asked");
     };
     let error = &exceptions[0].error;
@@ -215,7 +215,7 @@ fn answer_that_echoes_request_shows_no_secret() {
     let peer = peer(vec![status(422, "", echo)]);
     let keys = r#", "auth": { "bearer": "hidden" }"#;
     let mut client = client(&TestHost::new(), &peer.address, keys);
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("it was delivered");
     };
     let text = exceptions[0].error.to_string();
@@ -231,7 +231,7 @@ fn wall_clock_set_back_does_not_prolong_retry_after() {
     let mut client = client(&host, &peer.address, "");
     client.deliver(&batch_of(&["1"])).unwrap_err();
     host.set_now_ns(host.now_ns() - hour_ns);
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("the peer was asked");
     };
     let delay = exceptions[0].error.delay();
@@ -287,14 +287,14 @@ fn a_peer_that_does_not_answer_in_time_or_is_not_there_is_tried_again() {
         format!(r#"{{ "url": "http://{}", "timeout": "3s" }}"#, silent.local_addr().unwrap());
     // Time passes whenever there is nothing to do.
     let mut client = host.connect::<HttpClient>(&config).unwrap();
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("late")
     };
     let error = &exceptions[0].error;
     assert_eq!(error.policy(), ErrorPolicy::RETRY);
     assert!(error.to_string().contains("not answered within 3s"), "{error}");
     drop(silent);
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch_of(&["1"])) else {
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch_of(&["1"])) else {
         panic!("gone")
     };
     let error = &exceptions[0].error;
@@ -414,7 +414,9 @@ fn requests_of_any_signal_go_to_their_own_paths_and_what_does_not_say_its_signal
     ] {
         messages.push_message(message);
     }
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&messages) else { panic!("some") };
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
+        panic!("some")
+    };
     let letters: Vec<_> =
         exceptions.iter().map(|it| (it.events.clone(), it.error.policy())).collect();
     assert_eq!(letters, [3..4, 5..6, 6..7].map(|events| (events, ErrorPolicy::DEAD_LETTER)));
@@ -444,7 +446,9 @@ fn a_message_of_one_signal_is_not_sent_where_another_is_expected() {
     let mut messages = Batch::new();
     messages.push_message(b"\xc0\x3e\x02metrics");
     messages.push_message(b"\xc0\x3e\x01logs");
-    let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&messages) else { panic!("some") };
+    let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&messages) else {
+        panic!("some")
+    };
     assert_eq!((exceptions.len(), &exceptions[0].events), (1, &(0..1)));
     assert!(exceptions[0].error.message().contains("is for `/v1/metrics`"), "{exceptions:?}");
     let [(_, head, body)] = &peer.requests.join().unwrap()[..] else { panic!("one request") };

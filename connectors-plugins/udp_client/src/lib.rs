@@ -109,7 +109,7 @@ mod tests {
         let mut batch = Batch::new();
         let messages = [b"one".to_vec(), vec![b'x'; 70_000], Vec::new(), vec![b'x'; 65_507]];
         messages.iter().for_each(|message| batch.push_message(message));
-        let Err(Undelivered::Some(exceptions, ..)) = client.deliver(&batch) else {
+        let Err(Undelivered::Some { exceptions, .. }) = client.deliver(&batch) else {
             panic!("too long")
         };
         let [exception] = &exceptions[..] else { panic!("{exceptions:?}") };

@@ -71,6 +71,7 @@ const CONNECTORS: &[(&str, &str, &str)] = &[
 const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("connector", "together_panics", "takes_several", "return an error"),
     ("connector", "mixes_deliveries", "takes_several", "reject events of the batch"),
+    ("connector", "ignores_flush", "flushes", "completes what the sink gathers"),
     ("connector", "keeps_a_lock", "takes_several", "may be dropped at any `await`"),
     ("operator", "vanishes", "accounts_for_events", "say what became of each event"),
     ("operator", "invents", "accounts_for_events", "say what became of each event"),

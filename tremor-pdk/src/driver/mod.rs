@@ -160,7 +160,7 @@ fn answer(delivery: Delivery, batch: &Batch) -> Result<Vec<Exception>> {
     match delivery {
         Ok(()) => Ok(Vec::new()),
         Err(Undelivered::All(error)) => Err(error),
-        Err(Undelivered::Some(exceptions)) => match exceptions.last() {
+        Err(Undelivered::Some { exceptions }) => match exceptions.last() {
             Some(last) if last.events.end > batch.len() => Err(foreign(batch.len())),
             _ => Ok(exceptions),
         },

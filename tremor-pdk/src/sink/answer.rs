@@ -19,10 +19,13 @@ pub enum Undelivered {
     ///
     /// ```compile_fail
     /// # use tremor_pdk::{Delivery, Undelivered};
-    /// let nothing: Delivery = Err(Undelivered::Some(Vec::new()));
+    /// let nothing: Delivery = Err(Undelivered::Some { exceptions: Vec::new() });
     /// ```
     #[non_exhaustive]
-    Some(Vec<Exception>),
+    Some {
+        /// At least one range.
+        exceptions: Vec<Exception>,
+    },
 }
 
 impl Undelivered {
@@ -30,7 +33,7 @@ impl Undelivered {
     pub fn into_error(self) -> Error {
         match self {
             Self::All(error) => error,
-            Self::Some(exceptions) => exceptions.into_iter().next().map_or_else(
+            Self::Some { exceptions } => exceptions.into_iter().next().map_or_else(
                 || Error::internal("events were not delivered, and none was named"),
                 |exception| exception.error,
             ),
@@ -147,7 +150,7 @@ impl From<Exceptions> for Delivery {
         if exceptions.is_empty() {
             return Ok(());
         }
-        Err(Undelivered::Some(exceptions.into_ranges()))
+        Err(Undelivered::Some { exceptions: exceptions.into_ranges() })
     }
 }
 
@@ -165,7 +168,7 @@ mod tests {
         }
         match Delivery::from(exceptions) {
             Ok(()) => Vec::new(),
-            Err(Undelivered::Some(ranges)) => ranges,
+            Err(Undelivered::Some { exceptions: ranges }) => ranges,
             Err(Undelivered::All(error)) => panic!("{error}"),
         }
     }

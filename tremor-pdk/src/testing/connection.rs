@@ -154,7 +154,7 @@ impl Connection {
                 {
                     *answer = Some(match polled {
                         Ok(exceptions) if exceptions.is_empty() => Ok(()),
-                        Ok(exceptions) => Err(Undelivered::Some(exceptions)),
+                        Ok(exceptions) => Err(Undelivered::Some { exceptions }),
                         Err(error) => Err(Undelivered::All(error)),
                     });
                 }

@@ -54,7 +54,7 @@ mod tests {
         let mut sink = host.sink::<Journal>(r#"{ "prefix": "got " }"#).unwrap();
         let answer = sink.deliver(&batch);
         assert_eq!(host.log()[0].1, "got hello");
-        let Err(Undelivered::Some(exceptions, ..)) = answer else { panic!("{answer:?}") };
+        let Err(Undelivered::Some { exceptions, .. }) = answer else { panic!("{answer:?}") };
         assert_eq!(exceptions[0].events, 1..2);
     }
 }

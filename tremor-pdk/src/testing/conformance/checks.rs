@@ -78,7 +78,7 @@ const CHECKS: &[Check] = checks! {
             says what to do", sink::delivers;
         takes_several(delivers): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
             them may be dropped", sink::takes_several;
-        flushes(takes_several): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
+        flushes(connects): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
             sink::flushes;
         answers_ticks(connects): "`Sink::on_tick`: time has passed", sink::answers_ticks;
         drains(lives, delivers, answers_ticks): "`Sink::close`: no event follows; the sink sends what it buffers",
