@@ -64,6 +64,14 @@ mod memory;
 pub mod metadata;
 #[cfg(all(feature = "net", target_os = "linux"))]
 pub mod net;
+/// Channels for the answer to a delivery or a call.
+///
+/// ```
+/// # use tremor_pdk::{oneshot, testing::TestHost};
+/// let (sender, receiver) = oneshot::channel();
+/// sender.send(7);
+/// assert_eq!(TestHost::new().block_on(receiver), Some(7));
+/// ```
 pub mod oneshot;
 mod only;
 mod operator;

@@ -1,11 +1,4 @@
 //! A channel that passes one value from one task to another.
-//!
-//! ```
-//! # use tremor_pdk::{oneshot, testing::TestHost};
-//! let (sender, receiver) = oneshot::channel();
-//! sender.send(7);
-//! assert_eq!(TestHost::new().block_on(receiver), Some(7));
-//! ```
 
 use std::{
     future::Future,
