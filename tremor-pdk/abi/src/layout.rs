@@ -16,8 +16,8 @@ use crate::{
     batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
-        RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+        CodecNeed, CodecRequirement, DeliverReply, Deliveries, DeliveryFlags, EventRange,
+        ExceptionRange, PullKind, PullReply, RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox,
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
@@ -67,6 +67,8 @@ fn sizes_and_alignments_are_fixed() {
         CodecNeed => 1, 1;
         CodecRequirement => 24, 8;
         DeliverReply => 32, 8;
+        Deliveries => 40, 8;
+        DeliveryFlags => 4, 4;
         EventRange => 8, 4;
         ExceptionRange => 80, 8;
         PullKind => 1, 1;
@@ -75,7 +77,6 @@ fn sizes_and_alignments_are_fixed() {
         RawConnectorBox => 24, 8;
         RawSinkBox => 24, 8;
         RawSourceBox => 24, 8;
-        Signal => 1, 1;
         // Operators, codecs and processors.
         RawCodecBox => 24, 8;
         RawOperatorBox => 24, 8;

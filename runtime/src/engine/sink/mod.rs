@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tremor_pdk::{Batch, Error, ErrorPolicy, Exception, dynamic::DynSink};
+use tremor_pdk::{Batch, Demand, Error, ErrorPolicy, Exception, dynamic::DynSink};
 
 use crate::engine::{
     account::{tap::IN, token::InFlight},
@@ -107,10 +107,8 @@ struct Session<'s> {
     /// Limits how long a sink that answers at once keeps its thread.
     turn: Turn,
     slots: Slots,
-    /// Whether it may be called while deliveries are under way.
-    is_parallel: bool,
-    /// `true` if the sink answers several deliveries together.
-    gathers: bool,
+    /// The deliveries that the sink asked for.
+    demand: Demand,
     /// `true` if the sink was flushed after the last delivery began.
     is_flushed: bool,
     alarm: Alarm,
@@ -163,8 +161,7 @@ impl SinkSide {
             interrupt: Interrupt::new(&control, Phase::Stopped, Some(connection)),
             turn: Turn::default(),
             slots: Slots::new(grant.in_flight),
-            is_parallel: demand.most_in_flight > 1,
-            gathers: demand.gathers,
+            demand,
             is_flushed: false,
             alarm: Alarm::default(),
             tick: next_tick(self.tick, Instant::now() + self.tick),
@@ -262,11 +259,13 @@ impl Session<'_> {
     async fn next(&mut self, is_paused: bool, may_begin: bool) -> Step {
         let now = Instant::now();
         self.turn.share(now).await;
-        let may_flush = self.is_parallel && !self.is_flushed && self.side.retries.next().is_none();
-        let gathers = self.gathers;
-        let Self { side, sink, interrupt, turn, slots, is_parallel, alarm, gate, .. } = self;
+        // A sink that supports several deliveries may be called while some are in flight.
+        let is_parallel = self.demand.most_in_flight > 1;
+        let may_flush = is_parallel && !self.is_flushed && self.side.retries.next().is_none();
+        let gathers = self.demand.gathers;
+        let Self { side, sink, interrupt, turn, slots, alarm, gate, .. } = self;
         // One that takes one delivery at a time is told when that is over.
-        let may_be_told = !is_paused && (slots.is_empty() || *is_parallel);
+        let may_be_told = !is_paused && (slots.is_empty() || is_parallel);
         // What is due and finds no slot is begun with the next answer.
         let next_due = slots.has_free().then(|| side.backlog.next_due(slots.pending())).flatten();
         let retry = side.retries.next().or(next_due);

@@ -12,11 +12,6 @@ use crate::{
     flow,
 };
 
-/// Maximum number of deliveries at a time, whoever asks for them.
-const MOST_IN_FLIGHT: usize = flow::MOST_IN_FLIGHT as usize;
-/// Maximum number of bytes of a delivery, whoever asks for them.
-const MOST_BATCH_BYTES: NonZeroUsize = NonZeroUsize::new(flow::MOST_BATCH_BYTES as usize).unwrap();
-
 /// Keys of the flow about the deliveries of a sink. The sink decides about those that are `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
@@ -31,7 +26,8 @@ pub(crate) struct Terms {
 impl Terms {
     /// Returns what a sink with this demand gets, and how batches are put together for it.
     pub(super) fn grant(&self, demand: Demand) -> (Grant, Option<Batching>) {
-        let most = demand.most_in_flight.clamp(1, MOST_IN_FLIGHT);
+        let limit = usize::try_from(flow::MOST_IN_FLIGHT).unwrap_or(usize::MAX);
+        let most = demand.most_in_flight.clamp(1, limit);
         let in_flight = self.in_flight.unwrap_or(demand.in_flight).clamp(1, most);
         let ordered = self.ordered.unwrap_or(demand.ordered);
         let batching = self.batching(demand);
@@ -55,9 +51,10 @@ impl Terms {
                 None => demand.and_then(NonZeroUsize::new).unwrap_or(default),
             };
         let max_bytes = whole(set.max_bytes, demand.max_bytes, SINK_BATCH_BYTES);
+        let most_bytes = usize::try_from(flow::MOST_BATCH_BYTES).ok().and_then(NonZeroUsize::new);
         Some(Batching {
             max_events: whole(set.max_events, demand.max_events, SINK_BATCH_EVENTS),
-            max_bytes: max_bytes.min(MOST_BATCH_BYTES),
+            max_bytes: most_bytes.map_or(max_bytes, |most| most.min(max_bytes)),
             linger: set
                 .linger
                 .or(demand.linger)
