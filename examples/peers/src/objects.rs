@@ -5,7 +5,10 @@ use std::{
     io::Write,
     mem,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use tremor_pdk::{
@@ -29,6 +32,8 @@ pub struct Config {
 pub struct Objects {
     config: Config,
     host: Host,
+    /// Number of the next object.
+    next: AtomicU64,
     open: Mutex<Object>,
 }
 
@@ -48,7 +53,9 @@ impl Component for Objects {
 
     fn new(mut config: Config, context: Context) -> Result<Self> {
         config.folder = context.resolve(&config.folder);
-        Ok(Self { config, host: context.into(), open: Mutex::default() })
+        // From the clock, because each connection has a sink of its own, and no object may replace another one.
+        let next = AtomicU64::new(context.now_ns());
+        Ok(Self { config, host: context.into(), next, open: Mutex::default() })
     }
 }
 
@@ -104,7 +111,8 @@ impl Objects {
             mem::take(&mut *open)
         };
         let Object { bytes, deliveries, .. } = object;
-        let (folder, name) = (self.config.folder.clone(), self.host.now_ns());
+        let name = self.next.fetch_add(1, Ordering::Relaxed);
+        let folder = self.config.folder.clone();
         let stored = self.host.blocking(move || -> Result<()> {
             fs::create_dir_all(&folder)?;
             // Complete, or not there.
