@@ -76,10 +76,10 @@ const CHECKS: &[Check] = checks! {
             is back", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \
             says what to do", sink::delivers;
-        takes_several(delivers): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
-            them may be dropped", sink::takes_several;
         flushes(connects): "`ParallelSink::flush`: no delivery follows for now; those in flight are answered",
             sink::flushes;
+        takes_several(delivers, flushes): "`ParallelSink::deliver`: several deliveries may be under way, and any of \
+            them may be dropped", sink::takes_several;
         answers_ticks(connects): "`Sink::on_tick`: time has passed", sink::answers_ticks;
         drains(lives, delivers, answers_ticks): "`Sink::close`: no event follows; the sink sends what it buffers",
             sink::drains;
