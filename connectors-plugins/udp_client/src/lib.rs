@@ -136,6 +136,7 @@ mod tests {
             "sources_share_nothing",
             "survives_dropped_pulls",
             "hears_acknowledgements",
+            "flushes",
             "answers_the_circuit_breaker",
             "takes_several",
         ]);
