@@ -73,6 +73,7 @@ mod sink;
 mod source;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
+mod tickets;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 pub mod units;
@@ -106,8 +107,9 @@ pub use self::{
     processor::{Postprocessor, Preprocessor},
     runs::raw_runs,
     sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
-    source::{Acks, NoSource, Pull, Source},
-    watermarks::{Progress, Unacknowledged, Watermarks},
+    source::{Acks, InFlight, NoSource, Pull, Source},
+    tickets::{FailedTicket, TicketProgress, TicketWriter, Tickets},
+    watermarks::{Begin, PositionWriter, Progress, Rewind, Watermarks},
     yield_now::yield_now,
 };
 /// Makes a struct or an enum a configuration, or a part of one: it is deserialised from the `config`

@@ -2,11 +2,12 @@
 
 pub mod forward;
 pub mod listen;
+pub mod mailbox;
 pub mod read_once;
 pub mod spool;
 
 tremor_pdk::export! {
     connectors: [forward::Forward, listen::Listen],
-    sources: [read_once::ReadOnce],
+    sources: [mailbox::Mailbox, read_once::ReadOnce],
     sinks: [spool::Spool],
 }

@@ -9,7 +9,7 @@ use std::{
 
 use async_ffi::{ContextExt, FfiPoll};
 use tremor_pdk::{
-    Acks, Batch, Error, Exception, Exceptions, Pull, Result, Signal,
+    Acks, Batch, Error, Exception, Exceptions, InFlight, Pull, Result, Signal,
     abi::batch::HostBatch,
     abi::connector::{
         self as abi, CallResult, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
@@ -71,8 +71,9 @@ impl Acks for LoadedAcks {
         self.0.brings_again()
     }
 
-    fn most_in_flight(&self) -> usize {
-        usize::try_from(self.0.most_in_flight()).unwrap_or(usize::MAX)
+    fn most_in_flight(&self) -> InFlight {
+        let abi::InFlight { events, bytes, key } = self.0.most_in_flight();
+        InFlight { events, bytes, key: key.as_str() }
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {

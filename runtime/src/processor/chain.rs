@@ -142,14 +142,14 @@ impl<S> Chain<S> {
 }
 
 impl<S: Share> Chain<S> {
-    /// Of how many pulls something waits here for what is yet to come of its stream.
-    pub(crate) fn held_pulls(&self) -> usize {
+    /// Calls `visit` once with each pull of which a step waits for the remainder of a stream.
+    pub(crate) fn for_each_held_pull(&self, visit: impl FnMut(u64)) {
         let mut held = self.steps.iter().flat_map(|step| step.held.values());
-        let (Some(first), second) = (held.next(), held.next()) else { return 0 };
-        // A source is asked for this at each poll. Mostly one stream is held by one step, in one share a pull.
-        let Some(second) = second else { return first.len() };
+        let (Some(first), second) = (held.next(), held.next()) else { return };
+        // A source at its limits asks for this at each poll. Mostly one step has one stream, with one share a pull.
+        let Some(second) = second else { return first.iter().map(S::pull).for_each(visit) };
         let held = [first, second].into_iter().chain(held).flatten();
-        held.map(S::pull).collect::<BTreeSet<_>>().len()
+        held.map(S::pull).collect::<BTreeSet<_>>().into_iter().for_each(visit);
     }
 
     /// Takes in what was pulled: [`Chain::next`] gives what comes of it.

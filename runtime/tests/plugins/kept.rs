@@ -10,7 +10,7 @@ use std::{
 };
 
 use serde_json::{Value as Json, json};
-use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, Output, Pull, Signal};
+use tremor_pdk::{Batch, CodecRequirement, ErrorPolicy, EventRef, InFlight, Output, Pull, Signal};
 use tremor_runtime::{
     executor::block_on,
     plugin::{ComponentFactory, Library, Policy},
@@ -77,7 +77,8 @@ fn the_source_and_its_acknowledgements(path: &Path) {
     assert_eq!(it.connector.codec_requirement(), CodecRequirement::Optional("string"));
     let source = it.source.as_mut().unwrap();
     let mut acks = source.acks().unwrap().expect("it wants to know");
-    assert_eq!(acks.most_in_flight(), 7);
+    let most = InFlight { events: 7, bytes: 1_000, key: "count" };
+    assert_eq!(acks.most_in_flight(), most);
     let mut batch = Batch::new();
     batch.set_pull(1);
     let mut waits = Context::from_waker(Waker::noop());

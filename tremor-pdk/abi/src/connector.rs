@@ -93,6 +93,18 @@ pub struct EventRange {
     pub len: u32,
 }
 
+/// Limits of what a source has in flight: the events of pulls that have not ended.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, StableAbi)]
+pub struct InFlight {
+    /// Number of events from which the source is not pulled.
+    pub events: u64,
+    /// Number of bytes from which the source is not pulled, counted as the byte limit of a pull counts them.
+    pub bytes: u64,
+    /// Configuration key that sets the limits, for log lines; empty if there is none.
+    pub key: RStr<'static>,
+}
+
 /// The answer to a delivery. Events in no range were delivered; ranges come in order and do not
 /// overlap.
 #[repr(C)]
@@ -195,8 +207,8 @@ pub trait RawSource: Send + 'static {
 /// Hears how the pulls of a source end, in any order, while a pull is pending or not.
 #[sabi_trait]
 pub trait RawAcks: Send + 'static {
-    /// How many pulls may be without an end at a time. Asked once.
-    fn most_in_flight(&self) -> u64;
+    /// Returns the limits of what the source has in flight. Called once, before the first pull.
+    fn most_in_flight(&self) -> InFlight;
 
     /// Every event of this pull is done with: delivered, dead-lettered or discarded on purpose.
     fn ack(&mut self, pull: u64) -> CallResult<()>;

@@ -16,8 +16,8 @@ use crate::{
     batch::{Batch, Event, EventFlags, Limit, Output, PayloadKind, PortBatch, Rejected, Span},
     component::{RawCodecBox, RawOperatorBox, RawPostprocessorBox, RawPreprocessorBox},
     connector::{
-        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, PullKind, PullReply,
-        RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
+        CodecNeed, CodecRequirement, DeliverReply, EventRange, ExceptionRange, InFlight, PullKind,
+        PullReply, RawAcksBox, RawConnectorBox, RawSinkBox, RawSourceBox, Signal,
     },
     document::{Document, Node, NodeKind, ValueRef},
     error::{ErrorKind, ErrorPolicy, PluginError},
@@ -69,6 +69,7 @@ fn sizes_and_alignments_are_fixed() {
         DeliverReply => 32, 8;
         EventRange => 8, 4;
         ExceptionRange => 80, 8;
+        InFlight => 32, 8;
         PullKind => 1, 1;
         PullReply => 16, 8;
         RawAcksBox => 24, 8;

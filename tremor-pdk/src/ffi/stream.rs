@@ -14,7 +14,7 @@ use tremor_abi::connector::{
 
 use super::{fused::Fused, guard::guard};
 use crate::{
-    Acks, Batch, Exception, Exceptions, Pull, Signal,
+    Acks, Batch, Exception, Exceptions, InFlight, Pull, Signal,
     dynamic::{DynSink, DynSource},
 };
 
@@ -76,9 +76,11 @@ fn acks_box(acks: Box<dyn Acks>) -> RawAcksBox {
 }
 
 impl RawAcks for FfiAcks {
-    fn most_in_flight(&self) -> u64 {
-        let most = || self.get().map_or(usize::MAX, |acks| acks.most_in_flight());
-        guard("most_in_flight", most).map_or(u64::MAX, |most| most as u64)
+    fn most_in_flight(&self) -> abi::InFlight {
+        let most = || self.get().map_or(InFlight::UNLIMITED, |acks| acks.most_in_flight());
+        let InFlight { events, bytes, key } =
+            guard("most_in_flight", most).unwrap_or(InFlight::UNLIMITED);
+        abi::InFlight { events, bytes, key: key.into() }
     }
 
     fn ack(&mut self, pull: u64) -> CallResult<()> {

@@ -100,8 +100,8 @@ mod tests {
     }
     #[test]
     fn waiting_messages_are_all_handed_over_as_capacity_is_freed() {
-        let (answers, _) = mpsc::unbounded_channel();
-        let shared = Shared::new(&TestHost::new().host(), 1, None, Arc::default(), answers);
+        let (closes, _) = mpsc::unbounded_channel();
+        let shared = Shared::new(&TestHost::new().host(), 1, false, Arc::default(), closes);
         let mut backlog = Backlog::default();
         (0..3).for_each(|_| assert!(backlog.add(message(1))));
         let mut context = Context::from_waker(Waker::noop());

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tremor_pdk::{Acks, Exception, Host, Result, Task, Watermarks, warn};
+use tremor_pdk::{Acks, Batch, Begin, Exception, Host, InFlight, Result, Task, Watermarks, warn};
 
 use super::{
     checkpoint::{Checkpoint, Entry},
@@ -31,8 +31,7 @@ const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 /// checkpoint: a full queue prevents pulls for as long as a sink takes.
 pub(super) struct Kept {
     shared: Arc<Shared>,
-    /// Maximum number of pulls in flight.
-    most_pulls: usize,
+    most_in_flight: InFlight,
 }
 
 struct Shared {
@@ -49,7 +48,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: Vec<Tracked>,
-    /// Number of bytes that each pull in flight has brought.
+    /// Number of bytes that each pull in flight has read.
     pulls: HashMap<u64, u64>,
     /// Bytes that were acknowledged since the checkpoint was written.
     unwritten: u64,
@@ -59,8 +58,6 @@ struct State {
     sync_at_ns: u64,
     /// Length of the checkpoint when it was written last, in bytes.
     length: u64,
-    /// `true` if a pull has failed since failures were taken.
-    has_failed: bool,
     /// `true` after the end, when nothing is written any more.
     is_closed: bool,
     /// Waker of the task that writes the checkpoint.
@@ -91,8 +88,10 @@ impl Kept {
         // Half of `read_ahead` waits for acknowledgements. The other half is acknowledged and not written yet.
         let half = (config.read_ahead.get() / 2).max(1);
         let chunk_bytes = config.chunk_bytes.get() as u64;
-        let most_pulls = half.saturating_mul(chunk_bytes.div_ceil(pull_bytes));
-        let most_pulls = usize::try_from(most_pulls).unwrap_or(usize::MAX);
+        // The pull that reaches the limit adds its bytes.
+        let most_bytes = half.saturating_mul(chunk_bytes).saturating_sub(pull_bytes - 1).max(1);
+        let most_in_flight =
+            InFlight { bytes: most_bytes, key: "read_ahead", ..InFlight::UNLIMITED };
         let shared = Shared {
             host: host.clone(),
             marks: Watermarks::new(),
@@ -101,12 +100,12 @@ impl Kept {
             checkpoint: Mutex::new(Some(checkpoint)),
             state: Mutex::default(),
         };
-        Ok(Some((Self { shared: Arc::new(shared), most_pulls }, entries)))
+        Ok(Some((Self { shared: Arc::new(shared), most_in_flight }, entries)))
     }
 
     /// Returns the object that receives acknowledgements.
     pub(super) fn acks(&self) -> Box<dyn Acks> {
-        Box::new(KeptAcks { shared: self.shared.clone(), most_pulls: self.most_pulls })
+        Box::new(KeptAcks { shared: self.shared.clone(), most_in_flight: self.most_in_flight })
     }
 
     /// Starts the task that writes the checkpoint. The task ends when its handle is dropped.
@@ -169,33 +168,26 @@ impl Drop for Kept {
 pub(super) struct Pulls(Arc<Shared>);
 
 impl Pulls {
-    /// Reports that a pull has brought `bytes` bytes of `stream`, the last whole message of which ends at `position`.
-    pub(super) fn brought(&self, pull: u64, stream: u64, position: u64, bytes: u64) {
+    /// Begins to push events to the batch of a pull: see [`Watermarks::begin`].
+    pub(super) fn begin<'b>(&'b self, batch: &'b mut Batch) -> Begin<'b, u64> {
+        self.0.marks.begin(batch)
+    }
+
+    /// Sets the number of bytes that a pull has read.
+    pub(super) fn set_bytes(&self, pull: u64, bytes: u64) {
         self.0.state().pulls.insert(pull, bytes);
-        self.0.marks.brought(pull, stream, position);
-    }
-
-    /// Returns whether a pull has failed since [`Pulls::failed`] was called.
-    pub(super) fn has_failed(&self) -> bool {
-        self.0.state().has_failed
-    }
-
-    /// Takes the streams of which a pull has failed, each with the position from which it is to be read again.
-    pub(super) fn failed(&self) -> Vec<(u64, Option<u64>)> {
-        self.0.state().has_failed = false;
-        self.0.marks.take().again.into_iter().map(|again| (again.stream, again.from)).collect()
     }
 }
 
 /// Receives acknowledgements from the runtime.
 struct KeptAcks {
     shared: Arc<Shared>,
-    most_pulls: usize,
+    most_in_flight: InFlight,
 }
 
 impl Acks for KeptAcks {
-    fn most_in_flight(&self) -> usize {
-        self.most_pulls
+    fn most_in_flight(&self) -> InFlight {
+        self.most_in_flight
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {
@@ -210,9 +202,7 @@ impl Acks for KeptAcks {
 
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
         self.shared.state().pulls.remove(&pull);
-        let failed = self.shared.marks.clone().fail(pull, events);
-        self.shared.state().has_failed = true;
-        failed
+        self.shared.marks.clone().fail(pull, events)
     }
 }
 

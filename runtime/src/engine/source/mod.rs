@@ -114,7 +114,7 @@ struct Session<'s> {
     attempts: Attempts,
     /// Start of the running series of such pulls.
     failing_since: Option<Instant>,
-    /// Whether the source is known to be not pulled because all pulls that may be in flight are.
+    /// `true` if the source is known to be not pulled because of the limits of what it has in flight.
     is_bound: bool,
     /// Pulls without an event, in a row.
     futile: Futile,
@@ -210,7 +210,7 @@ impl SourceSide {
         let end = session.run().await.unwrap_or_else(End::of);
         let end = if matches!(end, End::Finished) { end } else { session.breaks_off(end).await };
         if session.is_bound {
-            self.standing.set_bound(false);
+            self.standing.set_bound(None);
         }
         self.helpers = session.idle_helpers;
         let has_brought = {
@@ -361,7 +361,7 @@ impl Session<'_> {
                 let reaches_bound = !may_pull && !intake.may_pull();
                 if reaches_bound != *is_bound {
                     *is_bound = reaches_bound;
-                    standing.set_bound(reaches_bound);
+                    standing.set_bound(reaches_bound.then(|| intake.most_in_flight()));
                 }
                 if !was_polled && (waited || may_pull) {
                     *pulled_at = Instant::now();

@@ -95,7 +95,7 @@ fn a_source_hears_of_its_pulls_while_it_waits_for_events_and_goes_on_waiting() {
 }
 
 #[test]
-fn a_source_that_has_as_much_in_flight_as_it_may_is_pulled_for_the_rest_of_a_message_only() {
+fn source_at_its_limit_is_pulled_for_remainder_of_message_only() {
     let mut double = Pulls::of(&[&["half"], &[" a line\n"], &["whole\n"], &["more\n"]]);
     (double.fragments, double.most_in_flight) = (true, 1);
     let inlet = Inlet { preprocessors: fragments::lines(), ..Inlet::default() };

@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Error, Exceptions, Holds, InFlight, Operator, Output, Pull, Result, Signal,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -38,7 +38,7 @@ pub(super) struct Pulls {
     pub(super) fragments: bool,
     /// Whether it cannot take acknowledgements.
     pub(super) deaf: bool,
-    /// How many pulls it has in flight at most; zero is any number.
+    /// Number of events in flight from which it is not pulled; zero is any number.
     pub(super) most_in_flight: usize,
     /// Whether a sink was said to be down, each time.
     pub(super) breaker: Shared<Vec<bool>>,
@@ -133,8 +133,11 @@ pub(super) struct Hears {
 }
 
 impl Acks for Hears {
-    fn most_in_flight(&self) -> usize {
-        if self.most_in_flight == 0 { usize::MAX } else { self.most_in_flight }
+    fn most_in_flight(&self) -> InFlight {
+        match self.most_in_flight {
+            0 => InFlight::UNLIMITED,
+            most => InFlight { events: most as u64, ..InFlight::UNLIMITED },
+        }
     }
 
     fn ack(&mut self, pull: u64) -> Result<()> {

@@ -9,6 +9,7 @@ mod fragments;
 mod helping;
 mod holding;
 mod in_flight;
+mod limits;
 mod lines;
 mod lingering;
 mod parallel;

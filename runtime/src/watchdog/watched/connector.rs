@@ -133,7 +133,7 @@ impl pdk::Acks for Acks {
         self.record.call(Call::Acks, || self.inner.inner.brings_again())
     }
 
-    fn most_in_flight(&self) -> usize {
+    fn most_in_flight(&self) -> pdk::InFlight {
         self.record.call(Call::Acks, || self.inner.inner.most_in_flight())
     }
 
