@@ -478,6 +478,7 @@ fn real_server_lets_the_client_pass_all_checks() {
         "leaves_nothing",
         "stays_finished",
         "hears_acknowledgements",
+        "reads_again",
     ]);
 }
 

@@ -123,6 +123,7 @@ mod tests {
         "leaves_nothing",
         "stays_finished",
         "hears_acknowledgements",
+        "reads_again",
         "takes_several",
     ];
 

@@ -134,6 +134,7 @@ mod tests {
             "sources_share_nothing",
             "survives_dropped_pulls",
             "hears_acknowledgements",
+            "reads_again",
             "answers_the_circuit_breaker",
             "takes_several",
         ]);

@@ -72,6 +72,8 @@ const CHECKS: &[Check] = checks! {
             event is lost or doubled by that", source::survives_dropped_pulls;
         hears_acknowledgements(pulls): "`Acks::ack`, `Acks::fail`: every pull ends, in any order",
             source::hears_acknowledgements;
+        reads_again(hears_acknowledgements): "`Acks::fail`: a source that can read again what has failed does so",
+            source::reads_again;
         answers_the_circuit_breaker(lives): "`Source::on_circuit_breaker`: a sink downstream is down, or \
             is back", connector::answers_the_circuit_breaker;
         delivers(connects): "`Sink::deliver`: `Ok`, an outcome for each event, or an error of a kind that \

@@ -52,6 +52,15 @@ impl Transcript {
         }
     }
 
+    /// Returns whether each stream has all items of the same stream of `other`, in their order. Fragments may be cut in
+    /// another way.
+    pub(super) fn has_all_of(&self, other: &Self) -> bool {
+        other.streams.iter().all(|(stream, items)| {
+            let mut found = self.streams.get(stream).into_iter().flatten();
+            items.iter().all(|item| found.any(|found| found.has(item)))
+        })
+    }
+
     /// Returns `true` if nothing came out, and it has not finished either.
     pub(super) fn has_nothing_yet(&self) -> bool {
         self.streams.is_empty() && !self.finished
@@ -129,6 +138,16 @@ fn begins_alike(one: &[Item], other: &[Item]) -> bool {
 }
 
 impl Item {
+    /// Returns whether this is the same item, or a fragment with all bytes of the other one.
+    fn has(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fragment(whole), Self::Fragment(part)) if !part.is_empty() => {
+                whole.windows(part.len()).any(|it| it == part)
+            }
+            _ => self == other,
+        }
+    }
+
     fn shown(&self) -> String {
         match self {
             Self::Fragment(raw) | Self::Message(raw) => short(raw),
