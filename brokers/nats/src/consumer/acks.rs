@@ -13,7 +13,8 @@ use tremor_pdk::{Counter, TicketProgress, prelude::*};
 
 use super::{
     config::Acknowledge,
-    shared::{Close, Shared, Ticket},
+    record::Ticket,
+    shared::{Close, Shared},
 };
 
 /// Sends answers.

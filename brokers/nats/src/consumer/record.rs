@@ -1,9 +1,14 @@
 //! A message as an event: its payload is a message, and the rest of it is metadata.
 
-use async_nats::{HeaderMap, Message};
+use std::time::Instant;
+
+use async_nats::{HeaderMap, Message, Subject};
 use tremor_pdk::{Batch, Result, TicketWriter, Writer};
 
-use super::{info::Info, shared::Ticket};
+use super::info::Info;
+
+/// Ticket of a message in flight: the time at which the flow took it, and the subject for its answer.
+pub(super) type Ticket = (Instant, Subject);
 
 /// Pushes a message of a stream.
 pub(super) fn push_stream(

@@ -11,7 +11,11 @@ use async_nats::{Message, Subject};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tremor_pdk::{Counter, Tickets, prelude::*};
 
-use super::{info::Info, record, resume::Resume};
+use super::{
+    info::Info,
+    record::{self, Ticket},
+    resume::Resume,
+};
 
 /// The end: asks for redelivery of these messages, which the flow has not taken, and notifies `sent` once all answers are
 /// sent.
@@ -19,9 +23,6 @@ pub(super) struct Close {
     pub(super) untaken: Vec<Subject>,
     pub(super) sent: oneshot::Sender<()>,
 }
-
-/// Ticket of a message in flight: the time at which the flow took it, and the subject for its answer.
-pub(super) type Ticket = (Instant, Subject);
 
 pub(super) struct Shared {
     state: Mutex<State>,
