@@ -1,4 +1,7 @@
-use std::task::{Context, Poll, Waker};
+use std::{
+    slice::from_ref,
+    task::{Context, Poll, Waker},
+};
 
 use super::{Acks, Batch, Error, Exception, FailedTicket, Tickets};
 
@@ -40,7 +43,7 @@ fn failed_pull_fails_the_named_tickets_only() {
     assert_eq!(progress.acknowledged, [1, 3]);
     assert_eq!(progress.failed, [failed(0), failed(2)]);
     let mut tickets = four();
-    tickets.fail(1, &[0..usize::MAX]).unwrap();
+    tickets.fail(1, from_ref(&(0..usize::MAX))).unwrap();
     assert_eq!(tickets.take().failed.len(), 4);
 }
 
@@ -49,7 +52,7 @@ fn undecodable_message_fails_with_its_error() {
     let mut tickets = four();
     let error = Error::bad_data("not a number");
     tickets.undecodable(1, &[Exception { events: 2..3, error: error.clone() }]).unwrap();
-    tickets.fail(1, &[1..3]).unwrap();
+    tickets.fail(1, from_ref(&(1..3))).unwrap();
     let undecodable = FailedTicket { ticket: 2, undecodable: Some(error) };
     assert_eq!(tickets.take().failed, [failed(1), undecodable]);
 }
@@ -64,7 +67,7 @@ fn events_without_ticket_leave_positions_intact() {
     writer.push_message(0, 7, b"");
     writer.push(0, 8, "value").unwrap();
     drop(writer);
-    tickets.fail(1, &[1..2]).unwrap();
+    tickets.fail(1, from_ref(&(1..2))).unwrap();
     let progress = tickets.take();
     assert_eq!((progress.failed, progress.acknowledged), (vec![failed(7)], vec![8]));
 }

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::{prop_assert, prop_assert_eq};
 
 use super::{Acks, Batch, Begin, PositionWriter, Rewind, Watermarks};
+use crate::EventRef;
 
 /// Pulls 1 to 3 of streams 0 and 1; the position is ten times the pull.
 fn three() -> Watermarks<u64> {
@@ -251,11 +252,11 @@ fn writer_records_last_position_of_each_stream() {
     writer.stream(0, 3).push_fragment(b"d");
     writer.stream_of(9, 5, 8).push_message(b"e");
     assert_eq!((writer.len(), writer.is_full()), (5, false));
-    writer.last_mut().unwrap().write_metadata(|it| it.null()).unwrap();
+    writer.last_mut().unwrap().write_metadata(|writer| writer.u64(1)).unwrap();
     drop(writer);
     assert!(watermarks.has_in_flight(0) && watermarks.has_in_flight(5));
     assert!(!watermarks.has_in_flight(9), "the positions are those of another stream");
-    let streams: Vec<_> = first.iter().map(|event| event.stream()).collect();
+    let streams: Vec<_> = first.iter().map(EventRef::stream).collect();
     assert_eq!(streams, [0, 0, 5, 0, 9]);
     assert_eq!(acked(&mut watermarks, 1), [(0, 3), (5, 8)]);
 }
