@@ -83,7 +83,8 @@ pub use tremor_abi as abi;
 pub use tremor_abi::{
     ByteBuffer,
     batch::{
-        Batch, Cutter, Event, EventMut, EventRef, Holds, Limit, Output, Rest, Stream, Verdict,
+        Batch, Buffered, Cutter, Event, EventMut, EventRef, Limit, Output, Rest, Stream, StreamKey,
+        Verdict,
     },
     document::{Document, Key, Shape, ValueRef, Writer},
     error::{ErrorKind, ErrorPolicy, PluginError as Error},
@@ -155,11 +156,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// What a plugin usually needs.
 pub mod prelude {
     pub use crate::{
-        Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
-        Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
-        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
-        ValueRef, Verdict, Writer,
+        Acks, Batch, Buffered, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component,
+        Connector, Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef,
+        Exceptions, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
+        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, StreamKey, Task,
+        Value, ValueRef, Verdict, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

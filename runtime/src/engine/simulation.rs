@@ -200,6 +200,9 @@ impl Simulation {
     }
 
     fn emit(&mut self, source: usize, mut batch: Batch, mut rejected: Vec<Rejected>) {
+        // As in a run, zero is for events without a source.
+        let id = u32::try_from(source + 1).unwrap_or(u32::MAX);
+        batch.events_mut().iter_mut().for_each(|event| event.source = id);
         loop {
             let Source { name, ports, codec, .. } = &mut self.sources[source];
             if let Some(codec) = codec {

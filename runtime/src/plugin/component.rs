@@ -138,9 +138,18 @@ fn checked(
     output: &mut Output,
     check: impl Fn(&Batch) -> Result<()>,
 ) -> Result<()> {
-    let forged = check(batch).and_then(|()| output.batches().try_for_each(&check));
+    let forged = check(batch).and_then(|()| output.all_batches().try_for_each(&check));
     if forged.is_err() {
         batch.retain(|_| false);
+        output.clear();
+    }
+    forged.and(result)
+}
+
+/// Empties an output whose events point to data that does not exist: the call has failed then.
+fn checked_output(result: Result<()>, output: &mut Output) -> Result<()> {
+    let forged = output.all_batches().try_for_each(Batch::validate);
+    if forged.is_err() {
         output.clear();
     }
     forged.and(result)
@@ -163,18 +172,14 @@ impl Operator for LoadedOperator {
         self.raw.due().into_option()
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.on_time(now, batch, output).into_result();
-        checked(result, batch, output, Batch::validate)
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_time(now, output).into_result();
+        checked_output(result, output)
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        let result = self.raw.on_drain(batch, output).into_result();
-        checked(result, batch, output, Batch::validate)
-    }
-
-    fn held(&self) -> usize {
-        self.raw.held()
+    fn on_drain(&mut self, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_drain(output).into_result();
+        checked_output(result, output)
     }
 
     fn ports(&self) -> Vec<String> {

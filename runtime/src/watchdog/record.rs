@@ -77,7 +77,6 @@ calls! {
     Process => "process",
     Time => "on_time",
     Due => "due",
-    Held => "held",
     HasMore => "has_more",
     Holds => "holds",
     Streams => "streams",

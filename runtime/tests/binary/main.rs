@@ -47,6 +47,7 @@ mod schema;
 mod servers;
 mod signals;
 mod states;
+mod streams;
 mod supervision;
 mod syslog_peers;
 mod syslog_tls;

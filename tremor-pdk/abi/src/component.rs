@@ -37,14 +37,11 @@ pub trait RawOperator: Send + 'static {
     /// When `on_time` is to be called, in ns since the Unix epoch. Asked after every call.
     fn due(&self) -> ROption<u64>;
 
-    /// It is `now`, in ns since the Unix epoch. What is put into `batch` leaves by `out`.
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+    /// Notifies the operator that it is `now`, in ns since the Unix epoch.
+    fn on_time(&mut self, now: u64, output: &mut Output) -> CallResult<()>;
 
-    /// No event follows. What is put into `batch` leaves by `out`.
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
-
-    /// How many of the events that came in it still holds. Asked after every call.
-    fn held(&self) -> usize;
+    /// Notifies the operator that no event follows.
+    fn on_drain(&mut self, output: &mut Output) -> CallResult<()>;
 
     /// The ports by which events leave it, besides `out` and `err`. Asked once.
     #[sabi(last_prefix_field)]

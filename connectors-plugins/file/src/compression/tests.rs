@@ -37,7 +37,7 @@ fn read(name: &str, bytes: &[u8], chunk_bytes: usize) -> (String, Option<tremor_
         match source.pull() {
             Ok((pull, batch)) => {
                 for event in &batch {
-                    assert!(event.is_fragment() && event.stream() == 0);
+                    assert!(event.is_fragment() && event.stream().number() == 0);
                     text.extend_from_slice(event.raw().unwrap());
                 }
                 if pull == tremor_pdk::Pull::Finished {

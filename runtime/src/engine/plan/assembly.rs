@@ -69,16 +69,17 @@ pub(crate) fn steps(
     node: &Node,
     port: &mut dyn FnMut(&Node, &str) -> Vec<Target>,
 ) -> Result<Vec<Step>, flow::Diagnostic> {
-    let mut make = |component: &flow::Component| {
+    let make = |(number, component): (usize, &flow::Component)| {
         let instance = parts.operator(&node.name, component)?;
         let port = |name: String| {
             let targets = port(node, &name);
             (name, targets)
         };
         let ports = instance.ports.into_iter().map(port).collect();
-        Ok(Step::new(instance.operator, instance.make, ports))
+        let label = format!("operator {number} (`{}`)", component.name.value);
+        Ok(Step::new(label, instance.operator, instance.make, ports))
     };
-    flow.spec.pipelines[node.index].operators.iter().map(&mut make).collect()
+    (1..).zip(&flow.spec.pipelines[node.index].operators).map(make).collect()
 }
 
 pub(crate) fn preprocessors<S>(

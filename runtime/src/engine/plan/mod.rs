@@ -106,7 +106,8 @@ pub(crate) fn tasks(
                 breaker: breakers.entry(id).or_default().clone(),
                 standing: standing.clone(),
                 inlet: Inlet {
-                    id: id.number(),
+                    // Zero is for events without a source.
+                    id: id.number() + 1,
                     preprocessors: preprocessors(parts, spec, is_raw)?,
                 },
                 worker: Worker {

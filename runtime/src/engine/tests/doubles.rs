@@ -11,7 +11,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Acks, Batch, Error, Exceptions, Holds, Operator, Output, Pull, Result, Signal,
+    Acks, Batch, Buffered, Error, Exceptions, Operator, Output, Pull, Result, Signal,
     abi::batch::HostBatch,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
@@ -242,35 +242,27 @@ impl Operator for Sees {
     }
 }
 
-/// An operator that puts out five events at a time.
+/// An operator that emits five events at a time.
 #[derive(Default)]
 pub(super) struct Fives {
-    held: Batch,
-    holds: Holds,
+    events: Batch,
+    buffered: Buffered,
 }
 
 impl Operator for Fives {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.held.append(std::mem::take(batch));
-        while self.held.len() >= 5 {
-            output.release(&mut self.holds);
-            output.send(Output::OUT, self.held.part(0..5));
-            self.held = self.held.part(5..self.held.len());
-        }
-        if !self.held.is_empty() {
-            output.hold(&mut self.holds);
+        self.events.append(self.buffered.absorb_all(batch, output));
+        while self.events.len() >= 5 {
+            let first = self.events.part(0..5);
+            self.buffered.take(5).emit_events(output, Output::OUT, first);
+            self.events = self.events.part(5..self.events.len());
         }
         Ok(())
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        output.release(&mut self.holds);
-        *batch = std::mem::take(&mut self.held);
+    fn on_drain(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit_events(output, Output::OUT, std::mem::take(&mut self.events));
         Ok(())
-    }
-
-    fn held(&self) -> usize {
-        self.held.len()
     }
 }
 
@@ -290,10 +282,10 @@ impl Operator for Waits {
         self.due
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+    fn on_time(&mut self, _: u64, output: &mut Output) -> Result<()> {
         self.due = None;
         self.told.store(true, Ordering::Relaxed);
-        output.create(1);
-        batch.push(&"told").map_err(Error::internal)
+        output.create(&"told")?;
+        Ok(())
     }
 }

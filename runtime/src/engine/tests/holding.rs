@@ -10,7 +10,7 @@ use std::{
 };
 
 use tremor_pdk::{
-    Batch, Error, Exceptions, Operator, Output, Pull, Result, Signal,
+    Batch, Buffered, Error, Exceptions, Operator, Output, Pull, Result, Signal,
     dynamic::{BoxFuture, DynSink, DynSource},
 };
 
@@ -296,31 +296,30 @@ fn a_connector_is_paused_once_its_sink_has_answered() {
     });
 }
 
-/// An operator that puts out what it has got when it is told the time.
+/// An operator that emits at the next time what it has buffered.
 #[derive(Default)]
-struct Later(Batch);
+struct Later {
+    events: Batch,
+    buffered: Buffered,
+}
 
 impl Operator for Later {
-    fn process(&mut self, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        self.0.append(std::mem::take(batch));
+    fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.events.append(self.buffered.absorb_all(batch, output));
         Ok(())
     }
 
     fn due(&self) -> Option<u64> {
-        (!self.0.is_empty()).then_some(0)
+        (!self.buffered.is_empty()).then_some(0)
     }
 
-    fn on_time(&mut self, _: u64, batch: &mut Batch, _: &mut Output) -> Result<()> {
-        *batch = std::mem::take(&mut self.0);
+    fn on_time(&mut self, _: u64, output: &mut Output) -> Result<()> {
+        self.on_drain(output)
+    }
+
+    fn on_drain(&mut self, output: &mut Output) -> Result<()> {
+        self.buffered.emit_events(output, Output::OUT, std::mem::take(&mut self.events));
         Ok(())
-    }
-
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.on_time(0, batch, output)
-    }
-
-    fn held(&self) -> usize {
-        self.0.len()
     }
 }
 

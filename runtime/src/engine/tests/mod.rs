@@ -160,7 +160,8 @@ fn outlet(queue: Sender, stats: &Arc<Stats>) -> Outlet {
 
 /// One pipeline whose events go to the first queue.
 fn pipeline(operators: Vec<Box<dyn Operator>>, stats: Arc<Stats>) -> Pipeline {
-    let steps = operators.into_iter().map(|operator| Step::new(operator, None, Vec::new()));
+    let steps =
+        operators.into_iter().map(|operator| Step::new("operator", operator, None, Vec::new()));
     let out = vec![Target::Queue(0)];
     let ports = Ports { out, ..Ports::default() };
     Pipeline { name: "main".into(), steps: steps.collect(), ports, stats }

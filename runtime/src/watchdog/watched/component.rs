@@ -44,16 +44,12 @@ impl Operator for Component<Box<dyn Operator>> {
         self.record.call(Call::Due, || self.inner.inner.due())
     }
 
-    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
+    fn on_time(&mut self, now: u64, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Time, || self.inner.inner.on_time(now, output))
     }
 
-    fn on_drain(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
-        self.record.call(Call::Drain, || self.inner.inner.on_drain(batch, output))
-    }
-
-    fn held(&self) -> usize {
-        self.record.call(Call::Held, || self.inner.inner.held())
+    fn on_drain(&mut self, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Drain, || self.inner.inner.on_drain(output))
     }
 
     fn ports(&self) -> Vec<String> {

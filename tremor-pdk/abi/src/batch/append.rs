@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Batch, Event, PayloadKind, Span, event::METADATA_IN_NODES, fill::narrow};
+use super::{
+    Batch, Event, EventRef, PayloadKind, Span, event::METADATA_IN_NODES, fill::narrow,
+    metadata::Kept,
+};
 use crate::{
     ByteBuffer, NodeBuffer,
     document::{Node, NodeKind},
@@ -27,6 +30,17 @@ impl Batch {
         let mut copy = Copy { from: &from, bytes, nodes, metadata: (0, 0) };
         events.extend(from.events.iter().map(|event| copy.event(event, values)));
         self.events = events;
+    }
+
+    /// Adds a copy of an event of another batch, with all that belongs to it.
+    ///
+    /// # Panics
+    /// Panics if the batch would reach 4 GiB.
+    pub fn push_event(&mut self, event: EventRef<'_>) {
+        let (from, event) = event.parts();
+        let (bytes, nodes) = self.buffers_mut();
+        let copied = Copy { from, bytes, nodes, metadata: (0, 0) }.event(event, 0);
+        self.copy_event(from, copied, &mut Kept::default());
     }
 
     pub(crate) fn size_of(&self, event: &Event) -> usize {
@@ -215,9 +229,11 @@ mod tests {
         let mut batch = mixed(0);
         batch.append(mixed(10));
         batch.append(mixed(20).part(2..4));
+        mixed(30).iter().for_each(|event| batch.push_event(event));
         let mut expected = seen(&mixed(0));
         expected.extend(seen(&mixed(10)));
         expected.extend(seen(&mixed(20).part(2..4)));
+        expected.extend(seen(&mixed(30)));
         assert_eq!(seen(&batch), expected);
         batch.validate().unwrap();
     }

@@ -236,7 +236,7 @@ mod tests {
         batch.stream(1).push_message(b"kept");
         batch.shed();
         assert!(batch.is_heavy(), "all of it is used");
-        batch.retain(|event| event.stream() == 1);
+        batch.retain(|event| event.stream().number() == 1);
         batch.shed();
         assert_eq!((batch.bytes(), batch.len()), (&b"kept"[..], 1));
     }

@@ -64,6 +64,29 @@ impl EventFlags {
     }
 }
 
+/// A stream of one source: a connection, a file, a partition. Keys of two sources of a flow differ, so
+/// that a state which is kept by key never mixes their streams.
+///
+/// A key is valid during one run of its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    source: u32,
+    number: u64,
+}
+
+impl StreamKey {
+    /// Makes the key of a stream. Sources of a flow count from 1; 0 is for events without a source.
+    #[doc(hidden)]
+    pub const fn new(source: u32, number: u64) -> Self {
+        Self { source, number }
+    }
+
+    /// Returns the number that the source has given the stream. Streams of other sources may have it too.
+    pub const fn number(self) -> u64 {
+        self.number
+    }
+}
+
 /// Set in [`Event::metadata`] where the metadata is a part of the batch's document.
 pub(crate) const METADATA_IN_NODES: u32 = 1 << 31;
 
@@ -135,6 +158,17 @@ impl Event {
     #[inline]
     pub fn set_position(&mut self, position: usize) {
         self.position = u16::try_from(position).unwrap_or(Self::NOWHERE);
+    }
+
+    /// Returns the stream with its source.
+    #[inline]
+    pub const fn stream_key(&self) -> StreamKey {
+        StreamKey { source: self.source, number: self.stream }
+    }
+
+    /// Sets the stream with its source.
+    pub(super) const fn set_stream_key(&mut self, stream: StreamKey) {
+        (self.source, self.stream) = (stream.source, stream.number);
     }
 
     /// Whether the payload is a part of a byte stream and not a whole message.

@@ -18,6 +18,7 @@
 
 mod append;
 mod bounds;
+mod buffered;
 mod check;
 mod cut;
 mod event;
@@ -35,13 +36,14 @@ mod storage;
 use abi_stable::{StableAbi, std_types::RVec};
 
 pub use self::{
+    buffered::{Absorbed, Buffered, Share},
     check::Mark,
     cut::Cutter,
-    event::{Event, EventFlags, PayloadKind, Span},
+    event::{Event, EventFlags, PayloadKind, Span, StreamKey},
     fill::Stream,
     handle::{EventMut, EventRef, Events},
     host::HostBatch,
-    output::{Holds, Output, PortBatch, Rejected, Verdict},
+    output::{Failed, Output, PortBatch, Rejected, Verdict},
     rest::Rest,
     rewrite::Payload,
     select::{Selection, SelectionError},

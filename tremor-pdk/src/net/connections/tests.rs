@@ -94,7 +94,7 @@ impl Seen {
             (true, true) => End::Aborted,
         };
         Self {
-            stream: event.stream(),
+            stream: event.stream().number(),
             bytes: event.raw().unwrap_or_default().to_vec(),
             end,
             origin: event.origin().unwrap().to_owned(),
@@ -253,7 +253,7 @@ fn connections_that_send_without_end_have_their_turns_and_others_theirs() {
             quiet.write_all(b"a line").unwrap();
         }
         for event in &scene.pull() {
-            bytes[usize::try_from(event.stream()).unwrap()] += event.raw().unwrap().len();
+            bytes[usize::try_from(event.stream().number()).unwrap()] += event.raw().unwrap().len();
         }
         assert!(round < 12 || bytes[5] == 6, "the line has not waited for more than a round");
     }

@@ -25,7 +25,7 @@ pub(super) enum Item {
 impl Transcript {
     pub(super) fn add(&mut self, batch: &Batch) {
         for event in batch {
-            let items = self.streams.entry(event.stream()).or_default();
+            let items = self.streams.entry(event.stream().number()).or_default();
             let item = match (event.raw(), event.value()) {
                 (Some(raw), _) if event.is_fragment() => {
                     self.bytes += raw.len();
