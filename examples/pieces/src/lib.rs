@@ -1,7 +1,7 @@
 //! The pieces of plugins that pages of the book show, in a plugin that compiles: a sink that counts
 //! bytes, an operator that sorts, and two that buffer events.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use tremor_pdk::{Counter, prelude::*};
 
@@ -102,7 +102,7 @@ impl Sum {
 /// Joins the lines of each stream until a line is empty.
 #[derive(Default)]
 pub struct Paragraphs {
-    open: HashMap<StreamKey, (String, Buffered)>,
+    open: BTreeMap<StreamKey, (String, Buffered)>,
 }
 
 impl Component for Paragraphs {
@@ -136,7 +136,7 @@ impl Operator for Paragraphs {
     }
 
     fn on_drain(&mut self, output: &mut Output) -> Result<()> {
-        for (text, mut buffered) in self.open.drain().map(|(_, paragraph)| paragraph) {
+        for (text, mut buffered) in std::mem::take(&mut self.open).into_values() {
             if !buffered.is_empty() {
                 buffered.emit(output, &text)?;
             }
