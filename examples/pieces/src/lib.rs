@@ -69,15 +69,6 @@ pub struct Sum {
     buffered: Buffered,
 }
 
-impl Component for Sum {
-    const NAME: &str = "sum";
-    type Config = NoConfig;
-
-    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
-        Ok(Self::default())
-    }
-}
-
 impl Operator for Sum {
     fn process(&mut self, batch: &mut Batch, output: &mut Output) -> Result<()> {
         for event in &*batch {
@@ -99,19 +90,19 @@ impl Sum {
     }
 }
 
-/// Joins the lines of each stream until a line is empty.
-#[derive(Default)]
-pub struct Paragraphs {
-    open: BTreeMap<StreamKey, (String, Buffered)>,
-}
-
-impl Component for Paragraphs {
-    const NAME: &str = "paragraphs";
+impl Component for Sum {
+    const NAME: &str = "sum";
     type Config = NoConfig;
 
     fn new(_config: NoConfig, _context: Context) -> Result<Self> {
         Ok(Self::default())
     }
+}
+
+/// Joins the lines of each stream until a line is empty.
+#[derive(Default)]
+pub struct Paragraphs {
+    open: BTreeMap<StreamKey, (String, Buffered)>,
 }
 
 impl Operator for Paragraphs {
@@ -142,6 +133,15 @@ impl Operator for Paragraphs {
             }
         }
         Ok(())
+    }
+}
+
+impl Component for Paragraphs {
+    const NAME: &str = "paragraphs";
+    type Config = NoConfig;
+
+    fn new(_config: NoConfig, _context: Context) -> Result<Self> {
+        Ok(Self::default())
     }
 }
 

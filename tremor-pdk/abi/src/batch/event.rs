@@ -161,6 +161,7 @@ impl Event {
     }
 
     /// Returns the stream with its source.
+    #[doc(hidden)]
     #[inline]
     pub const fn stream_key(&self) -> StreamKey {
         StreamKey { source: self.source, number: self.stream }
