@@ -217,6 +217,15 @@ impl Preprocessor for LoadedPreprocessor {
         self.raw.has_more()
     }
 
+    fn due(&self) -> Option<u64> {
+        self.raw.due().into_option()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        let result = self.raw.on_time(now, batch, output).into_result();
+        checked(result, batch, output, Batch::validate)
+    }
+
     fn holds(&self, stream: u64) -> bool {
         self.raw.holds(stream)
     }

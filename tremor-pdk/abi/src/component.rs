@@ -80,12 +80,20 @@ pub trait RawPreprocessor: Send + 'static {
     /// that it has. Asked after every call.
     fn has_more(&self) -> bool;
 
-    /// Whether it holds bytes of a stream that have not come out yet. Asked after a call, of the
+    /// Returns when `on_time` is to be called, in ns on the host's monotonic clock. The host calls this
+    /// method after every call that gets a batch.
+    fn due(&self) -> ROption<u64>;
+
+    /// Puts messages that no longer wait for their streams into `batch`, which is empty. `now` is in ns
+    /// on the host's monotonic clock.
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()>;
+
+    /// Returns whether bytes of `stream` are buffered. The host calls this method after a call, for the
     /// streams in its batch.
     fn holds(&self, stream: u64) -> bool;
 
-    /// The streams that have begun and not ended: those that it keeps any state of. Asked at the end
-    /// of a connection.
+    /// Returns the streams that the preprocessor keeps a state of. The host calls this method at the
+    /// end of a connection.
     #[sabi(last_prefix_field)]
     fn streams(&self) -> RVec<u64>;
 }

@@ -63,6 +63,14 @@ impl<T: Preprocessor> RawPreprocessor for Fused<T> {
         self.ask("has_more", Preprocessor::has_more)
     }
 
+    fn due(&self) -> ROption<u64> {
+        self.ask("due", Preprocessor::due).into()
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> CallResult<()> {
+        self.try_call("on_time", |preprocessor| preprocessor.on_time(now, batch, output))
+    }
+
     fn holds(&self, stream: u64) -> bool {
         self.ask("holds", |preprocessor| preprocessor.holds(stream))
     }

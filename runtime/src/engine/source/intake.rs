@@ -7,6 +7,7 @@ use std::{
     collections::VecDeque,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use tremor_pdk::{
@@ -19,7 +20,7 @@ use crate::engine::{
     account::token::{Ended, Ledger, Token},
     processors::{Busy, Processors},
     route::router::{Egress, Ticket},
-    tuning::STEADY,
+    tuning::{SHORTEST_WAIT, STEADY},
 };
 use crate::{
     memory::FlowMemory,
@@ -64,6 +65,8 @@ pub(crate) struct Intake {
     left: Option<Result<Pull>>,
     /// `true` while the remainder of cut off streams is preprocessed only to be dropped.
     discards: bool,
+    /// When preprocessors were last called for a time that they had asked for.
+    timed_at: Option<Instant>,
 }
 
 /// A pull that is not known to have ended, or that came after such a one.
@@ -116,6 +119,7 @@ impl Intake {
             memory: FlowMemory::default(),
             left,
             discards: false,
+            timed_at: None,
         }
     }
 
@@ -250,6 +254,28 @@ impl Intake {
     /// Whether something that was pulled has not gone on yet: that comes before the next pull.
     pub(crate) fn has_more(&self) -> bool {
         self.inlet.preprocessors.has_more()
+    }
+
+    /// Returns when a preprocessor has to be called next.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let due = time::instant_of(self.inlet.preprocessors.due()?);
+        Some(self.timed_at.map_or(due, |at| due.max(at + SHORTEST_WAIT)))
+    }
+
+    /// Returns whether there is a round of preprocessing to do: for something that was pulled, or for preprocessors
+    /// whose time has come.
+    pub(crate) fn has_round(&self) -> bool {
+        self.has_more() || self.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    /// Begins the round that [`Intake::has_round`] found. Returns the current time.
+    pub(crate) fn begin_round(&mut self) -> Instant {
+        let now = Instant::now();
+        if !self.has_more() {
+            self.timed_at = Some(now);
+            self.inlet.preprocessors.push_time(time::monotonic_ns());
+        }
+        now
     }
 
     /// Does one bounded round of preprocessing, and returns what comes out, with its place: what was pulled

@@ -67,7 +67,7 @@ pub(crate) struct SourceSide {
 /// What a source waits for.
 enum Step {
     Pulled(Result<Pull, Error>),
-    /// What was pulled before has more to it than went on at once.
+    /// Another round of preprocessing is due.
     WentOn,
     /// The source cannot take an acknowledgement.
     Failed(Error),
@@ -344,8 +344,8 @@ impl Session<'_> {
             let Poll::Ready(mut intake) = intake.poll_lock(context) else {
                 return Poll::Pending;
             };
-            if !waited && intake.has_more() && others.may_go_on() {
-                *pulled_at = Instant::now();
+            if !waited && intake.has_round() && others.may_go_on() {
+                *pulled_at = intake.begin_round();
                 return Poll::Ready((Step::WentOn, intake.next(egress)));
             }
             let mut was_polled = until.is_some();
@@ -379,9 +379,12 @@ impl Session<'_> {
                     }
                     (waited, was_polled) = (true, true);
                 }
-                let times = [(until, true), (due, false)];
-                if let Poll::Ready(is_over) = others.alarm.poll(context, times) {
-                    break if is_over { Step::Waited } else { Step::Due };
+                // Nothing is preprocessed during a pause.
+                let timed = intake.due().filter(|_| !held.by_gate);
+                let times: [(_, fn() -> Step); 3] =
+                    [(until, || Step::Waited), (due, || Step::Due), (timed, || Step::WentOn)];
+                if let Poll::Ready(step) = others.alarm.poll(context, times) {
+                    break step();
                 }
                 if egress.poll_due(context, due).is_ready() {
                     break Step::Changed;

@@ -19,6 +19,7 @@ mod rounds;
 mod supervising;
 mod taking_through;
 mod ticking;
+mod timed;
 mod yielding;
 
 use std::{

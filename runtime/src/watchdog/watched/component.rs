@@ -71,6 +71,14 @@ impl Preprocessor for Component<Box<dyn Preprocessor>> {
         self.record.call(Call::HasMore, || self.inner.inner.has_more())
     }
 
+    fn due(&self) -> Option<u64> {
+        self.record.call(Call::Due, || self.inner.inner.due())
+    }
+
+    fn on_time(&mut self, now: u64, batch: &mut Batch, output: &mut Output) -> Result<()> {
+        self.record.call(Call::Time, || self.inner.inner.on_time(now, batch, output))
+    }
+
     fn holds(&self, stream: u64) -> bool {
         self.record.call(Call::Holds, || self.inner.inner.holds(stream))
     }
