@@ -71,6 +71,7 @@ mod processor;
 mod runs;
 mod sink;
 mod source;
+mod splitter;
 #[cfg(all(feature = "testing", unix))]
 pub mod testing;
 #[cfg(feature = "tokio")]
@@ -107,6 +108,7 @@ pub use self::{
     runs::raw_runs,
     sink::{Delivery, Exception, Exceptions, NoSink, ParallelSink, Signal, Sink, Undelivered},
     source::{Acks, NoSource, Pull, Source},
+    splitter::{Found, Input, Splitter, StreamSplitter, WholeMessages},
     watermarks::{Progress, Unacknowledged, Watermarks},
     yield_now::yield_now,
 };
@@ -157,9 +159,9 @@ pub mod prelude {
     pub use crate::{
         Acks, Batch, ByteBuffer, ChunkBytes, Codec, CodecRequirement, Component, Connector,
         Context, Cutter, Delivery, Error, ErrorKind, ErrorPolicy, EventMut, EventRef, Exceptions,
-        Holds, Host, LogLevel, NoConfig, NoSink, NoSource, Operator, Output, ParallelSink,
-        Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source, Task, Value,
-        ValueRef, Verdict, Writer,
+        Found, Holds, Host, Input, LogLevel, NoConfig, NoSink, NoSource, Operator, Output,
+        ParallelSink, Postprocessor, Preprocessor, Pull, Rest, Result, Signal, Sink, Source,
+        StreamSplitter, Task, Value, ValueRef, Verdict, WholeMessages, Writer,
     };
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

@@ -99,6 +99,8 @@ const OTHERS: &[(&str, &str, &str, &str)] = &[
     ("preprocessor", "lists_no_streams", "ends_streams", "name in `streams`"),
     ("preprocessor", "lists_ended_streams", "ends_streams", "forget the state"),
     ("preprocessor", "keeps_aborted_streams", "aborts_streams", "forget all of a stream"),
+    ("preprocessor", "holds_nothing", "holds_what_it_buffers", "while bytes of the stream are"),
+    ("preprocessor", "time_stands_still", "keeps_time", "answer `due` with a later time"),
     ("preprocessor", "has_more_for_ever", "takes_any_bytes", "answer `has_more` with `false`"),
     ("preprocessor", "empty_input_panics", "takes_any_bytes", "return an error"),
     ("postprocessor", "swallows_empty_messages", "frames", "leave every message"),

@@ -120,6 +120,10 @@ const CHECKS: &[Check] = checks! {
             processor::ends_streams;
         aborts_streams(keeps_streams_apart): "`Preprocessor::process`: an aborted stream is rejected, and \
             its state forgotten", processor::aborts_streams;
+        holds_what_it_buffers(ends_streams): "`Preprocessor::holds`: whether bytes of a stream are buffered",
+            processor::holds_what_it_buffers;
+        keeps_time(ends_streams): "`Preprocessor::on_time`: messages that no longer wait for their streams",
+            processor::keeps_time;
         shares_nothing(splits_do_not_matter): "`Preprocessor`: state belongs into `self`",
             processor::shares_nothing;
     }
