@@ -64,7 +64,7 @@ pub trait StreamSplitter: Send + 'static {
     /// Treatment of whole messages, for example datagrams, or lines from a preprocessor before this one.
     const WHOLE_MESSAGES: WholeMessages = WholeMessages::Split;
 
-    /// Whether the ends of streams are passed on, for a preprocessor that follows. After the last one nothing needs them.
+    /// `true` if the ends of streams are passed on to the next preprocessor. After the last one nothing needs them.
     #[doc(hidden)]
     const PASSES_ENDS: bool = true;
 

@@ -17,7 +17,7 @@ const FIRST_CHUNK: usize = 512;
 /// Bytes of a message that is too long that are searched at a time.
 const EXCESS_CHUNK: usize = 64 << 10;
 
-/// Whether the bytes of an input are continued.
+/// Continuation of the bytes of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The stream may be continued.
@@ -41,7 +41,7 @@ pub(super) struct Stream<S> {
     pub(super) excess: Option<Box<Excess>>,
     /// Size of the buffered bytes as it is counted for all streams.
     pub(super) counted: usize,
-    /// Number of bytes from the place on where the stream could not be split any more.
+    /// Number of bytes since the stream could not be split any more.
     lost: Option<u64>,
     /// When the stream has been silent long enough, in ns.
     due: u64,
@@ -483,7 +483,7 @@ impl TooLong {
             )),
             Self::ForMemory => Error::bad_data(format_args!(
                 "cannot complete a message of {length} bytes: its beginning was discarded, because the flow had \
-                 reached its memory limit and no stream of `{name}` held more; raise `--memory-limit`, or limit the \
+                 reached its memory limit and no stream of `{name}` buffered more; raise `--memory-limit`, or limit the \
                  number of connections. Shown are its first {kept} bytes"
             )),
         }
