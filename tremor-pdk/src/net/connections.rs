@@ -25,6 +25,7 @@ use self::{
     peer::{Peer, Turn},
 };
 use super::{
+    connection_memory::ConnectionMemory,
     poller::Poller,
     secure::{Buffers, TlsAcceptor},
 };
@@ -39,6 +40,12 @@ const LOGGED_EVERY_NS: u64 = 60_000_000_000;
 /// How many steps of handshakes are made before others have their turn: each may take a millisecond and more of the
 /// processor, and a thousand clients may connect again at the same time.
 const HANDSHAKES_AT_MOST: usize = 16;
+
+/// Memory of a connection whose peer has sent little, in bytes: its entry, and that of its stream in preprocessors.
+const CONNECTION: usize = 2 << 10;
+
+/// Memory of a connection with TLS whose peer has sent little, in bytes. Half a record adds up to 18 KiB.
+const TLS_CONNECTION: usize = 24 << 10;
 
 /// How many connections are accepted before those that there are have their turn.
 const ACCEPTED_AT_MOST: usize = 256;
@@ -75,6 +82,7 @@ pub struct Connections {
     tls: Option<TlsAcceptor>,
     buffers: Buffers,
     open: HashMap<u64, Peer>,
+    memory: ConnectionMemory,
     /// Streams that have something, or had when they were last looked at.
     ready: VecDeque<u64>,
     /// The stream of the last connection.
@@ -116,6 +124,7 @@ impl Connections {
             tls: None,
             buffers: Buffers::default(),
             open: HashMap::new(),
+            memory: ConnectionMemory::new(host, CONNECTION),
             ready: VecDeque::new(),
             last: LISTENER,
             counts,
@@ -131,6 +140,7 @@ impl Connections {
     #[must_use]
     pub fn with_tls(mut self, acceptor: TlsAcceptor) -> Self {
         self.tls = Some(acceptor);
+        self.memory = ConnectionMemory::new(&self.host, TLS_CONNECTION);
         self.idle.expect_handshakes();
         self
     }
@@ -157,6 +167,10 @@ impl Connections {
             if self.open.len() >= self.limits.max_connections {
                 return Ok(accepted > 0);
             }
+            if self.door.try_open() && !self.memory.reserve() {
+                self.door.shut_for_memory(&self.host);
+                return Ok(accepted > 0);
+            }
             let Some((socket, name)) = self.door.next(&self.host)? else { return Ok(accepted > 0) };
             let stream = self.last + 1;
             let session = self.tls.as_ref().map(TlsAcceptor::session).transpose()?;
@@ -166,13 +180,14 @@ impl Connections {
                 self.poller.add(&socket, stream)
             };
             if let Err(error) = added {
-                self.door.shut(&self.host, error);
+                self.door.shut_for_error(&self.host, error);
                 continue;
             }
             self.last = stream;
             let mut peer = Peer::new(socket, session, name, now_ns);
             peer.reads_to_end = self.door.has_short_reads();
             self.open.insert(stream, peer);
+            self.memory.opened();
             self.idle.begin(&self.host, now_ns);
             self.counts.accepted.add(1);
             self.count_open();
@@ -255,7 +270,9 @@ impl Connections {
     }
 
     fn close(&mut self, stream: u64) {
-        self.open.remove(&stream);
+        if self.open.remove(&stream).is_some() {
+            self.memory.closed();
+        }
         self.door.has_room();
         self.count_open();
     }

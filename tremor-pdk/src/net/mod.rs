@@ -50,6 +50,7 @@ mod alarm;
 mod appetite;
 mod bind;
 mod client;
+mod connection_memory;
 mod connections;
 mod drops;
 mod link;
@@ -75,6 +76,7 @@ pub use self::{
     address::Address,
     bind::{TcpListener, UnixListener, bind_udp, listen},
     client::{StreamSink, StreamSource, connect},
+    connection_memory::ConnectionMemory,
     connections::{Connections, Limits, Listener},
     link::Link,
     stream::{StreamSocket, TcpStream, UnixStream},
