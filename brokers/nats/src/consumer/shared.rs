@@ -10,9 +10,17 @@ use std::{
 
 use async_nats::{Message, Subject};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tremor_pdk::{Counter, prelude::*};
+use tremor_pdk::{Counter, Memory, prelude::*};
 
 use super::{info::Info, record, resume::Resume};
+
+/// Memory of messages that were fetched ahead of the flow, in bytes, from which on no more are requested.
+pub(super) const MAX_BYTES: usize = 64 << 20;
+
+/// Returns the memory that a message takes, in bytes.
+pub(super) fn cost(message: &Message) -> usize {
+    size_of::<Message>() + message.length
+}
 
 /// What is to be said to the server.
 pub(super) enum Answer {
@@ -32,6 +40,8 @@ pub(super) struct Shared {
     pub(super) resume: Arc<Resume>,
     /// Nothing more is to be brought.
     ends: Notify,
+    /// Messages were pulled while [`may_request`](Self::may_request) was `false`.
+    pulled: Notify,
     answers: mpsc::UnboundedSender<Answer>,
     /// None for core NATS, whose messages nobody answers.
     retry_delay: Option<Duration>,
@@ -40,16 +50,33 @@ pub(super) struct Shared {
     failed: Counter,
 }
 
-#[derive(Default)]
 struct State {
     /// Messages that the flow has not taken yet.
     queue: VecDeque<(Instant, Message)>,
+    /// Memory of the messages in `queue`, in bytes.
+    bytes: usize,
+    /// Counts `bytes` in the memory of the flow.
+    memory: Memory,
+    /// `true` while the flow does not have the memory for `bytes`.
+    is_short: bool,
     /// The subjects for answers, of the messages of each pull that has not ended.
     under_way: HashMap<u64, (Instant, Vec<Subject>)>,
     /// Who waits for messages.
     waiting: Option<Waker>,
     /// What the next pull is to answer.
     error: Option<Error>,
+}
+
+impl State {
+    fn may_request(&self) -> bool {
+        self.bytes == 0 || (self.bytes < MAX_BYTES && !self.is_short)
+    }
+
+    /// Counts `bytes` in the memory of the flow. A part that the flow does not have stays uncounted, because the messages
+    /// were received already.
+    fn count(&mut self) {
+        self.is_short = !self.memory.try_resize(self.bytes);
+    }
 }
 
 impl Shared {
@@ -60,11 +87,21 @@ impl Shared {
         resume: Arc<Resume>,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            bytes: 0,
+            memory: host.memory(),
+            is_short: false,
+            under_way: HashMap::new(),
+            waiting: None,
+            error: None,
+        };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             room: Semaphore::new(room as usize),
             resume,
             ends: Notify::new(),
+            pulled: Notify::new(),
             answers,
             retry_delay,
             host: host.clone(),
@@ -94,10 +131,25 @@ impl Shared {
     pub(super) fn arrived(&self, messages: impl IntoIterator<Item = Message>) {
         let now = Instant::now();
         let mut state = self.state();
-        state.queue.extend(messages.into_iter().map(|message| (now, message)));
+        for message in messages {
+            state.bytes += cost(&message);
+            state.queue.push_back((now, message));
+        }
+        state.count();
         let waiting = state.waiting.take();
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns whether more messages may be requested: those that wait take less than [`MAX_BYTES`], and the flow has the
+    /// memory for them.
+    pub(super) fn may_request(&self) -> bool {
+        self.state().may_request()
+    }
+
+    /// Waits until messages were pulled after [`may_request`](Self::may_request) returned `false`.
+    pub(super) async fn pulled(&self) {
+        self.pulled.notified().await;
     }
 
     /// None will come any more.
@@ -112,11 +164,13 @@ impl Shared {
     /// Fills a batch with what there is, once there is something.
     pub(super) fn poll_pull(&self, context: &Context<'_>, batch: &mut Batch) -> Poll<Result<()>> {
         let mut state = self.state();
+        let may_request = state.may_request();
         let (mut replies, mut count, mut result) = (Vec::new(), 0, Ok(()));
         let mut redelivered = 0;
         while result.is_ok() && !batch.is_full() {
             let Some((_, message)) = state.queue.pop_front() else { break };
             count += 1;
+            state.bytes -= cost(&message);
             if self.retry_delay.is_none() {
                 result = record::push_core(batch, &message);
                 continue;
@@ -142,7 +196,11 @@ impl Shared {
         if !replies.is_empty() {
             state.under_way.insert(batch.pull(), (Instant::now(), replies));
         }
+        state.count();
         drop(state);
+        if !may_request {
+            self.pulled.notify_one();
+        }
         self.redelivered.add(redelivered);
         self.room.add_permits(count);
         Poll::Ready(result)
@@ -181,7 +239,12 @@ impl Shared {
 
     /// Gives back what the flow has not taken, and waits until every answer is sent.
     pub(super) async fn close(&self) {
-        let queue = std::mem::take(&mut self.state().queue);
+        let queue = {
+            let mut state = self.state();
+            state.bytes = 0;
+            state.count();
+            std::mem::take(&mut state.queue)
+        };
         let replies = queue.into_iter().filter_map(|(_, message)| message.reply);
         self.say(Answer::Nak(replies.collect(), None));
         let (tell, told) = oneshot::channel();

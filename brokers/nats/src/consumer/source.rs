@@ -59,7 +59,10 @@ impl Messages {
                     "dropped",
                     "Messages of core NATS that came faster than the flow took them.",
                 );
-                let reading = read::core(client, subscribers, trips, dropped, shared.clone());
+                let (said, shared) = (host.clone(), shared.clone());
+                let reading = async move {
+                    read::core(client, subscribers, trips, dropped, shared, &said).await;
+                };
                 (tokio.run(reading), None, None)
             }
             From::Stream(Durable { ack, .. }) => {
