@@ -45,6 +45,7 @@ const HANDSHAKES_AT_MOST: usize = 16;
 const CONNECTION: usize = 2 << 10;
 
 /// Memory of a connection with TLS whose peer has sent little, in bytes. Half a record adds up to 18 KiB.
+#[cfg(feature = "tls")]
 const TLS_CONNECTION: usize = 24 << 10;
 
 /// How many connections are accepted before those that there are have their turn.
