@@ -3,6 +3,7 @@
 mod door;
 mod idle;
 mod peer;
+mod renewal;
 #[cfg(all(test, feature = "testing-tls"))]
 mod secure_tests;
 #[cfg(all(test, feature = "testing"))]
@@ -23,6 +24,7 @@ use self::{
     door::Door,
     idle::Idle,
     peer::{Peer, Turn},
+    renewal::Renewal,
 };
 use super::{
     poller::Poller,
@@ -70,6 +72,7 @@ pub struct Connections {
     host: Host,
     poller: Poller,
     door: Door,
+    renewal: Option<Renewal>,
     idle: Idle,
     limits: Limits,
     tls: Option<TlsAcceptor>,
@@ -111,6 +114,7 @@ impl Connections {
         Ok(Self {
             poller,
             door: Door::new(listener, host),
+            renewal: None,
             idle: Idle::new(limits.idle_timeout),
             limits,
             tls: None,
@@ -133,6 +137,35 @@ impl Connections {
         self.tls = Some(acceptor);
         self.idle.expect_handshakes();
         self
+    }
+
+    /// Calls `renew` every `interval` while the source is pulled. A listener that it returns replaces the present one,
+    /// which has no connection waiting then; connections that are open stay open. For listeners whose address can be
+    /// taken away while they listen, such as the path of a socket.
+    #[must_use]
+    pub fn with_renewal(
+        mut self,
+        interval: Duration,
+        renew: impl FnMut() -> Option<Listener> + Send + 'static,
+    ) -> Self {
+        self.renewal = Some(Renewal::new(&self.host, interval, renew));
+        self
+    }
+
+    /// Replaces the listener if that is due. A listener with connections that wait is replaced later, because they
+    /// would be reset.
+    fn renew(&mut self) -> Result<()> {
+        let Some(renewal) = &mut self.renewal else { return Ok(()) };
+        if !renewal.is_due(&self.host) || self.door.is_knocked() {
+            return Ok(());
+        }
+        if let Some(listener) = renewal.listener() {
+            ioctl_fionbio(listener.descriptor(), true).map_err(io::Error::from)?;
+            self.poller.add(listener.descriptor(), LISTENER).map_err(io::Error::from)?;
+            // The set of descriptors forgets the old listener because this closes it.
+            self.door.replace(listener);
+        }
+        Ok(())
     }
 
     /// Sees which connections have something.
@@ -276,7 +309,11 @@ impl Connections {
             return Ok(());
         }
         poll_fn(|context| {
-            if self.door.poll(context).is_ready() || self.idle.poll(context).is_ready() {
+            let is_due = |renewal: &Renewal| renewal.poll(context).is_ready();
+            if self.door.poll(context).is_ready()
+                || self.idle.poll(context).is_ready()
+                || self.renewal.as_ref().is_some_and(is_due)
+            {
                 return Poll::Ready(Ok(()));
             }
             self.poller.poll_ready(context)
@@ -293,6 +330,7 @@ impl Source for Connections {
             self.look()?;
             let now_ns = self.idle.now_ns(&self.host);
             let has_accepted = self.accept(now_ns)?;
+            self.renew()?;
             self.end_idle(batch, now_ns);
             let is_busy = self.serve(batch, now_ns);
             // What is in the batch is never held up: there is no wait with it.

@@ -122,6 +122,16 @@ impl Door {
         self.is_knocked = true;
     }
 
+    /// Returns whether a connection may wait at the listener.
+    pub(super) fn is_knocked(&self) -> bool {
+        self.is_knocked
+    }
+
+    /// Accepts connections from another listener, and closes the present one.
+    pub(super) fn replace(&mut self, listener: Listener) {
+        self.listener = listener;
+    }
+
     /// There is a descriptor again, for all that is known.
     pub(super) fn has_room(&mut self) {
         self.is_shut = false;
