@@ -81,6 +81,7 @@ pub(crate) use self::{
     parts::{ConnectorType, OperatorInstance, Parts},
     processors::Processors,
     simulation::{Simulation, Taken},
+    tuning::{SINK_BATCH_BYTES, SINK_BATCH_LINGER},
 };
 pub use crate::flow::Role as Kind;
 use crate::{executor, flow, log, memory::FlowMemory, watchdog::Calls};

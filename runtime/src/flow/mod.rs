@@ -35,6 +35,7 @@ mod limits;
 mod link;
 mod modes;
 mod name;
+mod pairs;
 mod read;
 mod reference;
 mod schema;

@@ -63,4 +63,7 @@ pub use self::{
     registry::{Problem, Registry, SearchPath},
     verify::{Configurations, Verification, Verified, verify, verify_main},
 };
-pub use tremor_pdk::abi::metadata::{ArtefactMetadata, Metadata};
+pub use tremor_pdk::{
+    abi::metadata::{ArtefactMetadata, Metadata},
+    testing::conformance::NO_EVENT,
+};

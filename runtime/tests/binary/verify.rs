@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt,
     path::Path,
     thread,
+    time::Duration,
 };
 
 use serde_json::Value as Json;
@@ -307,6 +308,42 @@ fn connector_that_does_not_connect_has_a_status_of_its_own() {
     let skipped: Vec<_> = checks.as_array().unwrap().iter().filter(skipped).collect();
     assert!(skipped.iter().any(|check| check["check"] == "pulls"), "{checks:#}");
     assert!(skipped.iter().all(|check| !text(&check["reason"]).is_empty()), "{checks:#}");
+}
+
+/// Runs `verify` for a TCP server at `address`, and returns the result of the check `pulls` as well.
+fn verify_tcp_server(address: SocketAddr) -> (Run, Json) {
+    let config = format!(r#"{{ "listen": "{address}" }}"#);
+    let scene = Scene::new("").write("config.json", config.as_bytes());
+    let library = library("connector-tcp-server");
+    let run = verify(&scene, &[library.to_str().unwrap(), "--config", "tcp_server=config.json"]);
+    let json = json(&run);
+    let checks = json["components"][0]["checks"].as_array().unwrap();
+    let pulls = checks.iter().find(|check| check["check"] == "pulls").unwrap();
+    (run, pulls["result"].clone())
+}
+
+#[test]
+fn server_without_clients_has_a_status_of_its_own() {
+    let (run, pulls) = verify_tcp_server("127.0.0.1:0".parse().unwrap());
+    run.expect(5, &["connector `tcp_server`: the source brings no event", "start a client"]);
+    assert_eq!(pulls, "skipped");
+}
+
+#[test]
+fn client_lets_checks_of_a_server_be_made() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // The client ends with the process of the test. Between two instances of the server nobody listens.
+    thread::spawn(move || {
+        loop {
+            if let Ok(mut client) = TcpStream::connect(free) {
+                let _ = client.write_all(b"one\ntwo\n");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let (run, pulls) = verify_tcp_server(free);
+    run.expect(0, &[]);
+    assert_eq!(pulls, "passed");
 }
 
 /// Reads a request with its body. Returns `None` if the connection has ended.

@@ -59,6 +59,7 @@ pub use self::{
     call::Patience,
     config::{FILE, working},
     report::{Checked, Fault, Outcome, Report},
+    source::NO_EVENT,
     subject::{Instance, Make, Subject},
 };
 use self::{checks::Check, report::Finding};
