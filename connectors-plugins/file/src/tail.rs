@@ -73,6 +73,7 @@ impl Chunk {
     /// `waiting` has the streams of pulls that were read before and are not handed out.
     fn read(mut files: Files, mut spare: Vec<Batch>, waiting: Vec<u64>) -> Self {
         files.waiting = waiting;
+        files.pace();
         let (mut ready, mut bytes) = (VecDeque::new(), 0);
         let last = loop {
             let mut batch = spare.pop().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::tremor::Scene;
+use crate::tremor::{Run, Scene};
 
 const READ: &str = "
   input: { type: file, preprocessors: [lines], codec: json, config: { path: in, mode: read } }";

@@ -25,6 +25,19 @@ const UNWRITTEN: u64 = 1 << 20;
 /// as many acknowledged bytes as four times its length.
 const LONG_CHECKPOINT: u64 = UNWRITTEN / 4;
 
+/// Number of bytes that a pull brings, at most, unless a single message has more. A pull is acknowledged as a whole: what
+/// was delivered of it comes twice after a crash.
+pub(super) const PULL_BYTES: usize = 64 << 10;
+
+/// The same while acknowledgements come fast. A sink often makes a delivery of a pull, so that larger pulls cost less time.
+const FAST_PULL_BYTES: usize = 256 << 10;
+
+/// Maximum time from a pull to its acknowledgement for which acknowledgements come fast, in ns.
+const FAST_NS: u64 = 10_000_000;
+
+/// Maximum number of bytes in flight with which pulls are large. `read_ahead` counts pulls of the usual size.
+const FAST_IN_FLIGHT: u64 = 1 << 20;
+
 /// The positions of all files of a source.
 ///
 /// The runtime reports acknowledgements whether or not the source is pulled, and a task of the plugin writes the
@@ -33,6 +46,8 @@ pub(super) struct Kept {
     shared: Arc<Shared>,
     /// Maximum number of pulls in flight.
     most_pulls: usize,
+    /// Number of bytes of a large pull; that of the others if `read_ahead` is small.
+    most_pull_bytes: usize,
 }
 
 struct Shared {
@@ -49,8 +64,12 @@ struct Shared {
 #[derive(Default)]
 struct State {
     files: Vec<Tracked>,
-    /// Number of bytes that each pull in flight has brought.
-    pulls: HashMap<u64, u64>,
+    /// Pulls in flight.
+    pulls: HashMap<u64, InFlight>,
+    /// Number of bytes that the pulls in flight have brought.
+    in_flight: u64,
+    /// `true` if the last acknowledgement came fast.
+    is_fast: bool,
     /// Bytes that were acknowledged since the checkpoint was written.
     unwritten: u64,
     /// `true` if something was acknowledged that the disk may not have.
@@ -65,6 +84,22 @@ struct State {
     is_closed: bool,
     /// Waker of the task that writes the checkpoint.
     waker: Option<Waker>,
+}
+
+/// A pull that has not ended.
+struct InFlight {
+    bytes: u64,
+    /// Time of the pull, by the monotonic clock.
+    since_ns: u64,
+}
+
+impl State {
+    /// Removes a pull that has ended.
+    fn end(&mut self, pull: u64) -> Option<InFlight> {
+        let ended = self.pulls.remove(&pull)?;
+        self.in_flight -= ended.bytes;
+        Some(ended)
+    }
 }
 
 /// A file that has an entry in the checkpoint.
@@ -93,6 +128,9 @@ impl Kept {
         let chunk_bytes = config.chunk_bytes.get() as u64;
         let most_pulls = half.saturating_mul(chunk_bytes.div_ceil(pull_bytes));
         let most_pulls = usize::try_from(most_pulls).unwrap_or(usize::MAX);
+        // The bytes of large pulls are within `read_ahead` as well.
+        let is_much = half.saturating_mul(chunk_bytes) >= 4 * FAST_IN_FLIGHT;
+        let most_pull_bytes = if is_much { FAST_PULL_BYTES } else { PULL_BYTES };
         let shared = Shared {
             host: host.clone(),
             marks: Watermarks::new(),
@@ -101,7 +139,14 @@ impl Kept {
             checkpoint: Mutex::new(Some(checkpoint)),
             state: Mutex::default(),
         };
-        Ok(Some((Self { shared: Arc::new(shared), most_pulls }, entries)))
+        Ok(Some((Self { shared: Arc::new(shared), most_pulls, most_pull_bytes }, entries)))
+    }
+
+    /// Returns the number of bytes that the next pulls are to bring: few if the sinks take long to answer.
+    pub(super) fn pull_bytes(&self) -> usize {
+        let state = self.shared.state();
+        let is_fast = state.is_fast && state.in_flight <= FAST_IN_FLIGHT;
+        if is_fast { self.most_pull_bytes } else { PULL_BYTES }
     }
 
     /// Returns the object that receives acknowledgements.
@@ -171,7 +216,12 @@ pub(super) struct Pulls(Arc<Shared>);
 impl Pulls {
     /// Reports that a pull has brought `bytes` bytes of `stream`, the last whole message of which ends at `position`.
     pub(super) fn brought(&self, pull: u64, stream: u64, position: u64, bytes: u64) {
-        self.0.state().pulls.insert(pull, bytes);
+        let since_ns = self.0.host.monotonic_ns();
+        {
+            let mut state = self.0.state();
+            state.pulls.insert(pull, InFlight { bytes, since_ns });
+            state.in_flight += bytes;
+        }
         self.0.marks.brought(pull, stream, position);
     }
 
@@ -209,7 +259,7 @@ impl Acks for KeptAcks {
     }
 
     fn fail(&mut self, pull: u64, events: &[Range<usize>]) -> Result<()> {
-        self.shared.state().pulls.remove(&pull);
+        self.shared.state().end(pull);
         let failed = self.shared.marks.clone().fail(pull, events);
         self.shared.state().has_failed = true;
         failed
@@ -225,9 +275,12 @@ impl Shared {
     fn acknowledged(&self, pull: u64) {
         let waker = {
             let mut state = self.state();
-            let bytes = state.pulls.remove(&pull).unwrap_or(0);
+            let ended = state.end(pull);
             let was_due = self.has_enough(&state);
-            state.unwritten += bytes;
+            if let Some(InFlight { bytes, since_ns }) = ended {
+                state.unwritten += bytes;
+                state.is_fast = self.host.monotonic_ns().saturating_sub(since_ns) < FAST_NS;
+            }
             let is_first = !std::mem::replace(&mut state.is_unsynced, true);
             let is_due = self.has_enough(&state) && !was_due;
             if is_first || is_due { state.waker.take() } else { None }

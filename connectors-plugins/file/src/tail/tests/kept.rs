@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use tremor_pdk::{Batch, testing::Connection};
+use tremor_pdk::{Batch, Pull, testing::Connection};
 
 use super::{CHECKPOINT, Scene, text};
 
@@ -56,8 +56,33 @@ fn position_is_written_after_its_interval_without_a_pull() {
     assert_eq!(position(&scene), 8);
 }
 
+/// Returns the length of the longest pull, each of which is acknowledged after `wait`.
+fn longest(scene: &Scene, wait: Duration) -> u64 {
+    let mut source = scene.open(CHECKPOINT).unwrap();
+    let mut longest = 0;
+    loop {
+        let (pull, batch) = source.pull().unwrap();
+        if pull == Pull::Finished {
+            return longest;
+        }
+        longest = longest.max(length(&batch));
+        scene.host.advance(wait);
+        ack(&mut source, &batch);
+    }
+}
+
 #[test]
-fn pull_of_a_kept_file_is_small_and_a_long_message_is_whole() {
+fn pulls_are_small_while_acknowledgements_are_slow() {
+    let scene = Scene::new(&[("in", &"some line\n".repeat(100_000))]);
+    let slow = longest(&scene, Duration::from_millis(20));
+    fs::remove_file(scene.path("at")).unwrap();
+    let fast = longest(&scene, Duration::ZERO);
+    assert!(slow <= 64 << 10, "{slow} bytes");
+    assert!(fast > 128 << 10 && fast <= 256 << 10, "{fast} bytes");
+}
+
+#[test]
+fn message_longer_than_a_pull_is_whole() {
     let long = format!("{}\n", "x".repeat(100 << 10));
     let scene = Scene::new(&[("in", &format!("{}{long}", "some line\n".repeat(10_000)))]);
     let mut source = scene.open(CHECKPOINT).unwrap();
