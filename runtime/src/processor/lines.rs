@@ -191,6 +191,21 @@ mod tests {
     }
 
     #[test]
+    fn utf8_signature_is_removed_again_after_an_aborted_stream() {
+        let mut lines = lines(100);
+        for _ in 0..2 {
+            let mut batch = Batch::new();
+            batch.stream(0).push_fragment("\u{feff}one\ntwo".as_bytes());
+            assert!(process(&mut lines, &mut batch).is_empty());
+            assert_eq!(messages(&batch), ["one"]);
+            // A source that reads the stream again from its start aborts it first.
+            let mut end = Batch::new();
+            end.stream(0).abort();
+            assert_eq!(process(&mut lines, &mut end).len(), 1, "the line that has begun");
+        }
+    }
+
+    #[test]
     fn utf8_signature_is_removed_at_the_start_of_a_stream_only() {
         let text = "\u{feff}one\r\n\u{feff}two\nlast \u{feff}".as_bytes();
         for size in 1..=text.len() {
