@@ -308,11 +308,11 @@ impl Connections {
         if !self.ready.is_empty() || self.may_accept() {
             return Ok(());
         }
+        let renewal = self.renewal.as_ref().map(Renewal::alarm);
         poll_fn(|context| {
-            let is_due = |renewal: &Renewal| renewal.poll(context).is_ready();
             if self.door.poll(context).is_ready()
                 || self.idle.poll(context).is_ready()
-                || self.renewal.as_ref().is_some_and(is_due)
+                || renewal.is_some_and(|alarm| alarm.poll(context).is_ready())
             {
                 return Poll::Ready(Ok(()));
             }

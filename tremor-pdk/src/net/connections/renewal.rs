@@ -1,9 +1,6 @@
 //! Replacement of a listener that clients can no longer reach.
 
-use std::{
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{super::alarm::Alarm, door::Listener};
 use crate::Host;
@@ -40,8 +37,8 @@ impl Renewal {
         (self.renew)()
     }
 
-    /// Completes when the interval is over.
-    pub(super) fn poll(&self, context: &Context<'_>) -> Poll<()> {
-        self.alarm.poll(context)
+    /// Returns the alarm that rings when the interval is over.
+    pub(super) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 }
