@@ -127,7 +127,10 @@ fn renewal(
         match socket.renew() {
             Ok(listener) => {
                 has_failed = false;
-                tremor_pdk::warn!(host, "`{path}` was deleted or replaced: listens on a new socket there");
+                tremor_pdk::warn!(
+                    host,
+                    "`{path}` was deleted or replaced: listens on a new socket there"
+                );
                 Some(listener.into())
             }
             Err(error) => {
@@ -197,7 +200,7 @@ mod tests {
         fn check(&mut self) -> Result<()> {
             self.host.advance(CHECKED_EVERY);
             // The task of the timer runs, and then the pull.
-            self.host.block_on(self.host.host().sleep(Duration::ZERO));
+            self.host.block_on(self.host.host().sleep(Duration::from_millis(1)));
             assert!(self.server.pull_and_give_up()?.1.is_empty());
             Ok(())
         }

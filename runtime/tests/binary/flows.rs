@@ -176,7 +176,10 @@ fn check_warns_of_binary_messages_between_line_feeds() {
     for (codec, pre, post, what) in bad {
         let run = check_of(&format!("{codec}, {pre}"), &format!("{codec}, {post}"));
         let sink = format!("`lines` of sink `output` rejects messages of {what}");
-        run.expect(0, &["`lines` of source `input` cuts the messages of", &sink, "`base64` before"]);
+        run.expect(
+            0,
+            &["`lines` of source `input` cuts the messages of", &sink, "`base64` before"],
+        );
     }
 }
 

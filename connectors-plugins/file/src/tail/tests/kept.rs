@@ -108,7 +108,8 @@ fn earlier_pulls_count_after_a_failure() {
 #[test]
 fn new_file_is_in_the_checkpoint_before_it_is_read() {
     let scene = Scene::new(&[("a.log", "one\n")]);
-    let keys = r#""path": "*.log", "checkpoint": "at", "follow": true, "checkpoint_interval": "1h""#;
+    let keys =
+        r#""path": "*.log", "checkpoint": "at", "follow": true, "checkpoint_interval": "1h""#;
     let mut source = scene.open(keys).unwrap();
     let batches = scene.all(&mut source);
     batches.iter().for_each(|batch| ack(&mut source, batch));
