@@ -3,9 +3,10 @@
 use std::{
     fmt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use async_nats::ConnectOptions;
+use async_nats::{ConnectOptions, rustls::ClientConfig};
 use tremor_pdk::{
     net::{
         Address,
@@ -102,15 +103,26 @@ impl Peer {
         }
     }
 
-    /// Returns the options of a client. Call this on tokio, because files are read.
+    /// Returns the configuration of TLS; `None` without the key `tls`. Call this outside of tokio, because the host reads
+    /// the files.
     ///
     /// # Errors
     /// A file cannot be read, or has something else in it.
-    pub(super) async fn options(&self) -> Result<ConnectOptions> {
+    pub(super) async fn tls_config(&self) -> Result<Option<Arc<ClientConfig>>> {
+        match &self.tls {
+            Some(tls) => tls.client_config().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the options of a client. Call this on tokio, because a file may be read.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has something else in it.
+    pub(super) async fn options(&self, tls: Option<Arc<ClientConfig>>) -> Result<ConnectOptions> {
         let mut options = ConnectOptions::new();
-        if let Some(tls) = &self.tls {
+        if let Some(config) = tls {
             // The client of NATS passes the name of the server that it connects to, one of several.
-            let config = tls.client_config().await?;
             options = options.require_tls(true).tls_client_config(config.as_ref().clone());
         }
         match &self.identity {
