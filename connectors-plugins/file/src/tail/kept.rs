@@ -68,8 +68,8 @@ struct State {
     pulls: HashMap<u64, InFlight>,
     /// Number of bytes that the pulls in flight have brought.
     in_flight: u64,
-    /// `true` if the last acknowledgement came fast.
-    is_fast: bool,
+    /// Time from the last pull that was acknowledged to its acknowledgement, in ns.
+    answered_in_ns: Option<u64>,
     /// Bytes that were acknowledged since the checkpoint was written.
     unwritten: u64,
     /// `true` if something was acknowledged that the disk may not have.
@@ -145,8 +145,8 @@ impl Kept {
     /// Returns the number of bytes that the next pulls are to bring: few if the sinks take long to answer.
     pub(super) fn pull_bytes(&self) -> usize {
         let state = self.shared.state();
-        let is_fast = state.is_fast && state.in_flight <= FAST_IN_FLIGHT;
-        if is_fast { self.most_pull_bytes } else { PULL_BYTES }
+        let is_fast = state.answered_in_ns.is_some_and(|time| time < FAST_NS);
+        if is_fast && state.in_flight <= FAST_IN_FLIGHT { self.most_pull_bytes } else { PULL_BYTES }
     }
 
     /// Returns the object that receives acknowledgements.
@@ -279,7 +279,7 @@ impl Shared {
             let was_due = self.has_enough(&state);
             if let Some(InFlight { bytes, since_ns }) = ended {
                 state.unwritten += bytes;
-                state.is_fast = self.host.monotonic_ns().saturating_sub(since_ns) < FAST_NS;
+                state.answered_in_ns = Some(self.host.monotonic_ns().saturating_sub(since_ns));
             }
             let is_first = !std::mem::replace(&mut state.is_unsynced, true);
             let is_due = self.has_enough(&state) && !was_due;
