@@ -160,7 +160,7 @@ mod tests {
     };
 
     use tremor_pdk::{
-        LogLevel, Result,
+        EventRef, LogLevel, Result,
         testing::{Connection, TestHost, conformance},
     };
 
@@ -193,7 +193,7 @@ mod tests {
 
         fn pulled(&mut self) -> Result<Vec<u8>> {
             let (_, batch) = self.server.pull()?;
-            Ok(batch.first().and_then(|event| event.raw()).unwrap_or_default().to_vec())
+            Ok(batch.first().and_then(EventRef::raw).unwrap_or_default().to_vec())
         }
 
         /// Lets the time pass after which the server checks its socket.
