@@ -1,6 +1,6 @@
 //! Settings of one connector that do not fit each other.
 
-use std::time::Duration;
+use std::{num::NonZeroU64, time::Duration};
 
 use super::{
     Flow,
@@ -75,29 +75,25 @@ fn warn(at: Span, message: &str, side: &str, report: &mut Report) {
 /// Returns what makes the messages beside `lines` binary: the processor that follows it towards the codec, or the codec
 /// if there is none.
 fn binary(processor: Option<&Component>, connector: &Connector) -> Option<String> {
-    match processor {
-        Some(processor) => {
-            let name = processor.name.value.as_str();
-            COMPRESSIONS.contains(&name).then(|| quote(name))
-        }
-        None => {
-            let codec = connector.codec.as_ref()?;
-            let is_json = || codec.config.value().get("encoding").is_some_and(|it| it == "json");
-            let is_binary = match codec.name.value.as_str() {
-                "msgpack" => true,
-                "otlp" => !is_json(),
-                _ => false,
-            };
-            is_binary.then(|| format!("codec {}", quote(&codec.name.value)))
-        }
+    if let Some(processor) = processor {
+        let name = processor.name.value.as_str();
+        return COMPRESSIONS.contains(&name).then(|| quote(name));
     }
+    let codec = connector.codec.as_ref()?;
+    let is_json = || codec.config.value().get("encoding").is_some_and(|it| it == "json");
+    let is_binary = match codec.name.value.as_str() {
+        "msgpack" => true,
+        "otlp" => !is_json(),
+        _ => false,
+    };
+    is_binary.then(|| format!("codec {}", quote(&codec.name.value)))
 }
 
 /// Reports a sink whose deliveries leave before they can have the size that `batch` asks for.
 fn unreachable_batch(sink: &Connector, report: &mut Report) {
     let Some(Batch { max_events, max_bytes, linger }) = sink.batch else { return };
     let (name, at) = (quote(&sink.name.value), sink.name.at);
-    let bytes = max_bytes.map_or(SINK_BATCH_BYTES.get() as u64, |it| it.get());
+    let bytes = max_bytes.map_or(SINK_BATCH_BYTES.get() as u64, NonZeroU64::get);
     let default = if max_bytes.is_none() { ", its default," } else { "" };
     // Every event has a byte at least.
     if let Some(events) = max_events
